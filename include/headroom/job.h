@@ -1,0 +1,117 @@
+/* A job in words: what to train and how. The options of `headroom plan`, `train`, `evaluate` and `generate` are the
+ * fields below, one to one, so that a plan predicts exactly what a run does.
+ *
+ * hr_job is plain data plus borrowed strings (paths), which must outlive the call they are passed to. */
+#ifndef HEADROOM_JOB_H
+#define HEADROOM_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <headroom/device.h>
+#include <headroom/model.h>
+#include <headroom/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hr_purpose { HR_PURPOSE_TRAIN = 0, HR_PURPOSE_EVALUATE, HR_PURPOSE_GENERATE } hr_purpose;
+typedef enum hr_optimizer { HR_OPTIMIZER_ADAMW = 0, HR_OPTIMIZER_SGD, HR_OPTIMIZER_MOMENTUM } hr_optimizer;
+typedef enum hr_attention { HR_ATTENTION_FLASH = 0, HR_ATTENTION_MATERIALIZED } hr_attention;
+typedef enum hr_update { HR_UPDATE_AFTER = 0, HR_UPDATE_IN_BACKWARD } hr_update;
+typedef enum hr_schedule { HR_SCHEDULE_CONSTANT = 0, HR_SCHEDULE_LINEAR, HR_SCHEDULE_COSINE, HR_SCHEDULE_WSD } hr_schedule;
+typedef enum hr_packing { HR_PACKING_PACK = 0, HR_PACKING_OFF } hr_packing;
+
+/* How much of a layer's forward is kept for its backward, from everything to nothing but its input. */
+typedef enum hr_level {
+  HR_LEVEL_KEEP = 0, /* all that the backward reads */
+  HR_LEVEL_CHEAP,    /* drop what is cheap to make again: norms, activations */
+  HR_LEVEL_MLP,      /* also drop the hidden of the MLP */
+  HR_LEVEL_ATTENTION,/* keep only the layer input and the attention output */
+  HR_LEVEL_BLOCK,    /* keep only the layer input */
+  HR_LEVEL_COUNT
+} hr_level;
+
+typedef enum hr_recompute_kind {
+  HR_RECOMPUTE_NONE = 0, HR_RECOMPUTE_BLOCK, HR_RECOMPUTE_EVERY, HR_RECOMPUTE_SQRT, HR_RECOMPUTE_LEVELS
+} hr_recompute_kind;
+
+enum { HR_MAX_LAYERS = 512 };
+
+typedef struct hr_recompute {
+  hr_recompute_kind kind;
+  uint32_t every;                /* EVERY: keep the input of each every-th layer; SQRT: set by the compiler */
+  uint8_t levels[HR_MAX_LAYERS]; /* LEVELS: hr_level of each layer; missing layers repeat the last given */
+  uint32_t level_count;
+} hr_recompute;
+
+enum { HR_LOSS_CHUNK_AUTO = 0, HR_LOSS_CHUNK_OFF = UINT32_MAX };
+
+typedef struct hr_job {
+  hr_model model;
+  hr_device device;
+  hr_purpose purpose;
+
+  uint32_t sequence_length;     /* --seq: tokens per row */
+  uint32_t micro_batch;         /* --micro-batch: rows per micro-step */
+  uint32_t accumulate;          /* --accumulate: micro-steps per optimizer step */
+  uint64_t budget_bytes;        /* --budget: device tier; 0 = what is usable now */
+  bool budget_given;
+  uint64_t host_budget_bytes;   /* --host-budget; 0 = no limit stated */
+  hr_recompute recompute;
+  hr_attention attention;
+  uint32_t loss_chunk;          /* --loss-chunk: tokens per chunk, HR_LOSS_CHUNK_AUTO or _OFF */
+  hr_optimizer optimizer;
+  hr_update update;
+  double beta1, beta2, epsilon, weight_decay, momentum;
+  double learning_rate;
+  hr_schedule schedule;
+  double warmup;                /* steps, or a share of the steps when < 1 */
+  double decay;                 /* wsd: steps of the final decay, or a share when < 1 */
+  double min_lr_ratio;          /* cosine, linear, wsd: floor as a share of the learning rate */
+  double clip;                  /* largest global gradient norm; 0 = off */
+  uint64_t steps;               /* optimizer steps; 0 = from epochs */
+  double epochs;
+  uint64_t seed;
+  bool shuffle;
+  hr_packing packing;
+  uint32_t threads;             /* the team; 0 = physical cores allowed */
+  bool automatic;               /* --auto: the planner chooses what `given` does not hold */
+  uint64_t given;               /* bit set of HR_GIVEN_*: options the user fixed */
+
+  /* generation: context = prompt + new tokens, prefill in chunks of at most prefill_chunk rows */
+  uint32_t context_length;      /* --context (generate), or sequence_length when sampling during training */
+  bool with_generation;         /* train: the job also holds the prefill and decode programs (--sample) */
+  bool check;                   /* --check: dead storage is poisoned, guard zones are verified */
+} hr_job;
+
+enum {
+  HR_GIVEN_SEQUENCE = 1 << 0, HR_GIVEN_MICRO_BATCH = 1 << 1, HR_GIVEN_ACCUMULATE = 1 << 2, HR_GIVEN_RECOMPUTE = 1 << 3,
+  HR_GIVEN_LOSS_CHUNK = 1 << 4, HR_GIVEN_UPDATE = 1 << 5, HR_GIVEN_ATTENTION = 1 << 6, HR_GIVEN_OPTIMIZER = 1 << 7,
+  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9
+};
+
+/* Defaults of every field (the values that `headroom plan MODEL` uses); model and device are left empty.
+ * Learning rate 5e-5, AdamW 0.9/0.999/1e-8, no decay, clip 1.0, linear schedule, 1 x min(1024, max positions), no
+ * accumulation, keep all, flash, chunked loss on auto. */
+void hr_job_init(hr_job *job);
+
+/* Checks ranges and the legality table (pairs of options that exclude each other, each with its reason) and fills what
+ * depends on other fields (sequence from the model, every from sqrt, threads). USAGE names the option. */
+hr_status hr_job_finish(hr_job *job, hr_error *error);
+
+/* Reads the value of --recompute: "none", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...". USAGE on error. */
+hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error *error);
+/* Writes it back, shortest form, into out (at least 256 bytes; long lists are run-length coded). Returns out. */
+char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, char *out, uint64_t out_bytes);
+
+const char *hr_optimizer_name(hr_optimizer value);
+const char *hr_attention_name(hr_attention value);
+const char *hr_schedule_name(hr_schedule value);
+const char *hr_level_name(hr_level value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,85 @@
+/* Model descriptions: what a transformer is, without weights.
+ *
+ * A description is plain data (no pointers, copy it freely). It comes from a preset name, a config.json, a Hugging Face
+ * directory, or is filled by hand. Families are data: one common block whose variations are the fields below.
+ * Sources: transformers models/{gpt2,llama}/{configuration,modeling}_*.py; RoPE scaling modeling_rope_utils.py. */
+#ifndef HEADROOM_MODEL_H
+#define HEADROOM_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <headroom/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hr_family { HR_FAMILY_GPT2 = 0, HR_FAMILY_LLAMA, HR_FAMILY_COUNT } hr_family;
+typedef enum hr_norm { HR_NORM_LAYER = 0, HR_NORM_RMS } hr_norm;             /* mean and variance; root mean square */
+typedef enum hr_activation { HR_ACTIVATION_GELU_TANH = 0, HR_ACTIVATION_SILU } hr_activation;
+typedef enum hr_rope_scaling { HR_ROPE_DEFAULT = 0, HR_ROPE_LINEAR, HR_ROPE_LLAMA3 } hr_rope_scaling;
+
+typedef struct hr_rope {
+  double theta;                /* base of the inverse frequencies */
+  hr_rope_scaling scaling;
+  double factor;               /* linear, llama3: positions are stretched by this */
+  double low_frequency_factor, high_frequency_factor; /* llama3 */
+  uint32_t original_max_positions;                    /* llama3 */
+} hr_rope;
+
+typedef struct hr_model {
+  hr_family family;
+  char name[96];               /* preset or directory name, for people */
+  char directory[1024];        /* the directory with the weights; "" when there are none */
+  uint32_t layer_count, hidden_size, head_count, kv_head_count, head_size, mlp_size, vocabulary_size;
+  uint32_t max_positions;      /* longest sequence the model was made for */
+  hr_norm norm;
+  double norm_epsilon;
+  hr_activation activation;
+  bool gated_mlp;              /* act(gate) * up, else act(fc) */
+  bool learned_positions;      /* a position table is added to the embedding (gpt2), else RoPE */
+  bool qkv_bias, attention_output_bias, mlp_bias;
+  bool tied_embeddings;        /* the head is the embedding */
+  hr_rope rope;
+  double attention_scale;      /* multiplies q.k; head_size ** -0.5 unless the config says otherwise */
+  double init_std;             /* for training from scratch */
+  bool init_scale_residual;    /* gpt2: projections into the residual stream use init_std / sqrt(2 * layers) */
+  int32_t pad_token, bos_token, eos_token; /* -1: none. Embedding row pad_token gets no input-side gradient, as in
+                                              transformers (padding_idx), for families that set it (llama). */
+  double dropout;              /* largest dropout probability the config asks for; Headroom trains without dropout and says so */
+} hr_model;
+
+/* Fills `model` from, in this order: an existing directory with a config.json, an existing config.json file, or a
+ * preset name. `source` is what the user typed. Errors: INPUT (file and field named), USAGE (unknown name; the nearest
+ * is suggested). */
+hr_status hr_model_open(const char *source, hr_model *model, hr_error *error);
+
+/* Fills `model` from the text of a config.json (v4 and v5 keys). `file` names it in errors. */
+hr_status hr_model_parse(const char *text, uint64_t bytes, const char *file, hr_model *model, hr_error *error);
+
+/* The config.json text of a model, NUL-terminated, owned by the caller (hr_free); v4 keys, which v5 reads too.
+ * `dtype` is "float32", "bfloat16" or "float16". NULL when memory is refused. */
+char *hr_model_config_text(const hr_model *model, const char *dtype);
+
+/* Checks that the dimensions make sense together (heads divide, sizes positive, products fit); USAGE names the field. */
+hr_status hr_model_check(const hr_model *model, hr_error *error);
+
+/* Exact number of parameters; a tied head is counted once. */
+uint64_t hr_model_parameter_count(const hr_model *model);
+
+/* Presets: count, name and description of the index-th. */
+uint32_t hr_model_preset_count(void);
+const char *hr_model_preset_name(uint32_t index);
+hr_status hr_model_preset(const char *name, hr_model *model, hr_error *error);
+
+/* Names of families and enumerators as config files and JSON write them. */
+const char *hr_family_name(hr_family family);
+
+/* Releases strings that the library returned as owned by the caller. NULL is fine. */
+void hr_free(void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,123 @@
+/* Plans: what a job needs, to the byte, before anything runs.
+ *
+ *   hr_job job; hr_job_init(&job); hr_model_open("gpt2-124m", &job.model, &error); hr_device_find("cpu", ...);
+ *   hr_job_finish(&job, &error); hr_plan_create(&job, &plan, &error); hr_plan_get(plan)->tiers[0].reserved_bytes ...
+ *
+ * A plan needs no weights and reserves nothing. hr_train executes the very same object, so the two cannot differ. */
+#ifndef HEADROOM_PLAN_H
+#define HEADROOM_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <headroom/job.h>
+#include <headroom/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { HR_TIER_DEVICE = 0, HR_TIER_HOST, HR_TIER_DISK, HR_TIER_COUNT };
+enum { HR_ROLE_COUNT = 12, HR_PHASE_COUNT = 8, HR_LANE_COUNT = 6 };
+
+/* Names as JSON writes them: "weight", "master_weight", "gradient", ...; "load", "forward", ...; "compute", ... */
+const char *hr_role_name(uint32_t role);
+const char *hr_phase_name(uint32_t phase);
+const char *hr_lane_name(uint32_t lane);
+const char *hr_tier_name(uint32_t tier);
+
+typedef struct hr_tier_plan {
+  uint64_t reserved_bytes;    /* the one reservation a run makes: peak rounded up to the granule */
+  uint64_t fixed_bytes;       /* what the program cannot own (device tier): runtime, libraries, context */
+  bool fixed_measured;
+  uint64_t peak_bytes;        /* highest byte used by the placement */
+  uint64_t lower_bound_bytes; /* most bytes alive at once: no placement can do better */
+  uint64_t at_peak_by_role[HR_ROLE_COUNT];  /* live bytes at the tick of the most live bytes */
+  uint64_t max_by_role[HR_ROLE_COUNT];      /* over the whole job */
+  uint64_t peak_by_phase[HR_PHASE_COUNT];   /* most live bytes while a node of that phase runs; 0 = no such phase */
+  uint32_t peak_phase;        /* where the most bytes are alive */
+  int32_t peak_layer;         /* -1: outside of the layers */
+  char peak_node[64];         /* op and label, e.g. "linear_dx layers.11" */
+  char peak_program[16];
+  uint32_t live_count;        /* entries for hr_plan_live */
+} hr_tier_plan;
+
+typedef struct hr_plan_info {
+  bool fits;
+  uint64_t budget_bytes;      /* device tier */
+  hr_tier_plan tiers[HR_TIER_COUNT];
+  double step_seconds;        /* predicted time of one optimizer step (or of one evaluation batch, one token) */
+  double lane_seconds[HR_LANE_COUNT];
+  double phase_seconds[HR_PHASE_COUNT];
+  double flops_per_step;
+  uint64_t tokens_per_step;
+  bool time_measured;         /* from a probe of this machine, else from published or assumed rates */
+  uint64_t parameter_count, trainable_parameter_count;
+  uint32_t program_count, node_count, storage_count;
+  uint64_t plan_bytes;        /* host memory that the plan itself takes */
+  double plan_seconds;        /* time it took to make */
+} hr_plan_info;
+
+typedef struct hr_plan hr_plan;
+
+/* Compiles and places a finished job (hr_job_finish). The job is copied; its borrowed strings must outlive the plan.
+ * A job that does not fit still gives a plan, with info.fits false. Errors: MEMORY, USAGE, UNSUPPORTED, INTERNAL. */
+hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error);
+void hr_plan_destroy(hr_plan *plan);
+const hr_plan_info *hr_plan_get(const hr_plan *plan);
+const hr_job *hr_plan_job(const hr_plan *plan);
+
+/* The index-th storage alive at the peak of a tier, largest first (index < live_count). Strings live as long as the plan. */
+typedef struct hr_live {
+  const char *name;
+  uint32_t role;
+  const char *dtype;
+  uint32_t rank;
+  uint64_t dims[5];
+  uint64_t bytes;
+  int32_t layer;
+} hr_live;
+bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *live);
+
+/* The memory over time: one sample per node of the job, in order: label, phase and live bytes by role while it runs.
+ * False when index is past the end. */
+typedef struct hr_sample {
+  const char *program, *op;
+  uint32_t phase;
+  int32_t layer;
+  uint64_t live_bytes;
+  uint64_t by_role[HR_ROLE_COUNT];
+} hr_sample;
+bool hr_plan_sample(const hr_plan *plan, uint32_t tier, uint32_t index, hr_sample *sample);
+
+/* Every program, node, tensor and storage as text or JSON; stable. Owned by the caller (hr_free). */
+hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *error);
+
+/* Why a job does not fit: BUDGET error with the phase and the tensors at the peak; HR_OK when it fits. */
+hr_status hr_plan_verdict(const hr_plan *plan, hr_error *error);
+
+/* ---- search ---- */
+
+enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 32 };
+
+typedef struct hr_fix {
+  char options[HR_FIX_TEXT_BYTES]; /* to be added to the command, e.g. "--recompute block --loss-chunk 1024" */
+  bool fits;
+  bool changes_algorithm;          /* offered, never taken: another optimizer, no clipping, shorter sequence, ... */
+  uint64_t need_bytes;             /* reserved + fixed, device tier */
+  double step_seconds;
+  hr_job job;                      /* the changed job, finished */
+} hr_fix;
+
+/* Plans alternatives of a job, each for real. fixes[] (capacity HR_MAX_FIXES) is sorted: those that fit first, cheapest
+ * in time first; then those that do not, smallest first, so that the first non-fitting one says the smallest budget. */
+hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error);
+
+/* --auto: replaces options that were not given by the fastest choice that fits, effect classes 0 and 1 only. BUDGET when
+ * nothing fits. The plan of the changed job is returned in *plan when it is not NULL. */
+hr_status hr_plan_auto(hr_job *job, hr_plan **plan, hr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

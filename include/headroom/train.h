@@ -1,0 +1,113 @@
+/* Running jobs: train, evaluate, generate. Everything that a person sees comes through callbacks; the library is quiet. */
+#ifndef HEADROOM_TRAIN_H
+#define HEADROOM_TRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <headroom/job.h>
+#include <headroom/plan.h>
+#include <headroom/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hr_event_kind {
+  HR_EVENT_PLANNED = 0, /* plan is set; nothing was read yet */
+  HR_EVENT_LOADED,      /* weights are in place; text says from where */
+  HR_EVENT_STEP,        /* metrics are set */
+  HR_EVENT_EVALUATED,   /* metrics.eval_loss is set */
+  HR_EVENT_SAVED,       /* text is the path */
+  HR_EVENT_SAMPLE,      /* text is generated text */
+  HR_EVENT_WARNING,     /* text */
+  HR_EVENT_NOTE         /* text: facts about data and model worth knowing */
+} hr_event_kind;
+
+typedef struct hr_metrics {
+  uint64_t step, steps;           /* finished optimizer steps; total */
+  double loss, grad_norm;         /* grad_norm is NaN when no norm is taken (clip off) */
+  double learning_rate;
+  uint64_t tokens, tokens_total;  /* counted labels of this step; all so far */
+  double step_seconds, tokens_per_second; /* of input tokens */
+  double eta_seconds, epoch;
+  double eval_loss, best_eval_loss; /* NaN when there is none */
+  uint64_t device_reserved_bytes, device_peak_bytes, device_budget_bytes;
+  uint64_t process_resident_bytes, process_peak_bytes;
+} hr_metrics;
+
+typedef struct hr_event {
+  hr_event_kind kind;
+  const hr_plan *plan;
+  const hr_metrics *metrics;
+  const char *text;
+} hr_event;
+
+typedef struct hr_run_options {
+  const char *const *data_paths;      /* text or JSONL files */
+  uint32_t data_path_count;
+  const char *const *eval_paths;
+  uint32_t eval_path_count;
+  const char *document_separator;     /* text: where documents end; NULL = each file is one document */
+  const char *out_directory;
+  const char *resume_directory;       /* a run directory; NULL = start anew */
+  uint64_t eval_every, save_every;    /* steps; 0 = only at the end (save), never (eval) */
+  uint64_t eval_batches;              /* at most so many batches per evaluation; 0 = all */
+  uint32_t keep;                      /* newest checkpoints to keep besides best; 0 = all */
+  const char *save_dtype;             /* of RUN/final: "source" (as loaded; F32 from scratch), "f32", "bf16", "f16" */
+  const char *sample_prompt;          /* generated after each evaluation when not NULL (needs job.with_generation) */
+  void (*on_event)(void *context, const hr_event *event); /* may be NULL; called on the calling thread */
+  bool (*should_stop)(void *context); /* polled after every step: true = save and return INTERRUPTED; may be NULL */
+  void *context;
+} hr_run_options;
+
+typedef struct hr_run_result {
+  uint64_t steps;
+  double last_loss, eval_loss, best_eval_loss, perplexity;
+  uint64_t eval_tokens;
+  double seconds, tokens_per_second;
+  uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];
+  uint64_t process_peak_bytes;
+} hr_run_result;
+
+/* Trains a finished job. Plans; refuses with BUDGET before any weight is read when it does not fit; else runs and writes
+ * the run directory (docs/run-directory.md). RUN/final is written atomically at the end. INTERRUPTED after a stop
+ * request, with a checkpoint written. On any error nothing on disk is half-written. */
+hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
+
+/* Mean token loss over data_paths (purpose EVALUATE). */
+hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
+
+typedef struct hr_generate_options {
+  const uint8_t *prompt;          /* bytes; one token each (byte models), or token ids below */
+  uint64_t prompt_bytes;
+  const int32_t *prompt_ids;      /* used when not NULL */
+  uint64_t prompt_id_count;
+  uint64_t max_tokens;
+  double temperature;             /* 0 = always the most likely token */
+  uint32_t top_k;                 /* 0 = off */
+  double top_p;                   /* 1 = off */
+  uint64_t seed;
+  void (*on_event)(void *context, const hr_event *event);
+  void (*on_token)(void *context, int32_t token); /* each new token as it is made */
+  void *context;
+} hr_generate_options;
+
+typedef struct hr_generate_result {
+  uint64_t prompt_tokens, new_tokens;
+  double prefill_seconds, decode_seconds;
+  bool stopped_by_end;            /* the end-of-text token was made */
+  uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];
+} hr_generate_result;
+
+/* Generates with the prefill and decode programs and a planned KV cache (purpose GENERATE; job.context_length holds
+ * prompt + new tokens). */
+hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result, hr_error *error);
+
+/* Token id -> bytes of a byte-level model; -1 when the id is no byte (end of text). */
+int hr_byte_of_token(const hr_model *model, int32_t token);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

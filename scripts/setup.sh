@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# setup.sh build|clang|python ...: install what is missing, say what, and be quick when nothing is.
+# Presence is asked of the tools themselves, not of the package manager, so other distributions work
+# too once the same things are there; only the installing is apt's.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf 'dev: %s\n' "$*" >&2; }
+
+has() {
+  local tool
+  for tool; do command -v "$tool" >/dev/null || return 1; done
+}
+
+# The Debian names of the libraries whose headers the compiler does not find.
+missing_headers() {
+  gcc -E -P -x c - <<'C'
+#if !__has_include(<dnnl.h>)
+libdnnl-dev
+#endif
+#if !__has_include(<jansson.h>)
+libjansson-dev
+#endif
+#if !__has_include(<zlib.h>)
+zlib1g-dev
+#endif
+#if !__has_include(<cmocka.h>)
+libcmocka-dev
+#endif
+C
+}
+
+missing_build() {
+  has cmake || echo cmake
+  has ninja || echo ninja-build
+  has pkg-config || echo pkg-config
+  if has gcc g++ make; then
+    missing_headers
+  else
+    echo build-essential libdnnl-dev libjansson-dev zlib1g-dev libcmocka-dev
+  fi
+}
+
+# clang's OpenMP and libFuzzer are packages of their own, the latter with clang's version in its name.
+missing_clang() {
+  if ! has clang; then
+    echo clang libomp-dev
+    return
+  fi
+  clang -E -fopenmp -include omp.h -x c /dev/null >/dev/null 2>&1 || echo libomp-dev
+  local runtime
+  runtime=$(clang -print-runtime-dir)
+  compgen -G "$runtime/libclang_rt.fuzzer*.a" >/dev/null ||
+    echo "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
+}
+
+missing_python() {
+  has python3 || echo python3
+  if [[ ! -x build/venv/bin/pip ]]; then python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv; fi
+}
+
+install_packages() {
+  local root=() log=build/setup.log
+  if ! has apt-get; then
+    say "missing, and there is no apt-get here to install it: $*"
+    say "install the equivalents of these Debian packages and try again"
+    return 1
+  fi
+  if ((EUID != 0)); then
+    if ! has sudo; then
+      say "missing: $*"
+      say "as root: apt-get install -y --no-install-recommends $*"
+      return 1
+    fi
+    root=(sudo)
+  fi
+  mkdir -p build
+  say "installing with apt: $* (a few minutes on a bare machine; log: $log)"
+  local apt=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300)
+  if ! { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "$@"; } \
+    >"$log" 2>&1 </dev/null; then
+    tail -n 20 "$log" >&2
+    say "apt could not install: $*"
+    return 1
+  fi
+}
+
+# A second look after installing finds what came into question only then (clang's runtime), and what apt
+# installed but the compiler still does not see.
+ensure() {
+  local group=$1 attempt packages
+  for attempt in 1 2 3; do
+    read -ra packages <<<"$("missing_$group" | tr '\n' ' ')"
+    if ((${#packages[@]} == 0)); then return; fi
+    if ((attempt < 3)); then install_packages "${packages[@]}"; fi
+  done
+  say "still missing after installing: ${packages[*]}"
+  return 1
+}
+
+# pip's own settings (PIP_*, pip.conf) say where torch comes from; by default that is the build with CUDA.
+ensure_venv() {
+  local want=scripts/requirements.txt
+  if cmp -s "$want" build/venv/requirements.txt; then return; fi
+  if [[ ! -x build/venv/bin/pip ]]; then python3 -m venv build/venv; fi
+  say "installing with pip into build/venv: $(grep -v '^#' "$want" | tr '\n' ' ')"
+  build/venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$want"
+  cp "$want" build/venv/requirements.txt
+}
+
+for group; do
+  case $group in
+    build | clang) ensure "$group" ;;
+    python)
+      ensure python
+      ensure_venv
+      ;;
+    *)
+      say "unknown group '$group' (build, clang, python)"
+      exit 2
+      ;;
+  esac
+done

@@ -1,0 +1,173 @@
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+hr_status hri_fail_errno(hr_error *error, int number, const char *verb, const char *path) {
+  hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
+  char reason[128];
+  const char *text = strerror_r(number, reason, sizeof reason);
+  hri_fail(error, code, "cannot %s %s: %s", verb, path, text);
+  switch (number) {
+  case ENOENT: return hri_hint(error, code, "check the path");
+  case EACCES: case EPERM: case EROFS: return hri_hint(error, code, "check the permissions of the file and its directory");
+  case ENOSPC: case EDQUOT: return hri_hint(error, code, "free some disk space or name another directory");
+  default: return code;
+  }
+}
+
+hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t *count, hr_error *error) {
+  struct stat info;
+  hr_status status = HR_OK;
+  char *buffer = NULL;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return hri_fail_errno(error, errno, "open", path);
+  if (fstat(fd, &info) != 0) {
+    status = hri_fail_errno(error, errno, "read", path);
+    goto out;
+  }
+  if (!S_ISREG(info.st_mode)) {
+    status = hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
+    goto out;
+  }
+  if ((uint64_t)info.st_size > limit) {
+    status = hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes; at most %llu make sense for such a file", path,
+                      (unsigned long long)info.st_size, (unsigned long long)limit);
+    goto out;
+  }
+  buffer = hri_alloc((size_t)info.st_size + 1);
+  if (!buffer) {
+    status = hri_fail_memory(error, (uint64_t)info.st_size + 1, path);
+    goto out;
+  }
+  HRI_TRY_OUT(hri_file_pread(fd, path, buffer, (uint64_t)info.st_size, 0, error));
+  buffer[info.st_size] = 0;
+  *bytes = buffer;
+  *count = (uint64_t)info.st_size;
+  buffer = NULL;
+out:
+  hri_free(buffer);
+  close(fd);
+  return status;
+}
+
+hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uint64_t offset, hr_error *error) {
+  char *next = to;
+  while (bytes > 0) {
+    ssize_t got = pread(fd, next, bytes < (1u << 30) ? bytes : (1u << 30), (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return hri_fail_errno(error, errno, "read", path);
+    if (got == 0) return hri_fail(error, HR_ERROR_INPUT, "%s ended at byte %llu, %llu bytes early", path,
+                                  (unsigned long long)offset, (unsigned long long)bytes);
+    next += got;
+    offset += (uint64_t)got;
+    bytes -= (uint64_t)got;
+  }
+  return HR_OK;
+}
+
+hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_t bytes, hr_error *error) {
+  const char *next = from;
+  while (bytes > 0) {
+    ssize_t put = write(fd, next, bytes < (1u << 30) ? bytes : (1u << 30));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return hri_fail_errno(error, errno, "write", path);
+    next += put;
+    bytes -= (uint64_t)put;
+  }
+  return HR_OK;
+}
+
+hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error) {
+  char temp[4096], dir[4096];
+  const char *slash;
+  hr_status status = HR_OK;
+  int fd;
+  if (snprintf(temp, sizeof temp, "%s.tmp", path) >= (int)sizeof temp)
+    return hri_fail(error, HR_ERROR_USAGE, "the path %s is too long", path);
+  fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return hri_fail_errno(error, errno, "create", temp);
+  status = hri_file_write_all(fd, temp, bytes, count, error);
+  if (status == HR_OK && fsync(fd) != 0) status = hri_fail_errno(error, errno, "write", temp);
+  if (close(fd) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", temp);
+  if (status == HR_OK && rename(temp, path) != 0) status = hri_fail_errno(error, errno, "rename to", path);
+  if (status != HR_OK) {
+    unlink(temp);
+    return status;
+  }
+  slash = strrchr(path, '/');
+  (void)snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
+  return hri_dir_sync(dir, error);
+}
+
+hr_status hri_dir_make(const char *path, hr_error *error) {
+  char part[4096];
+  size_t i, length = strlen(path);
+  if (length == 0 || length >= sizeof part) return hri_fail(error, HR_ERROR_USAGE, "the path '%.80s' is empty or too long", path);
+  memcpy(part, path, length + 1);
+  for (i = 1; i <= length; i++) {
+    char kept = part[i];
+    if (kept != '/' && kept != 0) continue;
+    part[i] = 0;
+    if (mkdir(part, 0755) != 0 && !(errno == EEXIST && hri_path_is_dir(part))) return hri_fail_errno(error, errno, "create directory", part);
+    part[i] = kept;
+  }
+  return HR_OK;
+}
+
+hr_status hri_dir_sync(const char *path, hr_error *error) {
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  hr_status status = HR_OK;
+  if (fd < 0) return hri_fail_errno(error, errno, "open directory", path);
+  if (fsync(fd) != 0 && errno != EINVAL) status = hri_fail_errno(error, errno, "sync directory", path);
+  close(fd);
+  return status;
+}
+
+hr_status hri_dir_remove(const char *path, hr_error *error) {
+  DIR *dir = opendir(path);
+  struct dirent *entry;
+  hr_status status = HR_OK;
+  if (!dir) {
+    if (errno == ENOENT) return HR_OK;
+    if (errno != ENOTDIR) return hri_fail_errno(error, errno, "open directory", path);
+    return unlink(path) == 0 ? HR_OK : hri_fail_errno(error, errno, "remove", path);
+  }
+  while (status == HR_OK && (entry = readdir(dir))) {
+    char child[4096];
+    struct stat info;
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    if (snprintf(child, sizeof child, "%s/%s", path, entry->d_name) >= (int)sizeof child) {
+      status = hri_fail(error, HR_ERROR_IO, "the path %.200s/... is too long", path);
+    } else if (lstat(child, &info) == 0 && S_ISDIR(info.st_mode)) {
+      status = hri_dir_remove(child, error);
+    } else if (unlink(child) != 0 && errno != ENOENT) {
+      status = hri_fail_errno(error, errno, "remove", child);
+    }
+  }
+  closedir(dir);
+  if (status == HR_OK && rmdir(path) != 0 && errno != ENOENT) status = hri_fail_errno(error, errno, "remove", path);
+  return status;
+}
+
+char *hri_path_join(const char *dir, const char *name) {
+  size_t a = strlen(dir), b = strlen(name);
+  char *path = hri_alloc(a + b + 2);
+  if (!path) return NULL;
+  memcpy(path, dir, a);
+  if (a > 0 && dir[a - 1] != '/') path[a++] = '/';
+  memcpy(path + a, name, b + 1);
+  return path;
+}
+
+bool hri_path_exists(const char *path) { return access(path, F_OK) == 0; }
+
+bool hri_path_is_dir(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}

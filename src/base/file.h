@@ -1,0 +1,28 @@
+/* Files: whole reads with a limit, read-only maps, and atomic writes (temp, fsync, rename, fsync of the directory). */
+#ifndef HRI_BASE_FILE_H
+#define HRI_BASE_FILE_H
+
+#include "base/mem.h"
+
+/* Reads a whole file of at most `limit` bytes; the result is NUL-terminated and owned by the caller (hri_free). */
+hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t *count, hr_error *error);
+
+/* Full pread/pwrite loops with errors that name the path. */
+hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uint64_t offset, hr_error *error);
+hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_t bytes, hr_error *error);
+
+/* Writes a small file atomically: the old or the new content is on disk, never a mixture. */
+hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error);
+
+hr_status hri_dir_make(const char *path, hr_error *error);         /* mkdir -p */
+hr_status hri_dir_sync(const char *path, hr_error *error);         /* fsync of a directory */
+hr_status hri_dir_remove(const char *path, hr_error *error);       /* rm -r of a tree of ours; missing is fine */
+/* "dir/name" in a new string; NULL when memory is refused. */
+char *hri_path_join(const char *dir, const char *name);
+bool hri_path_exists(const char *path);
+bool hri_path_is_dir(const char *path);
+
+/* Turns errno into an error that names the path and a remedy. */
+hr_status hri_fail_errno(hr_error *error, int number, const char *verb, const char *path);
+
+#endif

@@ -1,0 +1,53 @@
+/* Heap, checked sizes and growable arrays.
+ *
+ * All host bookkeeping memory goes through hri_alloc, so that tests can make the n-th allocation fail and count bytes.
+ * Device arenas do not: they are reserved once, by device/arena. */
+#ifndef HRI_BASE_MEM_H
+#define HRI_BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+void *hri_alloc(size_t bytes);               /* NULL on failure; bytes 0 gives a unique pointer */
+void *hri_alloc_zero(size_t count, size_t bytes_each); /* zeroed; overflow checked */
+void *hri_realloc(void *memory, size_t bytes);
+void hri_free(void *memory);                 /* NULL is fine */
+char *hri_strdup(const char *text);          /* NULL on failure or for NULL */
+
+/* Test hooks: fail the n-th allocation from now (1 = next; 0 = off), and count what is live. The environment variable
+ * HEADROOM_FAIL_ALLOC=n sets it at start of the command line program. */
+void hri_mem_fail_after(uint64_t nth);
+uint64_t hri_mem_allocation_count(void);
+uint64_t hri_mem_live_bytes(void);
+uint64_t hri_mem_peak_bytes(void);
+
+/* Checked arithmetic on byte counts: false on overflow. */
+static inline bool hri_mul(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool hri_add(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
+/* Rounds up to a multiple of `unit` (> 0); saturates at UINT64_MAX / unit * unit. */
+static inline uint64_t hri_round_up(uint64_t value, uint64_t unit) {
+  uint64_t rest = value % unit;
+  if (rest == 0) return value;
+  return value > UINT64_MAX - unit ? UINT64_MAX / unit * unit : value - rest + unit;
+}
+
+/* A growable array: HRI_ARRAY(int) numbers = {0}; push returns false when memory is refused (the array stays valid). */
+#define HRI_ARRAY(type)   \
+  struct {                \
+    type *items;          \
+    size_t count, capacity; \
+  }
+#define hri_array_push(array, value) \
+  (hri_array_reserve_((void **)&(array)->items, &(array)->capacity, (array)->count + 1, sizeof *(array)->items) \
+       ? ((array)->items[(array)->count++] = (value), true)                                                    \
+       : false)
+#define hri_array_reserve(array, want) \
+  hri_array_reserve_((void **)&(array)->items, &(array)->capacity, (want), sizeof *(array)->items)
+#define hri_array_free(array) \
+  (hri_free((array)->items), (array)->items = NULL, (array)->count = 0, (array)->capacity = 0)
+bool hri_array_reserve_(void **items, size_t *capacity, size_t want, size_t bytes_each);
+
+#endif

@@ -1,0 +1,27 @@
+/* A growable text with a sticky failure flag, and size text in both directions. */
+#ifndef HRI_BASE_TEXT_H
+#define HRI_BASE_TEXT_H
+
+#include "base/mem.h"
+
+typedef struct hri_text hri_text;
+struct hri_text {
+  char *chars; /* NUL-terminated once anything was added; NULL when empty */
+  size_t length, capacity;
+  bool failed; /* memory was refused at some point; the text is incomplete */
+};
+
+void hri_text_add(hri_text *text, const char *format, ...) HRI_PRINTF(2, 3);
+void hri_text_add_bytes(hri_text *text, const char *bytes, size_t count);
+void hri_text_deinit(hri_text *text);
+/* The characters, "" when empty. */
+static inline const char *hri_text_get(const hri_text *text) { return text->chars ? text->chars : ""; }
+
+/* "1.50 GiB" into `out` (at least 32 bytes); returns out. */
+char *hri_size_text(uint64_t bytes, char out[32]);
+/* Parses "6GiB", "6GB", "1.5MiB", "123" (bytes); "90%" takes a share of `whole`. False when malformed or too large. */
+bool hri_size_parse(const char *text, uint64_t whole, uint64_t *bytes);
+/* The nearest of `names` (count) to `word` by edit distance, or NULL if none is near. */
+const char *hri_nearest(const char *word, const char *const *names, size_t count);
+
+#endif

@@ -1,0 +1,151 @@
+/* The loops are branch-free selections over 32-bit integers, one store per element, so that compilers vectorize them on
+ * any instruction set (gcc wants -fno-trapping-math for the two that touch F16). Where a subnormal half is made or read, the arithmetic runs on normal floats, so that a process
+ * with flush-to-zero set gets the same bits. */
+#include "formats/dtype.h"
+
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "weight files are little endian, and so must be the machine"
+#endif
+
+static const struct {
+  char name[12];
+  uint32_t bits;
+} dtypes[HRI_FILE_DTYPE_COUNT] = {
+    [HRI_FILE_BOOL] = {"BOOL", 8},       [HRI_FILE_F4] = {"F4", 4},
+    [HRI_FILE_F6_E2M3] = {"F6_E2M3", 6}, [HRI_FILE_F6_E3M2] = {"F6_E3M2", 6},
+    [HRI_FILE_U8] = {"U8", 8},           [HRI_FILE_I8] = {"I8", 8},
+    [HRI_FILE_F8_E5M2] = {"F8_E5M2", 8}, [HRI_FILE_F8_E4M3] = {"F8_E4M3", 8},
+    [HRI_FILE_F8_E8M0] = {"F8_E8M0", 8}, [HRI_FILE_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8},
+    [HRI_FILE_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8}, [HRI_FILE_I16] = {"I16", 16},
+    [HRI_FILE_U16] = {"U16", 16},        [HRI_FILE_F16] = {"F16", 16},
+    [HRI_FILE_BF16] = {"BF16", 16},      [HRI_FILE_I32] = {"I32", 32},
+    [HRI_FILE_U32] = {"U32", 32},        [HRI_FILE_F32] = {"F32", 32},
+    [HRI_FILE_C64] = {"C64", 64},        [HRI_FILE_F64] = {"F64", 64},
+    [HRI_FILE_I64] = {"I64", 64},        [HRI_FILE_U64] = {"U64", 64},
+};
+
+const char *hri_file_dtype_name(hri_file_dtype dtype) { return dtypes[dtype].name; }
+uint32_t hri_file_dtype_bits(hri_file_dtype dtype) { return dtypes[dtype].bits; }
+
+bool hri_file_dtype_parse(const char *name, hri_file_dtype *dtype) {
+  int i;
+  for (i = 0; i < HRI_FILE_DTYPE_COUNT; i++) {
+    if (strcmp(name, dtypes[i].name) != 0) continue;
+    *dtype = (hri_file_dtype)i;
+    return true;
+  }
+  return false;
+}
+
+bool hri_file_elements(uint32_t rank, const uint64_t *shape, uint64_t *elements) {
+  uint32_t i;
+  *elements = 1;
+  for (i = 0; i < rank; i++)
+    if (!hri_mul(*elements, shape[i], elements)) return false;
+  return true;
+}
+
+bool hri_file_bytes(hri_file_dtype dtype, uint64_t elements, uint64_t *bytes) {
+  uint64_t bits;
+  if (!hri_mul(elements, dtypes[dtype].bits, &bits) || bits % 8 != 0) return false;
+  *bytes = bits / 8;
+  return true;
+}
+
+static uint32_t float_bits(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+static float bits_float(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+static float bf16_widen(uint16_t half) {
+  uint32_t bits = (uint32_t)half << 16;
+  return bits_float((bits & 0x7FFFFFFF) > 0x7F800000 ? bits | 0x00400000 : bits);
+}
+
+static uint16_t bf16_round(float value) {
+  uint32_t bits = float_bits(value);
+  uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16; /* a carry out of the largest finite makes infinity */
+  return (uint16_t)((bits & 0x7FFFFFFF) > 0x7F800000 ? bits >> 16 | 0x40 : rounded);
+}
+
+static float f16_widen(uint16_t half) {
+  uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7FFF;
+  uint32_t normal = (rest << 13) + ((127u - 15) << 23);
+  uint32_t special = rest << 13 | 0x7F800000 | (rest > 0x7C00 ? 0x00400000u : 0); /* infinity, quiet NaN */
+  uint32_t subnormal = float_bits((float)(int32_t)rest * 0x1p-24f);               /* zero too */
+  uint32_t bits = rest < 0x0400 ? subnormal : rest >= 0x7C00 ? special : normal;
+  return bits_float(sign | bits);
+}
+
+static uint16_t f16_round(float value) {
+  uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7FFFFFFF;
+  uint32_t normal = (rest - ((127u - 15) << 23) + 0x0FFF + (rest >> 13 & 1)) >> 13;
+  /* Floats in [0.5, 1) are 2^-24 apart, as are subnormal halves: the addition rounds to them. */
+  uint32_t subnormal = float_bits(bits_float(rest) + 0.5f) - 0x3F000000;
+  uint32_t nan = 0x7E00 | (rest >> 13 & 0x03FF);
+  uint32_t half = rest < 0x38800000 ? subnormal : rest > 0x7F800000 ? nan : rest >= 0x47800000 ? 0x7C00 : normal;
+  return (uint16_t)(sign | half);
+}
+
+void hri_f32_from_bf16(float *restrict to, const uint16_t *restrict from, uint64_t count) {
+  uint64_t i;
+  for (i = 0; i < count; i++) to[i] = bf16_widen(from[i]);
+}
+
+void hri_f32_from_f16(float *restrict to, const uint16_t *restrict from, uint64_t count) {
+  uint64_t i;
+  for (i = 0; i < count; i++) to[i] = f16_widen(from[i]);
+}
+
+void hri_bf16_from_f32(uint16_t *restrict to, const float *restrict from, uint64_t count) {
+  uint64_t i;
+  for (i = 0; i < count; i++) to[i] = bf16_round(from[i]);
+}
+
+void hri_f16_from_f32(uint16_t *restrict to, const float *restrict from, uint64_t count) {
+  uint64_t i;
+  for (i = 0; i < count; i++) to[i] = f16_round(from[i]);
+}
+
+static void f32_from_f64(float *restrict to, const double *restrict from, uint64_t count) {
+  uint64_t i;
+  for (i = 0; i < count; i++) to[i] = (float)from[i];
+}
+
+static void f64_from_f32(double *restrict to, const float *restrict from, uint64_t count) {
+  uint64_t i;
+  for (i = 0; i < count; i++) to[i] = from[i];
+}
+
+bool hri_file_to_f32(hri_file_dtype dtype, float *to, const void *from, uint64_t count) {
+  switch (dtype) {
+  case HRI_FILE_F32:
+    if (count > 0) memcpy(to, from, count * sizeof *to);
+    return true;
+  case HRI_FILE_BF16: hri_f32_from_bf16(to, from, count); return true;
+  case HRI_FILE_F16: hri_f32_from_f16(to, from, count); return true;
+  case HRI_FILE_F64: f32_from_f64(to, from, count); return true;
+  default: return false;
+  }
+}
+
+bool hri_file_from_f32(hri_file_dtype dtype, void *to, const float *from, uint64_t count) {
+  switch (dtype) {
+  case HRI_FILE_F32:
+    if (count > 0) memcpy(to, from, count * sizeof *from);
+    return true;
+  case HRI_FILE_BF16: hri_bf16_from_f32(to, from, count); return true;
+  case HRI_FILE_F16: hri_f16_from_f32(to, from, count); return true;
+  case HRI_FILE_F64: f64_from_f32(to, from, count); return true;
+  default: return false;
+  }
+}

@@ -1,0 +1,353 @@
+/* The common transformer block as data: gpt2 and llama differ only in the fields of hr_model.
+ *
+ * q,k,v are one matrix product, and gate,up are one: the fused weights are single parameters (see params.h). The
+ * residual stream is formed by add nodes; the fuse pass joins them with the norm that follows. */
+#include "model/build.h"
+
+#include <string.h>
+
+#include "model/params.h"
+#include "program/ops.h"
+
+enum { STAGING_BYTES = 4 << 20 };
+
+typedef struct builder {
+  hri_job *job;
+  const hr_job *spec;
+  const hr_model *model;
+  uint16_t all;        /* scope of what every program sees */
+  hri_id rope_table;
+  uint32_t *slots;     /* [layer_count + 1][HRI_SLOT_COUNT] -> parameter, HRI_NONE; row 0 holds what is outside of the layers */
+  hri_emit emit;       /* of the program being built */
+  uint32_t site;
+} builder;
+
+static hri_place local(const builder *b, hri_role role) {
+  return (hri_place){.program = b->emit.program, .tier = HRI_DEVICE, .role = (uint8_t)role, .layer = b->emit.layer, .unit = b->emit.unit};
+}
+
+static hri_id fresh(builder *b, hri_role role, hri_dtype dtype, uint64_t rows, uint64_t columns, const char *name) {
+  uint64_t dims[2] = {rows, columns};
+  uint32_t key = b->emit.layer >= 0 ? hri_name(b->job, "layers.%d.%s", b->emit.layer, name) : hri_name(b->job, "%s", name);
+  return hri_tensor_new(b->job, local(b, role), key, dtype, columns ? 2 : 1, dims, NULL);
+}
+
+static hri_id emit(builder *b, hri_op op, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
+  b->emit.site = b->site++;
+  return hri_node_append(b->job, (uint16_t)op, b->emit, attr, operands, count);
+}
+
+static uint32_t param_at(const builder *b, int32_t layer, hri_slot slot) { return b->slots[(uint32_t)(layer + 1) * HRI_SLOT_COUNT + slot]; }
+
+static hri_id weight_at(const builder *b, int32_t layer, hri_slot slot) {
+  uint32_t param = param_at(b, layer, slot);
+  return param == HRI_NONE ? HRI_NONE : b->job->params.items[param].weight;
+}
+
+uint64_t hri_staging_bytes(uint64_t bytes) { return bytes < STAGING_BYTES ? hri_round_up(bytes, HRI_STORAGE_ALIGN) : STAGING_BYTES; }
+
+/* ---- parameters, inputs, control ---- */
+
+static hri_state_kind state_kind(const hr_job *spec) {
+  if (spec->purpose != HR_PURPOSE_TRAIN || spec->optimizer == HR_OPTIMIZER_SGD) return HRI_STATE_NONE;
+  return spec->optimizer == HR_OPTIMIZER_ADAMW ? HRI_STATE_ADAM : HRI_STATE_MOMENTUM;
+}
+
+static hri_id param_tensor(builder *b, const hri_param_spec *p, hri_role role, uint16_t scope, uint8_t program, const char *suffix) {
+  uint64_t stored[2] = {p->dims[0], p->dims[1]};
+  hri_place place = {.program = program, .scope = scope, .tier = HRI_DEVICE, .role = (uint8_t)role, .layer = p->layer, .unit = p->unit};
+  if (p->slot == HRI_SLOT_TOKEN_EMBEDDING || p->slot == HRI_SLOT_HEAD_WEIGHT) stored[0] = hri_round_up(stored[0], HRI_VOCABULARY_ALIGN);
+  return hri_tensor_new(b->job, place, hri_name(b->job, "%s%s", p->name, suffix), HRI_F32, p->rank, p->dims, stored);
+}
+
+static void make_param(builder *b, uint32_t index) {
+  hri_param_spec p;
+  hri_param param = {0};
+  bool train = b->spec->purpose == HR_PURPOSE_TRAIN;
+  uint16_t gradient_scope = b->spec->accumulate > 1 ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : 0;
+  hri_param_get(b->model, index, &p);
+  param.key = hri_name(b->job, "%s", p.name);
+  param.spec = index;
+  param.layer = p.layer;
+  param.unit = p.unit;
+  param.segment = HRI_NONE;
+  param.trainable = train;
+  param.decay = p.decay;
+  param.state_kind = (uint8_t)state_kind(b->spec);
+  param.init = (uint8_t)p.init;
+  param.init_std = p.init_std;
+  param.site = index;
+  param.gradient = param.master = param.state[0] = param.state[1] = HRI_NONE;
+  param.weight = param_tensor(b, &p, HRI_ROLE_WEIGHT, b->all, 0, "");
+  if (train) param.gradient = param_tensor(b, &p, HRI_ROLE_GRADIENT, gradient_scope, HRI_STEP, ".grad");
+  if (param.state_kind != HRI_STATE_NONE) param.state[0] = param_tensor(b, &p, HRI_ROLE_OPTIMIZER_STATE, b->all, 0, ".exp_avg");
+  if (param.state_kind == HRI_STATE_ADAM) param.state[1] = param_tensor(b, &p, HRI_ROLE_OPTIMIZER_STATE, b->all, 0, ".exp_avg_sq");
+  if (b->job->failed) return;
+  param.elements = hri_tensor_stored_elements(&b->job->tensors.items[param.weight]);
+  if (!hri_array_push(&b->job->params, param)) b->job->failed = true;
+  b->slots[(uint32_t)(p.layer + 1) * HRI_SLOT_COUNT + p.slot] = index;
+}
+
+static hri_id input(builder *b, uint16_t scope, uint8_t program, uint64_t steps, uint64_t rows, const char *name) {
+  hri_place place = {.program = program, .scope = scope, .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
+  uint64_t dims[2] = {steps ? steps : rows, rows};
+  return hri_tensor_new(b->job, place, hri_name(b->job, "%s", name), HRI_I32, steps ? 2 : 1, dims, NULL);
+}
+
+static void make_rope_table(builder *b, uint64_t positions) {
+  const hr_rope *rope = &b->model->rope;
+  hri_attr attr = {.i = {(int64_t)positions, b->model->head_size, rope->scaling, rope->original_max_positions},
+                   .f = {rope->theta, rope->factor, rope->low_frequency_factor, rope->high_frequency_factor}};
+  hri_place place = {.scope = b->all, .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
+  uint64_t dims[3] = {2, positions, b->model->head_size / 2};
+  b->rope_table = hri_tensor_new(b->job, place, hri_name(b->job, "rope.table"), HRI_F32, 3, dims, NULL);
+  b->emit = (hri_emit){.program = HRI_LOAD, .phase = HRI_PHASE_LOAD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE, .guard = HRI_NONE};
+  emit(b, HRI_OP_ROPE_TABLE, &attr, (hri_operand[]){HRI_W(b->rope_table)}, 1);
+}
+
+/* ---- load and save ---- */
+
+static void move_part(builder *b, hri_op op, hri_id tensor, uint32_t param, hri_part_kind kind, bool staged) {
+  hri_attr attr = {.i = {param, kind}};
+  hri_operand operands[2] = {{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {HRI_NONE, HRI_SCRATCH}};
+  uint64_t bytes = hri_tensor_bytes(&b->job->tensors.items[tensor]);
+  if (staged) {
+    uint64_t dims[1] = {hri_staging_bytes(bytes)};
+    operands[1].tensor = hri_tensor_new(b->job, local(b, HRI_ROLE_WORKSPACE), hri_name(b->job, "staging"), HRI_U8, 1, dims, NULL);
+  }
+  emit(b, op, &attr, operands, staged ? 2 : 1);
+}
+
+static void make_transfers(builder *b, bool load) {
+  hri_job *job = b->job;
+  b->emit = (hri_emit){.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
+                       .origin = HRI_NONE, .guard = HRI_NONE};
+  for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
+    hri_param param = job->params.items[p];
+    b->emit.layer = param.layer;
+    b->emit.unit = param.unit;
+    move_part(b, load ? HRI_OP_FILL : HRI_OP_SINK, param.weight, p, HRI_PART_WEIGHT, true);
+    for (uint32_t s = 0; s < 2; s++)
+      if (param.state[s] != HRI_NONE) move_part(b, load ? HRI_OP_FILL : HRI_OP_SINK, param.state[s], p, (hri_part_kind)(HRI_PART_STATE0 + s), true);
+  }
+}
+
+/* ---- the block ---- */
+
+static hri_id linear(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_slot, uint64_t rows, const char *name) {
+  hri_id w = weight_at(b, b->emit.layer, weight_slot), bias = weight_at(b, b->emit.layer, bias_slot), y;
+  if (b->job->failed) return HRI_NONE;
+  y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->job->tensors.items[w].stored[0], name);
+  emit(b, HRI_OP_LINEAR, NULL, (hri_operand[]){HRI_R(x), HRI_R(w), HRI_R(bias), HRI_W(y)}, 4);
+  return y;
+}
+
+static hri_id norm(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_slot, uint64_t rows, const char *name, const char *stats_name) {
+  hri_attr attr = {.i = {b->model->norm}, .f = {b->model->norm_epsilon}};
+  int32_t layer = b->emit.layer;
+  hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->model->hidden_size, name);
+  hri_id stats = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->model->norm == HR_NORM_LAYER ? 2 : 1, stats_name);
+  emit(b, HRI_OP_NORM, &attr,
+       (hri_operand[]){HRI_R(x), HRI_R(weight_at(b, layer, weight_slot)), HRI_R(weight_at(b, layer, bias_slot)), HRI_ABSENT,
+                       {HRI_NONE, HRI_WRITE}, HRI_W(y), HRI_W(stats)}, 7);
+  return y;
+}
+
+static hri_id add(builder *b, hri_id x, hri_id y, uint64_t rows, const char *name) {
+  hri_id sum = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->model->hidden_size, name);
+  emit(b, HRI_OP_ADD, NULL, (hri_operand[]){HRI_R(x), HRI_R(y), HRI_W(sum)}, 3);
+  return sum;
+}
+
+typedef struct rows_shape {
+  uint64_t batch, sequence, rows;
+  hri_id ids, targets, positions, doc_start;
+  hri_id *cache_k, *cache_v; /* per layer, in generation */
+  uint64_t capacity;
+} rows_shape;
+
+static hri_id attend(builder *b, hri_id qkv, const rows_shape *s) {
+  const hr_model *m = b->model;
+  hri_attr attr = {.i = {(int64_t)s->batch, (int64_t)s->sequence, m->head_count, m->kv_head_count, m->head_size, 0, (int64_t)s->capacity},
+                   .f = {m->attention_scale}};
+  hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, (uint64_t)m->head_count * m->head_size, "attention");
+  if (s->cache_k) {
+    uint32_t l = (uint32_t)b->emit.layer;
+    emit(b, HRI_OP_ATTENTION_CACHED, &attr, (hri_operand[]){HRI_R(qkv), HRI_U(s->cache_k[l]), HRI_U(s->cache_v[l]), HRI_R(b->job->control), HRI_W(y)}, 5);
+  } else if (b->spec->attention == HR_ATTENTION_MATERIALIZED) {
+    hri_id probs = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->batch * m->head_count * s->sequence, s->sequence, "probabilities");
+    emit(b, HRI_OP_ATTENTION_FULL, &attr, (hri_operand[]){HRI_R(qkv), HRI_R(s->doc_start), HRI_W(y), HRI_W(probs)}, 4);
+  } else {
+    hri_id lse = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->head_count, "lse");
+    emit(b, HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(qkv), HRI_R(s->doc_start), HRI_W(y), HRI_W(lse)}, 4);
+  }
+  return y;
+}
+
+static hri_id block(builder *b, hri_id x, const rows_shape *s) {
+  const hr_model *m = b->model;
+  hri_id h, sum;
+  h = norm(b, x, HRI_SLOT_NORM1_WEIGHT, HRI_SLOT_NORM1_BIAS, s->rows, "norm1", "norm1.stats");
+  h = linear(b, h, HRI_SLOT_QKV_WEIGHT, HRI_SLOT_QKV_BIAS, s->rows, "qkv");
+  if (!m->learned_positions) {
+    hri_attr attr = {.i = {m->head_count, m->kv_head_count, m->head_size, 0}};
+    hri_id turned = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, (uint64_t)(m->head_count + 2 * m->kv_head_count) * m->head_size, "qkv.rope");
+    emit(b, HRI_OP_ROPE, &attr, (hri_operand[]){HRI_R(h), HRI_R(s->positions), HRI_R(b->rope_table), HRI_W(turned)}, 4);
+    h = turned;
+  }
+  h = attend(b, h, s);
+  h = linear(b, h, HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, HRI_SLOT_ATTENTION_OUTPUT_BIAS, s->rows, "attention.output");
+  sum = add(b, x, h, s->rows, "residual1");
+  h = norm(b, sum, HRI_SLOT_NORM2_WEIGHT, HRI_SLOT_NORM2_BIAS, s->rows, "norm2", "norm2.stats");
+  h = linear(b, h, HRI_SLOT_MLP_IN_WEIGHT, HRI_SLOT_MLP_IN_BIAS, s->rows, m->gated_mlp ? "gate_up" : "fc");
+  {
+    hri_attr attr = {.i = {m->activation}};
+    hri_id act = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->mlp_size, "act");
+    emit(b, m->gated_mlp ? HRI_OP_GLU : HRI_OP_ACTIVATION, &attr, (hri_operand[]){HRI_R(h), HRI_W(act)}, 2);
+    h = act;
+  }
+  h = linear(b, h, HRI_SLOT_MLP_OUT_WEIGHT, HRI_SLOT_MLP_OUT_BIAS, s->rows, "mlp");
+  return add(b, sum, h, s->rows, "residual2");
+}
+
+/* Embedding to final norm in program `program`. */
+static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const rows_shape *s) {
+  const hr_model *m = b->model;
+  hri_forward f = {.present = true, .program = program, .phase = phase, .targets = s->targets, .vocabulary = m->vocabulary_size,
+                   .unit = 1 + m->layer_count};
+  hri_attr attr = {.i = {m->pad_token}};
+  hri_id x;
+  b->site = 1u << 16; /* the same in every program: a dropout mask or rounding would agree */
+  b->emit = (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = phase, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE, .guard = HRI_NONE};
+  x = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->hidden_size, "embedding");
+  emit(b, HRI_OP_EMBED, &attr,
+       (hri_operand[]){HRI_R(s->ids), HRI_R(weight_at(b, -1, HRI_SLOT_TOKEN_EMBEDDING)),
+                       m->learned_positions ? HRI_R(s->positions) : HRI_ABSENT, HRI_R(weight_at(b, -1, HRI_SLOT_POSITION_EMBEDDING)), HRI_W(x)}, 5);
+  for (uint32_t l = 0; l < m->layer_count; l++) {
+    b->emit.layer = (int32_t)l;
+    b->emit.unit = HRI_UNIT_FIRST_LAYER + l;
+    x = block(b, x, s);
+  }
+  b->emit.layer = -1;
+  b->emit.unit = f.unit;
+  f.hidden = norm(b, x, HRI_SLOT_FINAL_NORM_WEIGHT, HRI_SLOT_FINAL_NORM_BIAS, s->rows, "final_norm", "final_norm.stats");
+  f.head = weight_at(b, -1, HRI_SLOT_HEAD_WEIGHT);
+  if (f.head == HRI_NONE) f.head = weight_at(b, -1, HRI_SLOT_TOKEN_EMBEDDING);
+  return f;
+}
+
+/* ---- programs ---- */
+
+static hri_id select_micro(builder *b, hri_id from, uint64_t rows, const char *name) {
+  hri_id to = fresh(b, HRI_ROLE_INPUT, HRI_I32, rows, 0, name);
+  emit(b, HRI_OP_SELECT, NULL, (hri_operand[]){HRI_R(from), HRI_R(b->job->control), HRI_W(to)}, 3);
+  return to;
+}
+
+static void build_training(builder *b, hri_forward *forwards) {
+  hri_job *job = b->job;
+  const hr_job *spec = b->spec;
+  uint64_t rows = (uint64_t)spec->micro_batch * spec->sequence_length;
+  bool many = spec->accumulate > 1;
+  uint16_t scope = many ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : (uint16_t)HRI_IN(HRI_STEP);
+  rows_shape s = {.batch = spec->micro_batch, .sequence = spec->sequence_length, .rows = rows};
+  uint8_t program = many ? HRI_MICRO : HRI_STEP;
+  job->input_ids = input(b, scope, program, spec->accumulate, rows, "input.ids");
+  job->input_targets = input(b, scope, program, spec->accumulate, rows, "input.targets");
+  job->input_positions = input(b, scope, program, spec->accumulate, rows, "input.positions");
+  job->input_doc_start = input(b, scope, program, spec->accumulate, rows, "input.doc_start");
+  s.ids = job->input_ids;
+  s.targets = job->input_targets;
+  s.positions = job->input_positions;
+  s.doc_start = job->input_doc_start;
+  if (many) {
+    b->emit = (hri_emit){.program = program, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE, .guard = HRI_NONE};
+    s.ids = select_micro(b, s.ids, rows, "micro.ids");
+    s.targets = select_micro(b, s.targets, rows, "micro.targets");
+    s.positions = select_micro(b, s.positions, rows, "micro.positions");
+    s.doc_start = select_micro(b, s.doc_start, rows, "micro.doc_start");
+  }
+  forwards[program] = forward(b, program, HRI_PHASE_FORWARD, &s);
+  forwards[program].with_gradient = true;
+}
+
+static void build_evaluation(builder *b, hri_forward *forwards) {
+  hri_job *job = b->job;
+  uint64_t rows = (uint64_t)b->spec->micro_batch * b->spec->sequence_length;
+  rows_shape s = {.batch = b->spec->micro_batch, .sequence = b->spec->sequence_length, .rows = rows};
+  uint16_t scope = HRI_IN(HRI_EVALUATE);
+  s.ids = job->eval_ids = input(b, scope, HRI_EVALUATE, 0, rows, "eval.ids");
+  s.targets = job->eval_targets = input(b, scope, HRI_EVALUATE, 0, rows, "eval.targets");
+  s.positions = job->eval_positions = input(b, scope, HRI_EVALUATE, 0, rows, "eval.positions");
+  s.doc_start = job->eval_doc_start = input(b, scope, HRI_EVALUATE, 0, rows, "eval.doc_start");
+  forwards[HRI_EVALUATE] = forward(b, HRI_EVALUATE, HRI_PHASE_EVALUATE, &s);
+}
+
+/* prefill and decode are the same program over chunks of rows and one row; both append to the cache and attend to it. */
+static hr_status build_generation(builder *b, hri_forward *forwards, hr_error *error) {
+  hri_job *job = b->job;
+  const hr_model *m = b->model;
+  uint64_t capacity = b->spec->context_length, kv = (uint64_t)m->kv_head_count * m->head_size;
+  uint16_t scope = (uint16_t)(HRI_IN(HRI_PREFILL) | HRI_IN(HRI_DECODE));
+  hri_id *caches = hri_alloc_zero((size_t)m->layer_count * 2, sizeof *caches);
+  if (!caches) return hri_fail_memory(error, (uint64_t)m->layer_count * 2 * sizeof *caches, "the cache table");
+  job->context_rows = (uint32_t)capacity;
+  job->prefill_rows = capacity < 128 ? (uint32_t)capacity : 128;
+  for (uint32_t l = 0; l < 2 * m->layer_count; l++) {
+    hri_place place = {.program = HRI_PREFILL, .scope = scope, .tier = HRI_DEVICE, .role = HRI_ROLE_CACHE, .layer = (int32_t)(l / 2), .unit = HRI_UNIT_FIRST_LAYER + l / 2};
+    uint64_t dims[2] = {capacity, kv};
+    caches[l % 2 * m->layer_count + l / 2] = hri_tensor_new(job, place, hri_name(job, "layers.%u.%s", l / 2, l % 2 ? "cache.v" : "cache.k"), HRI_F32, 2, dims, NULL);
+  }
+  for (int decode = 0; decode < 2; decode++) {
+    uint8_t program = decode ? HRI_DECODE : HRI_PREFILL;
+    uint64_t rows = decode ? 1 : job->prefill_rows;
+    rows_shape s = {.batch = 1, .sequence = rows, .rows = rows, .cache_k = caches, .cache_v = caches + m->layer_count, .capacity = capacity, .targets = HRI_NONE};
+    s.doc_start = HRI_NONE;
+    s.ids = input(b, HRI_IN(program), program, 0, rows, decode ? "decode.ids" : "prefill.ids");
+    s.positions = input(b, HRI_IN(program), program, 0, rows, decode ? "decode.positions" : "prefill.positions");
+    *(decode ? &job->decode_ids : &job->generate_ids) = s.ids;
+    *(decode ? &job->decode_positions : &job->generate_positions) = s.positions;
+    forwards[program] = forward(b, program, HRI_PHASE_GENERATE, &s);
+  }
+  hri_free(caches);
+  return HR_OK;
+}
+
+static uint16_t programs_of(const hr_job *spec) {
+  uint16_t all = HRI_IN(HRI_LOAD);
+  bool generate = spec->purpose == HR_PURPOSE_GENERATE || spec->with_generation;
+  if (spec->purpose == HR_PURPOSE_TRAIN) {
+    all |= spec->accumulate > 1 ? HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE) : HRI_IN(HRI_STEP);
+    all |= HRI_IN(HRI_SAVE);
+  }
+  if (spec->purpose != HR_PURPOSE_GENERATE) all |= HRI_IN(HRI_EVALUATE);
+  if (generate) all |= HRI_IN(HRI_PREFILL) | HRI_IN(HRI_DECODE);
+  return all;
+}
+
+hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error) {
+  builder b = {.job = job, .spec = spec, .model = &spec->model, .all = programs_of(spec), .rope_table = HRI_NONE};
+  uint32_t count = hri_param_count(b.model), slots = (b.model->layer_count + 1) * HRI_SLOT_COUNT;
+  uint64_t positions = spec->sequence_length, control_dims[1] = {sizeof(hri_control)};
+  hr_status status = HR_OK;
+  hri_place place = {.scope = b.all, .tier = HRI_DEVICE, .role = HRI_ROLE_CONTROL, .layer = -1, .unit = HRI_NONE};
+  memset(forwards, 0, HRI_PROGRAM_COUNT * sizeof *forwards);
+  b.slots = hri_alloc((size_t)slots * sizeof *b.slots);
+  if (!b.slots) return hri_fail_memory(error, slots * sizeof *b.slots, "the parameter table");
+  memset(b.slots, 0xFF, slots * sizeof *b.slots);
+  job->micro_rows = (uint32_t)((uint64_t)spec->micro_batch * spec->sequence_length);
+  job->accumulate = spec->accumulate;
+  job->control = hri_tensor_new(job, place, hri_name(job, "control"), HRI_U8, 1, control_dims, NULL);
+  for (uint32_t p = 0; p < count; p++) make_param(&b, p);
+  make_transfers(&b, true);
+  if ((b.all & HRI_IN(HRI_PREFILL)) && (positions < spec->context_length || spec->purpose == HR_PURPOSE_GENERATE)) positions = spec->context_length;
+  if (!b.model->learned_positions) make_rope_table(&b, positions);
+  if (spec->purpose == HR_PURPOSE_TRAIN) build_training(&b, forwards);
+  if (b.all & HRI_IN(HRI_EVALUATE)) build_evaluation(&b, forwards);
+  if (b.all & HRI_IN(HRI_PREFILL)) HRI_TRY_OUT(build_generation(&b, forwards, error));
+  if (b.all & HRI_IN(HRI_SAVE)) make_transfers(&b, false);
+  status = hri_job_ok(job, error);
+out:
+  hri_free(b.slots);
+  return status;
+}

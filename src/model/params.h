@@ -1,0 +1,71 @@
+/* The parameters of a model: one table that maps Headroom's tensors to Hugging Face tensors, in both directions.
+ *
+ * Headroom keeps q,k,v (and gate,up) as one matrix, and every linear weight as [out, in]; a Hugging Face file has them
+ * apart (llama) or transposed (gpt2's Conv1D). Each parameter therefore lists its parts. */
+#ifndef HRI_MODEL_PARAMS_H
+#define HRI_MODEL_PARAMS_H
+
+#include <headroom/model.h>
+
+enum { HRI_UNIT_EMBED = 0, HRI_UNIT_FIRST_LAYER = 1 }; /* unit of layer l is 1 + l; of the head 1 + layer_count */
+
+/* What a parameter is for; the builder asks for parameters by (slot, layer). */
+typedef enum hri_slot {
+  HRI_SLOT_TOKEN_EMBEDDING = 0, /* [V, C] */
+  HRI_SLOT_POSITION_EMBEDDING,  /* [P, C], gpt2 */
+  HRI_SLOT_NORM1_WEIGHT,        /* [C] */
+  HRI_SLOT_NORM1_BIAS,
+  HRI_SLOT_QKV_WEIGHT,          /* [(H + 2K) D, C], rows q then k then v */
+  HRI_SLOT_QKV_BIAS,            /* [(H + 2K) D] */
+  HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, /* [C, H D] */
+  HRI_SLOT_ATTENTION_OUTPUT_BIAS,   /* [C] */
+  HRI_SLOT_NORM2_WEIGHT,
+  HRI_SLOT_NORM2_BIAS,
+  HRI_SLOT_MLP_IN_WEIGHT,       /* [F, C], or gate then up [2F, C] when gated */
+  HRI_SLOT_MLP_IN_BIAS,
+  HRI_SLOT_MLP_OUT_WEIGHT,      /* [C, F] */
+  HRI_SLOT_MLP_OUT_BIAS,
+  HRI_SLOT_FINAL_NORM_WEIGHT,
+  HRI_SLOT_FINAL_NORM_BIAS,
+  HRI_SLOT_HEAD_WEIGHT,         /* [V, C]; absent when tied */
+  HRI_SLOT_COUNT
+} hri_slot;
+
+typedef enum hri_init { HRI_INIT_NORMAL = 0, HRI_INIT_ONES, HRI_INIT_ZEROS } hri_init;
+
+/* One Hugging Face tensor inside a parameter: rows [row, row + rows) of ours. */
+typedef struct hri_param_part {
+  char name[96];     /* e.g. "model.layers.3.self_attn.q_proj.weight" */
+  uint64_t row, rows;
+  bool transposed;   /* the file holds [in, out] */
+} hri_param_part;
+
+enum { HRI_PARAM_PARTS = 3 };
+
+typedef struct hri_param_spec {
+  char name[64];     /* ours, stable: "layers.3.qkv.weight"; key of checkpoints' optimizer states */
+  hri_slot slot;
+  int32_t layer;     /* -1 outside of the layers */
+  uint32_t unit;
+  uint32_t rank;     /* 1 or 2 */
+  uint64_t dims[2];  /* logical: [rows, columns], or [n, 1] */
+  bool decay;        /* weight decay touches matrices and embeddings, not biases and norms */
+  hri_init init;
+  double init_std;
+  uint32_t part_count;
+  hri_param_part parts[HRI_PARAM_PARTS];
+} hri_param_spec;
+
+/* Number of parameters, and the index-th in the order of execution (embed, layers, head). */
+uint32_t hri_param_count(const hr_model *model);
+void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec);
+
+/* True for tensors that files may hold and that are ignored (h.N.attn.bias, *.rotary_emb.inv_freq, a tied
+ * lm_head.weight, ...). `name` is a Hugging Face tensor name. */
+bool hri_param_ignored(const hr_model *model, const char *name);
+
+/* Spelling variants of part names in files: gpt2 with and without "transformer.", llama with and without "model.".
+ * Writes the variant-th spelling of `name` to out (128 bytes); false when there are no more. Variant 0 is the name. */
+bool hri_param_variant(const hr_model *model, const char *name, uint32_t variant, char out[128]);
+
+#endif

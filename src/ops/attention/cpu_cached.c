@@ -1,0 +1,285 @@
+/* Attention of a few new positions over a generation cache, at the bandwidth of the cache.
+ *
+ * Here the new rows are few and the keys many, so keys (or elements of D) are the vector lanes and rows are broadcast:
+ * both caches are read front to back exactly as they lie (layout: shape.h), once per group of up to CACHED_ROWS rows.
+ * The query heads that share a kv head count as rows of the same group, so grouped heads divide the traffic.
+ *
+ * A task is one (batch row, kv head, row group), walking tiles of CACHED_KEYS positions with an online softmax. When the
+ * shape gives too few such tasks (one-token decode with few heads), the keys are split as well: each task leaves its
+ * unnormalised output, maximum and sum in scratch, and the parts are folded in the order of the splits. Whether and
+ * where to split depends on the shape only, never on the team: the bits do not either. */
+#include "ops/attention/kernels.h"
+
+enum {
+  CACHED_ROWS = 48, /* a multiple of every row count below */
+  CACHED_KEYS = 256,
+  CACHED_SPLIT = 512,      /* positions per split */
+  CACHED_ENOUGH_TASKS = 32, /* with fewer, keys are split */
+};
+
+typedef struct cached_tiles {
+  float *q;      /* [CACHED_ROWS][D], times scale * log2(e) */
+  float *out;    /* [CACHED_ROWS][wide] */
+  float *scores; /* [CACHED_ROWS][CACHED_KEYS] */
+  float *tail;   /* [CACHED_KEYS][TILE_VECTOR]: the last D % TILE_VECTOR elements of the values, zero padded */
+  float *highest, *sum; /* [CACHED_ROWS] */
+} cached_tiles;
+
+typedef struct cached_job {
+  const hri_attention_cache_shape *shape;
+  float scale;
+  const float *qkv;
+  int64_t past, valid;
+  float *keys, *values, *y;
+  int64_t group, stride, wide;  /* query heads per kv head; floats per row of qkv; D rounded up to TILE_VECTOR */
+  int64_t row_groups, splits;   /* splits 1: results go to y directly */
+  float *parts;                 /* [B, K, splits][rows * group][wide + 2]: output, maximum, sum */
+} cached_job;
+
+static cached_job make_job(const hri_attention_cache_shape *shape) {
+  cached_job job = {.shape = shape};
+  job.group = shape->heads / shape->kv_heads;
+  job.stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
+  job.wide = tile_round_up(shape->head_dim, TILE_VECTOR);
+  job.row_groups = (shape->rows * job.group + CACHED_ROWS - 1) / CACHED_ROWS;
+  job.splits = 1;
+  if (shape->batch * shape->kv_heads * job.row_groups < CACHED_ENOUGH_TASKS)
+    job.splits = tile_max_int(1, (shape->capacity + CACHED_SPLIT - 1) / CACHED_SPLIT);
+  return job;
+}
+
+static void take_parts(tile_carver *carver, cached_job *job) {
+  job->parts = NULL;
+  if (job->splits == 1) return;
+  uint64_t rows = (uint64_t)job->shape->batch * (uint64_t)job->shape->heads * (uint64_t)job->shape->rows;
+  job->parts = tile_take(carver, rows * (uint64_t)job->splits, (uint64_t)(job->wide + 2) * sizeof(float));
+}
+
+static cached_tiles take_tiles(tile_carver *carver, const cached_job *job) {
+  cached_tiles tiles;
+  tiles.q = tile_take_floats(carver, CACHED_ROWS * job->shape->head_dim);
+  tiles.out = tile_take_floats(carver, CACHED_ROWS * job->wide);
+  tiles.scores = tile_take_floats(carver, CACHED_ROWS * CACHED_KEYS);
+  tiles.tail = tile_take_floats(carver, CACHED_KEYS * TILE_VECTOR);
+  tiles.highest = tile_take_floats(carver, CACHED_ROWS);
+  tiles.sum = tile_take_floats(carver, CACHED_ROWS);
+  return tiles;
+}
+
+uint64_t hri_attention_cached_scratch(const hri_attention_cache_shape *shape, int threads) {
+  cached_job job = make_job(shape);
+  tile_carver carver = {0};
+  take_parts(&carver, &job);
+  for (int i = 0; i < threads; i++) take_tiles(&carver, &job);
+  return carver.used;
+}
+
+/* Any number of rows: C[m][vectors] = or += A[m][depth] * B[depth][vectors], A by rows. */
+TILE_INLINE void product_any(const int vectors, const bool add, int64_t m, int64_t depth, const float *a, int64_t lda,
+                             const float *b, int64_t ldb, float *c, int64_t ldc) {
+  const int most = vectors > 2 ? TILE_ROWS / 2 : TILE_ROWS;
+  for (; m >= most; m -= most, a += most * lda, c += most * ldc)
+    tile_kernel(most, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
+  if (m >= 4) {
+    tile_kernel(4, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
+    m -= 4, a += 4 * lda, c += 4 * ldc;
+  }
+  if (m >= 2) {
+    tile_kernel(2, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
+    m -= 2, a += 2 * lda, c += 2 * ldc;
+  }
+  if (m >= 1) tile_kernel(1, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
+}
+#define CACHED_PRODUCT(name, vectors, add)                                                                             \
+  __attribute__((noinline)) static void name(int64_t m, int64_t depth, const float *a, int64_t lda, const float *b,    \
+                                             int64_t ldb, float *c, int64_t ldc) {                                     \
+    product_any(vectors, add, m, depth, a, lda, b, ldb, c, ldc);                                                       \
+  }
+CACHED_PRODUCT(product_set_2, 2, false)
+CACHED_PRODUCT(product_add_1, 1, true)
+CACHED_PRODUCT(product_add_2, 2, true)
+CACHED_PRODUCT(product_add_4, 4, true)
+
+/* One new position of one (batch row, kv head) into the caches. */
+static void append(const cached_job *job, int64_t b, int64_t kv, int64_t row) {
+  const hri_attention_cache_shape *shape = job->shape;
+  int64_t d = shape->head_dim, position = job->past + row;
+  const float *k = job->qkv + (b * shape->rows + row) * job->stride + (shape->heads + kv) * d;
+  float *to = job->keys + hri_attention_cache_key(shape, b, kv, position);
+  for (int64_t i = 0; i < d; i++) to[i * HRI_ATTENTION_CACHE_BLOCK] = k[i];
+  memcpy(job->values + hri_attention_cache_value(shape, b, kv, position), k + shape->kv_heads * d,
+         (size_t)d * sizeof *k);
+}
+
+/* Position of the row with index r = (new row) * group + (query head in group), and the first that it sees. */
+static int64_t row_position(const cached_job *job, int64_t r) { return job->past + r / job->group; }
+static int64_t row_start(const cached_job *job, int64_t r) {
+  return job->shape->window > 0 ? tile_max_int(0, row_position(job, r) - job->shape->window + 1) : 0;
+}
+
+static float lane_max(tile_vf v) {
+  float top = v[0];
+  for (int i = 1; i < TILE_VECTOR; i++) top = v[i] > top ? v[i] : top;
+  return top;
+}
+static float lane_sum(tile_vf v) {
+  float sum = v[0];
+  for (int i = 1; i < TILE_VECTOR; i++) sum += v[i];
+  return sum;
+}
+
+/* One step of the online softmax for row `i` of the group (global index r) over `count` scores from `key` on. */
+static void softmax_row(const cached_job *job, const cached_tiles *tiles, int64_t i, int64_t r, int64_t key,
+                        int64_t count) {
+  float *scores = tiles->scores + i * CACHED_KEYS, *out = tiles->out + i * job->wide;
+  tile_vi last = tile_splat_int((int32_t)row_position(job, r)), first = tile_splat_int((int32_t)row_start(job, r));
+  tile_vf tops = tile_splat(tiles->highest[i]), sums = {0};
+  for (int64_t j = 0; j < count; j += TILE_VECTOR) {
+    tile_vi position = tile_iota() + (int32_t)(key + j), keep = (position <= last) & (position >= first);
+    tile_vi s = (tile_vi)tile_load(scores + j), low = (tile_vi)tile_splat(-__builtin_inff());
+    tile_vf kept = (tile_vf)((s & keep) | (low & ~keep));
+    tile_store(scores + j, kept);
+    tops = tile_max(kept, tops);
+  }
+  float top = lane_max(tops), factor = tile_exp2(tile_splat(tiles->highest[i] - top))[0];
+  for (int64_t j = 0; j < count; j += TILE_VECTOR) {
+    tile_vf e = tile_exp2(tile_load(scores + j) - top);
+    sums += e;
+    tile_store(scores + j, e);
+  }
+  tiles->sum[i] = tiles->sum[i] * factor + lane_sum(sums);
+  if (top != tiles->highest[i]) {
+    for (int64_t j = 0; j < job->wide; j += TILE_VECTOR) tile_store(out + j, tile_load(out + j) * factor);
+    tiles->highest[i] = top;
+  }
+}
+
+/* out += P V over `count` positions; V rows are D floats, so what is left of D after whole vectors goes through tail. */
+static void add_values(const cached_job *job, const cached_tiles *tiles, int64_t rows, const float *values,
+                       int64_t count) {
+  int64_t d = job->shape->head_dim, at = 0;
+  for (; at + 4 * TILE_VECTOR <= d; at += 4 * TILE_VECTOR)
+    product_add_4(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
+  for (; at + 2 * TILE_VECTOR <= d; at += 2 * TILE_VECTOR)
+    product_add_2(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
+  for (; at + TILE_VECTOR <= d; at += TILE_VECTOR)
+    product_add_1(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
+  if (at < d) {
+    tile_copy_rows(values + at, d, count, d - at, 1, tiles->tail, TILE_VECTOR);
+    product_add_1(rows, count, tiles->scores, CACHED_KEYS, tiles->tail, TILE_VECTOR, tiles->out + at, job->wide);
+  }
+}
+
+/* Rows r0 .. r0 + rows - 1 of (b, kv) over the positions [from, to), into the tiles. */
+static void attend(const cached_job *job, const cached_tiles *tiles, int64_t b, int64_t kv, int64_t r0, int64_t rows,
+                   int64_t from, int64_t to) {
+  const hri_attention_cache_shape *shape = job->shape;
+  int64_t d = shape->head_dim;
+  for (int64_t i = 0; i < rows; i++) {
+    const float *q = job->qkv + (b * shape->rows + (r0 + i) / job->group) * job->stride +
+                     (kv * job->group + (r0 + i) % job->group) * d;
+    for (int64_t j = 0; j < d; j++) tiles->q[i * d + j] = q[j] * (job->scale * TILE_LOG2E);
+    tiles->highest[i] = TILE_LOWEST;
+    tiles->sum[i] = 0;
+  }
+  memset(tiles->out, 0, (size_t)(rows * job->wide) * sizeof(float));
+  to = tile_min(to, row_position(job, r0 + rows - 1) + 1);
+  from = tile_max_int(from, row_start(job, r0) / CACHED_KEYS * CACHED_KEYS);
+  for (int64_t key = from; key < to; key += CACHED_KEYS) {
+    int64_t count = tile_min(CACHED_KEYS, to - key), padded = tile_round_up(count, HRI_ATTENTION_CACHE_BLOCK);
+    const float *keys = job->keys + hri_attention_cache_key(shape, b, kv, key);
+    for (int64_t j = 0; j < padded; j += HRI_ATTENTION_CACHE_BLOCK) {
+      for (int64_t lane = 0; lane < HRI_ATTENTION_CACHE_BLOCK; lane += TILE_LANES)
+        product_set_2(rows, d, tiles->q, d, keys + j * d + lane, HRI_ATTENTION_CACHE_BLOCK, tiles->scores + j + lane,
+                      CACHED_KEYS);
+    }
+    for (int64_t i = 0; i < rows; i++) softmax_row(job, tiles, i, r0 + i, key, padded);
+    add_values(job, tiles, rows, job->values + hri_attention_cache_value(shape, b, kv, key), count);
+  }
+}
+
+static float *y_row(const cached_job *job, int64_t b, int64_t kv, int64_t r) {
+  const hri_attention_cache_shape *shape = job->shape;
+  return job->y + ((b * shape->rows + r / job->group) * shape->heads + kv * job->group + r % job->group) *
+                      shape->head_dim;
+}
+
+static float *part_row(const cached_job *job, int64_t pair, int64_t split, int64_t r) {
+  return job->parts + ((pair * job->splits + split) * job->shape->rows * job->group + r) * (job->wide + 2);
+}
+
+static void run_task(const cached_job *job, const cached_tiles *tiles, int64_t pair, int64_t row_group, int64_t split) {
+  int64_t b = pair / job->shape->kv_heads, kv = pair % job->shape->kv_heads, r0 = row_group * CACHED_ROWS;
+  int64_t rows = tile_min(CACHED_ROWS, job->valid * job->group - r0), d = job->shape->head_dim;
+  if (rows <= 0) return;
+  if (job->splits == 1) {
+    attend(job, tiles, b, kv, r0, rows, 0, job->past + job->valid);
+    for (int64_t i = 0; i < rows; i++) {
+      float *y = y_row(job, b, kv, r0 + i), factor = 1.0f / tiles->sum[i];
+      for (int64_t j = 0; j < d; j++) y[j] = tiles->out[i * job->wide + j] * factor;
+    }
+    return;
+  }
+  attend(job, tiles, b, kv, r0, rows, split * CACHED_SPLIT, (split + 1) * CACHED_SPLIT);
+  for (int64_t i = 0; i < rows; i++) {
+    float *part = part_row(job, pair, split, r0 + i);
+    memcpy(part, tiles->out + i * job->wide, (size_t)job->wide * sizeof *part);
+    part[job->wide] = tiles->highest[i];
+    part[job->wide + 1] = tiles->sum[i];
+  }
+}
+
+/* Folds the parts of one row, in the order of the splits, into y. */
+static void fold(const cached_job *job, int64_t splits, int64_t pair, int64_t r) {
+  int64_t d = job->shape->head_dim, wide = job->wide;
+  float *y = y_row(job, pair / job->shape->kv_heads, pair % job->shape->kv_heads, r), top = TILE_LOWEST, sum = 0;
+  for (int64_t s = 0; s < splits; s++) {
+    float high = part_row(job, pair, s, r)[wide];
+    top = high > top ? high : top;
+  }
+  memset(y, 0, (size_t)d * sizeof *y);
+  for (int64_t s = 0; s < splits; s++) {
+    const float *part = part_row(job, pair, s, r);
+    float factor = tile_exp2(tile_splat(part[wide] - top))[0];
+    sum += part[wide + 1] * factor;
+    for (int64_t j = 0; j < d; j++) y[j] += part[j] * factor;
+  }
+  for (int64_t j = 0; j < d; j++) y[j] /= sum;
+}
+
+void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const float *qkv, int64_t past,
+                          int64_t rows_valid, float *cache_keys, float *cache_values, float *y, void *scratch,
+                          int threads) {
+  cached_job job = make_job(shape);
+  int64_t pairs = shape->batch * shape->kv_heads, width = shape->heads * shape->head_dim, next = 0;
+  int64_t splits = job.splits == 1 ? 1 : (past + rows_valid + CACHED_SPLIT - 1) / CACHED_SPLIT;
+  int64_t tasks = pairs * job.row_groups * splits, rows = rows_valid * job.group;
+  tile_carver shared = {.base = scratch}, size = {0};
+  job.scale = scale;
+  job.qkv = qkv;
+  job.past = past;
+  job.valid = rows_valid;
+  job.keys = cache_keys;
+  job.values = cache_values;
+  job.y = y;
+  take_parts(&shared, &job);
+  take_tiles(&size, &job);
+#pragma omp parallel num_threads(threads)
+  {
+    tile_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
+    cached_tiles tiles = take_tiles(&carver, &job);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < pairs * rows_valid; i++)
+      append(&job, i / rows_valid / shape->kv_heads, i / rows_valid % shape->kv_heads, i % rows_valid);
+#pragma omp for schedule(static) nowait
+    for (int64_t i = 0; i < shape->batch * shape->rows; i++)
+      if (i % shape->rows >= rows_valid) memset(y + i * width, 0, (size_t)width * sizeof *y);
+    for (int64_t task; (task = tile_next(&next)) < tasks;)
+      run_task(&job, &tiles, task / splits / job.row_groups, task / splits % job.row_groups, task % splits);
+    if (job.splits > 1) {
+#pragma omp barrier
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < pairs * rows; i++) fold(&job, splits, i / rows, i % rows);
+    }
+  }
+}

@@ -1,0 +1,38 @@
+/* The kernels of one instruction level, as cpu.c lists them in its table; each is documented there (cpu.h). */
+#ifndef HRI_OPS_ATTENTION_KERNELS_H
+#define HRI_OPS_ATTENTION_KERNELS_H
+
+#include "ops/attention/cpu.h"
+#include "ops/attention/tile.h"
+
+#define hri_attention_forward_scratch HRI_ISA_NAME(hri_attention_forward_scratch)
+#define hri_attention_forward HRI_ISA_NAME(hri_attention_forward)
+#define hri_attention_backward_scratch HRI_ISA_NAME(hri_attention_backward_scratch)
+#define hri_attention_backward HRI_ISA_NAME(hri_attention_backward)
+#define hri_attention_materialized_scratch HRI_ISA_NAME(hri_attention_materialized_scratch)
+#define hri_attention_materialized HRI_ISA_NAME(hri_attention_materialized)
+#define hri_attention_materialized_backward_scratch HRI_ISA_NAME(hri_attention_materialized_backward_scratch)
+#define hri_attention_materialized_backward HRI_ISA_NAME(hri_attention_materialized_backward)
+#define hri_attention_cached_scratch HRI_ISA_NAME(hri_attention_cached_scratch)
+#define hri_attention_cached HRI_ISA_NAME(hri_attention_cached)
+
+uint64_t hri_attention_forward_scratch(const hri_attention_shape *shape, int threads);
+void hri_attention_forward(const hri_attention_shape *shape, float scale, const float *qkv, const int32_t *doc_start,
+                           float *y, float *lse, void *scratch, int threads);
+uint64_t hri_attention_backward_scratch(const hri_attention_shape *shape, int threads);
+void hri_attention_backward(const hri_attention_shape *shape, float scale, const float *dy, const float *qkv,
+                            const float *y, const float *lse, const int32_t *doc_start, float *dqkv, void *scratch,
+                            int threads);
+uint64_t hri_attention_materialized_scratch(const hri_attention_shape *shape, int threads);
+void hri_attention_materialized(const hri_attention_shape *shape, float scale, const float *qkv,
+                                const int32_t *doc_start, float *y, float *probs, void *scratch, int threads);
+uint64_t hri_attention_materialized_backward_scratch(const hri_attention_shape *shape, int threads);
+void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const float *dy,
+                                         const float *qkv, const float *probs, const int32_t *doc_start, float *dqkv,
+                                         void *scratch, int threads);
+uint64_t hri_attention_cached_scratch(const hri_attention_cache_shape *shape, int threads);
+void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const float *qkv, int64_t past,
+                          int64_t rows_valid, float *cache_keys, float *cache_values, float *y, void *scratch,
+                          int threads);
+
+#endif

@@ -1,0 +1,88 @@
+/* Causal attention over fused q,k,v rows [B*T, (H+2K)*D]; keys doc_start[q] <= k <= q. FLOPs count the causal half. */
+#include "ops/rules.h"
+
+static bool qkv_fits(const hri_node *node, const hri_tensor *qkv) {
+  const int64_t *i = node->attr.i;
+  return hri_rows(qkv) == (uint64_t)(i[0] * i[1]) && hri_columns(qkv) == (uint64_t)((i[2] + 2 * i[3]) * i[4]);
+}
+static bool y_fits(const hri_node *node, const hri_tensor *y) {
+  const int64_t *i = node->attr.i;
+  return hri_rows(y) == (uint64_t)(i[0] * i[1]) && hri_columns(y) == (uint64_t)(i[2] * i[4]);
+}
+
+hr_status hri_check_attention(const hri_job *job, const hri_node *node, hr_error *error) {
+  const int64_t *i = node->attr.i;
+  const hri_tensor *doc_start = hri_at(job, node, 1);
+  HRI_SHAPE(qkv_fits(node, hri_at(job, node, 0)));
+  HRI_SHAPE(y_fits(node, hri_at(job, node, 2)));
+  HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 3)) == (uint64_t)(i[0] * i[1] * i[2]));
+  HRI_SHAPE(i[3] > 0 && i[2] % i[3] == 0);
+  if (doc_start) HRI_SHAPE(doc_start->dtype == HRI_I32 && hri_tensor_elements(doc_start) == (uint64_t)(i[0] * i[1]));
+  return HR_OK;
+}
+
+void hri_back_attention(hri_autodiff *ad, hri_id node) {
+  hri_job *job = ad->job;
+  hri_id qkv = hri_id_at(job, node, 0), doc_start = hri_id_at(job, node, 1), y = hri_id_at(job, node, 2), lse = hri_id_at(job, node, 3);
+  hri_id dy = hri_ad_gradient(ad, y), dqkv;
+  hri_attr attr = job->nodes.items[node].attr;
+  if (!hri_ad_needed(ad, qkv)) return;
+  dqkv = hri_ad_like(ad, qkv, ".grad");
+  hri_ad_emit(ad, HRI_OP_ATTENTION_BACKWARD, &attr,
+              (hri_operand[]){HRI_R(dy), HRI_R(qkv), HRI_R(y), HRI_R(lse), HRI_R(doc_start), HRI_W(dqkv)}, 6);
+  hri_ad_contribute(ad, qkv, dqkv);
+}
+
+double hri_flops_attention(const hri_job *job, const hri_node *node) {
+  const int64_t *i = node->attr.i;
+  (void)job;
+  return 4.0 * (double)(i[0] * i[2] * i[4]) * (double)i[1] * (double)(i[1] + 1) / 2;
+}
+
+double hri_flops_attention_backward(const hri_job *job, const hri_node *node) { return 2.5 * hri_flops_attention(job, node); }
+
+hr_status hri_check_attention_backward(const hri_job *job, const hri_node *node, hr_error *error) {
+  HRI_SHAPE(y_fits(node, hri_at(job, node, 0)) && y_fits(node, hri_at(job, node, 2)));
+  HRI_SHAPE(qkv_fits(node, hri_at(job, node, 1)) && qkv_fits(node, hri_at(job, node, 5)));
+  return HR_OK;
+}
+
+hr_status hri_check_attention_full(const hri_job *job, const hri_node *node, hr_error *error) {
+  const int64_t *i = node->attr.i;
+  HRI_SHAPE(qkv_fits(node, hri_at(job, node, 0)));
+  HRI_SHAPE(y_fits(node, hri_at(job, node, 2)));
+  HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 3)) == (uint64_t)(i[0] * i[2]) * (uint64_t)(i[1] * i[1]));
+  return HR_OK;
+}
+
+void hri_back_attention_full(hri_autodiff *ad, hri_id node) {
+  hri_job *job = ad->job;
+  hri_id qkv = hri_id_at(job, node, 0), doc_start = hri_id_at(job, node, 1), y = hri_id_at(job, node, 2), probs = hri_id_at(job, node, 3);
+  hri_id dy = hri_ad_gradient(ad, y), dqkv;
+  hri_attr attr = job->nodes.items[node].attr;
+  if (!hri_ad_needed(ad, qkv)) return;
+  dqkv = hri_ad_like(ad, qkv, ".grad");
+  hri_ad_emit(ad, HRI_OP_ATTENTION_FULL_BACKWARD, &attr, (hri_operand[]){HRI_R(dy), HRI_R(qkv), HRI_R(probs), HRI_R(doc_start), HRI_W(dqkv)}, 5);
+  hri_ad_contribute(ad, qkv, dqkv);
+}
+
+hr_status hri_check_attention_full_backward(const hri_job *job, const hri_node *node, hr_error *error) {
+  HRI_SHAPE(y_fits(node, hri_at(job, node, 0)));
+  HRI_SHAPE(qkv_fits(node, hri_at(job, node, 1)) && qkv_fits(node, hri_at(job, node, 4)));
+  return HR_OK;
+}
+
+hr_status hri_check_attention_cached(const hri_job *job, const hri_node *node, hr_error *error) {
+  const int64_t *i = node->attr.i;
+  HRI_SHAPE(qkv_fits(node, hri_at(job, node, 0)));
+  HRI_SHAPE(y_fits(node, hri_at(job, node, 4)));
+  HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 1)) == (uint64_t)(i[6] * i[3] * i[4]));
+  HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 2)) == (uint64_t)(i[6] * i[3] * i[4]));
+  return HR_OK;
+}
+
+double hri_flops_attention_cached(const hri_job *job, const hri_node *node) {
+  const int64_t *i = node->attr.i;
+  (void)job;
+  return 4.0 * (double)(i[1] * i[2] * i[4]) * (double)i[6];
+}

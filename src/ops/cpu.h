@@ -1,0 +1,200 @@
+/* The CPU kernels that are ours, as one table of function pointers per instruction set.
+ *
+ * Every src/ops/<family>/cpu.c is compiled once per instruction set with HRI_ISA set to base, avx2 or avx512 and exports
+ * one function, HRI_ISA_NAME(hri_<family>_kernels), that fills its part of a table. Who picks the table picks the
+ * instruction set; nothing else in the program knows.
+ *
+ * Rules that all kernels share:
+ *   - Tensors are contiguous fp32, row-major, unless said otherwise. Sizes are elements, int64_t; 0 is fine.
+ *   - `threads` is the team (>= 1). The bits of the result do not depend on it: each output element is computed by one
+ *     thread in one order, and reductions use fixed blocks (ops/scratch.h) whose partials are folded in block order.
+ *   - Nothing is allocated; what a kernel needs besides its operands is `scratch`, sized by ops/scratch.h, undefined
+ *     before and after, aligned to 64 bytes.
+ *   - Aliasing is allowed only where it is stated, and then exact (the same start), never partial.
+ *   - NaN and infinity in operands come out as NaN or infinity; no kernel traps or reads out of bounds for them.
+ *     Indices (ids, labels, positions) are trusted: the feeder checks them.
+ *
+ * Letters: M rows, C columns, N outputs, F hidden size of the MLP, H query heads, K key-value heads, D head size, P
+ * positions, V vocabulary, Vs vocabulary with padding. */
+#ifndef HRI_OPS_CPU_H
+#define HRI_OPS_CPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <headroom/model.h>
+
+#ifndef HRI_ISA
+#define HRI_ISA base
+#endif
+#define HRI_ISA_PASTE_(name, isa) name##_##isa
+#define HRI_ISA_PASTE(name, isa) HRI_ISA_PASTE_(name, isa)
+#define HRI_ISA_NAME(name) HRI_ISA_PASTE(name, HRI_ISA)
+
+/* Forward of RMS norm and layer norm over the rows of x, or of s = x + residual when there is a residual. */
+typedef struct hri_norm_args {
+  int64_t rows, columns;
+  const float *x;        /* [M,C] */
+  const float *residual; /* [M,C] or NULL */
+  float *s;              /* [M,C], written only with a residual; may alias x or residual */
+  const float *weight;   /* [C] */
+  const float *bias;     /* [C] or NULL */
+  double eps;
+  float *y;              /* [M,C]; may alias x without, x or residual with a residual (but not s) */
+  float *stats;          /* rms: rstd [M]; layer: mean, rstd [M,2]; or NULL when no backward follows */
+  int threads;
+} hri_norm_args;
+
+/* Backward: dx = d(norm)/dx . dy (+ extra); dweight and dbias over all rows. */
+typedef struct hri_norm_backward_args {
+  int64_t rows, columns;
+  const float *dy;     /* [M,C] */
+  const float *x;      /* [M,C] what was normalised (s of the forward) */
+  const float *stats;  /* as written by the forward */
+  const float *weight; /* [C] */
+  const float *extra;  /* [M,C] gradient of the residual path, or NULL */
+  float *dx;           /* [M,C]; may alias dy, x or extra */
+  float *dweight;      /* [C] or NULL (frozen) */
+  float *dbias;        /* [C] or NULL */
+  bool accumulate;     /* dweight and dbias are added to, else overwritten */
+  float *scratch;      /* hri_norm_backward_scratch_bytes */
+  int threads;
+} hri_norm_backward_args;
+
+/* Rotary embedding of rows [q heads | k heads | v heads]: in each q and k head the pair (i, i + D/2) is turned by the
+ * angle of its position; v is copied. The backward is the turn by the negative angle (`inverse`). */
+typedef struct hri_rope_args {
+  int64_t rows;
+  int64_t heads, kv_heads, head_size; /* H, K, D (even) */
+  const float *x;                     /* [M, (H+2K) D] */
+  float *y;                           /* same; may alias x */
+  const float *cosines, *sines;       /* [P, D/2], hri_rope_table */
+  const int32_t *position;            /* [M], row of the tables */
+  bool inverse;
+  int threads;
+} hri_rope_args;
+
+typedef struct hri_embed_args {
+  int64_t rows, columns;
+  const float *tokens;       /* [V,C] */
+  const float *positions;    /* [P,C] or NULL */
+  const int32_t *ids;        /* [M] */
+  const int32_t *position;   /* [M]; unused without positions */
+  float *y;                  /* [M,C] */
+  int threads;
+} hri_embed_args;
+
+/* dtable[index[m]] += dy[m]. Used for token ids and for positions. */
+typedef struct hri_embed_backward_args {
+  int64_t rows, columns;
+  const float *dy;       /* [M,C] */
+  const int32_t *index;  /* [M] */
+  int64_t skip_index;    /* rows with this index give no gradient (padding_idx); -1: none */
+  float *dtable;         /* [stored_rows, C] */
+  int64_t stored_rows;   /* all of them are zeroed first unless accumulate is set */
+  bool accumulate;
+  int threads;
+} hri_embed_backward_args;
+
+/* Softmax cross-entropy of the first `vocabulary` columns; the padding behind them takes no part. A label < 0 is
+ * ignored: loss 0, gradient 0. */
+typedef struct hri_cross_entropy_args {
+  int64_t rows, vocabulary, stored; /* R, V <= Vs */
+  const float *logits;              /* [R,Vs] */
+  const int32_t *labels;            /* [R] */
+  double gradient_scale;            /* 1 / counted tokens, times the loss scale if any */
+  float *losses;                    /* [R], unscaled */
+  float *dlogits;                   /* [R,Vs] = (softmax - onehot) * gradient_scale, padding 0; may alias logits; NULL:
+                                       evaluation, which writes only losses */
+  int threads;
+} hri_cross_entropy_args;
+
+/* The factors of one AdamW step, made in double by hri_adamw_factors (ops/scratch.h). */
+typedef struct hri_adamw_factors {
+  float decay;          /* 1 - lr * weight_decay */
+  float one_minus_beta1, beta2, one_minus_beta2;
+  float inv_sqrt_bias2; /* 1 / sqrt(1 - beta2^t) */
+  float step_size;      /* lr / (1 - beta1^t) */
+  float epsilon;
+  float gradient_scale; /* multiplies g: clip coefficient / loss scale */
+} hri_adamw_factors;
+
+typedef struct hri_sgd_factors {
+  float learning_rate, weight_decay, momentum;
+  float gradient_scale;
+} hri_sgd_factors;
+
+typedef enum hri_math { HRI_MATH_EXP = 0, HRI_MATH_LOG, HRI_MATH_TANH, HRI_MATH_SIGMOID, HRI_MATH_COUNT } hri_math;
+
+typedef struct hri_cpu_kernels {
+  /* ---- norm ---- */
+  void (*rmsnorm)(const hri_norm_args *args);
+  void (*layernorm)(const hri_norm_args *args);
+  void (*rmsnorm_backward)(const hri_norm_backward_args *args);
+  void (*layernorm_backward)(const hri_norm_backward_args *args);
+
+  /* ---- pointwise ---- */
+  /* y[n] = a + b; y may alias a or b. */
+  void (*add)(float *y, const float *a, const float *b, int64_t n, int threads);
+  /* y[n] = factor * x; y may alias x. */
+  void (*scale)(float *y, const float *x, float factor, int64_t n, int threads);
+  /* db[N] (=, or += with accumulate) column sums of dy[M,N]. scratch: hri_bias_gradient_scratch_bytes. */
+  void (*bias_gradient)(float *db, const float *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
+                        int threads);
+  /* y[n] = act(x); y may alias x. */
+  void (*activation)(hr_activation kind, float *y, const float *x, int64_t n, int threads);
+  /* dx[n] = dy * act'(x), x the input of the forward; dx may alias dy or x. */
+  void (*activation_backward)(hr_activation kind, float *dx, const float *dy, const float *x, int64_t n, int threads);
+  /* Gated unit. gu[M,2F] holds the gate in the first and up in the second half of a row: y[M,F] = act(gate) * up. */
+  void (*glu)(hr_activation kind, float *y, const float *gu, int64_t rows, int64_t width, int threads);
+  /* dgu[M,2F] from dy[M,F] and gu; dgu may alias gu. */
+  void (*glu_backward)(hr_activation kind, float *dgu, const float *dy, const float *gu, int64_t rows, int64_t width,
+                       int threads);
+  void (*rope)(const hri_rope_args *args);
+  /* y[n] = f(x) with the vector math of ops/vmath.h, one thread; y may alias x. */
+  void (*math)(hri_math function, float *y, const float *x, int64_t n);
+
+  /* ---- embed ---- */
+  void (*embed)(const hri_embed_args *args);
+  void (*embed_backward)(const hri_embed_backward_args *args);
+
+  /* ---- loss ---- */
+  void (*cross_entropy)(const hri_cross_entropy_args *args);
+  /* Sum in double, in order. */
+  double (*loss_sum)(const float *losses, int64_t n);
+
+  /* ---- optim ---- */
+  /* partials[ceil(n / HRI_SQUARE_SUM_BLOCK)]: sums of squares of fixed blocks of g[n], in double. A NaN or infinite
+   * element makes its partial NaN or infinite. */
+  void (*square_sum)(double *partials, const float *g, int64_t n, int threads);
+  /* Folds partials in order; the square root of the sum over all segments is the norm. */
+  double (*partial_sum)(const double *partials, int64_t n);
+  /* One step of torch.optim.AdamW in fp32 on w[n], m[n], v[n] with the gradient g[n]. */
+  void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, const hri_adamw_factors *factors, int threads);
+  /* One step of torch.optim.SGD (decay added to the gradient); buffer[n] holds the momentum, NULL: none. The buffer of
+   * the first step is zero, which gives torch's buffer = g. */
+  void (*sgd)(float *w, float *buffer, const float *g, int64_t n, const hri_sgd_factors *factors, int threads);
+
+  /* ---- move ---- */
+  void (*copy)(void *to, const void *from, int64_t bytes, int threads);
+  void (*zero)(void *to, int64_t bytes, int threads);
+  void (*fill)(float *y, float value, int64_t n, int threads);
+  /* Index of the first largest element of x[n], n > 0; a NaN never wins, and 0 is returned when nothing does. */
+  int64_t (*argmax)(const float *x, int64_t n);
+  /* Index of the first NaN or infinite element of x[n], or -1. */
+  int64_t (*first_nonfinite)(const float *x, int64_t n, int threads);
+} hri_cpu_kernels;
+
+#define HRI_DECLARE_KERNELS(isa)                        \
+  void hri_norm_kernels_##isa(hri_cpu_kernels *table);      \
+  void hri_pointwise_kernels_##isa(hri_cpu_kernels *table); \
+  void hri_embed_kernels_##isa(hri_cpu_kernels *table);     \
+  void hri_loss_kernels_##isa(hri_cpu_kernels *table);      \
+  void hri_optim_kernels_##isa(hri_cpu_kernels *table);     \
+  void hri_move_kernels_##isa(hri_cpu_kernels *table)
+
+HRI_DECLARE_KERNELS(base);
+HRI_DECLARE_KERNELS(avx2);   /* x86-64 builds only */
+HRI_DECLARE_KERNELS(avx512); /* x86-64 builds only */
+
+#endif

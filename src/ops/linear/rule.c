@@ -1,0 +1,52 @@
+/* y[M,N] = x[M,K] w[N,K]^T (+ bias). The weight gradient is emitted before the input gradient: x dies first, so that
+ * its bytes can hold dx. */
+#include "ops/rules.h"
+
+hr_status hri_check_linear(const hri_job *job, const hri_node *node, hr_error *error) {
+  const hri_tensor *x = hri_at(job, node, 0), *w = hri_at(job, node, 1), *bias = hri_at(job, node, 2), *y = hri_at(job, node, 3);
+  HRI_SHAPE(hri_columns(x) == hri_columns(w));
+  HRI_SHAPE(hri_rows(w) == hri_columns(y));
+  HRI_SHAPE(hri_rows(x) == hri_rows(y));
+  if (bias) HRI_SHAPE(hri_tensor_stored_elements(bias) == hri_columns(y));
+  return HR_OK;
+}
+
+double hri_flops_linear(const hri_job *job, const hri_node *node) {
+  const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1);
+  if (node->op == HRI_OP_LINEAR_DW) return 2.0 * (double)hri_rows(a) * (double)hri_columns(a) * (double)hri_columns(b);
+  return 2.0 * (double)hri_rows(a) * (double)hri_rows(b) * (double)hri_columns(b);
+}
+
+void hri_back_linear(hri_autodiff *ad, hri_id node) {
+  hri_job *job = ad->job;
+  hri_id x = hri_id_at(job, node, 0), w = hri_id_at(job, node, 1), bias = hri_id_at(job, node, 2), y = hri_id_at(job, node, 3);
+  hri_id dy = hri_ad_gradient(ad, y);
+  if (hri_ad_needed(ad, bias)) hri_ad_emit(ad, HRI_OP_BIAS_GRADIENT, NULL, (hri_operand[]){HRI_R(dy), hri_ad_param(ad, bias)}, 2);
+  if (hri_ad_needed(ad, w)) hri_ad_emit(ad, HRI_OP_LINEAR_DW, NULL, (hri_operand[]){HRI_R(dy), HRI_R(x), hri_ad_param(ad, w)}, 3);
+  if (hri_ad_needed(ad, x)) {
+    hri_id dx = hri_ad_like(ad, x, ".grad");
+    hri_ad_emit(ad, HRI_OP_LINEAR_DX, NULL, (hri_operand[]){HRI_R(dy), HRI_R(w), HRI_W(dx)}, 3);
+    hri_ad_contribute(ad, x, dx);
+  }
+}
+
+hr_status hri_check_linear_dx(const hri_job *job, const hri_node *node, hr_error *error) {
+  const hri_tensor *dy = hri_at(job, node, 0), *w = hri_at(job, node, 1), *dx = hri_at(job, node, 2);
+  HRI_SHAPE(hri_columns(dy) == hri_rows(w));
+  HRI_SHAPE(hri_columns(w) == hri_columns(dx));
+  HRI_SHAPE(hri_rows(dy) == hri_rows(dx));
+  return HR_OK;
+}
+
+hr_status hri_check_linear_dw(const hri_job *job, const hri_node *node, hr_error *error) {
+  const hri_tensor *dy = hri_at(job, node, 0), *x = hri_at(job, node, 1), *dw = hri_at(job, node, 2);
+  HRI_SHAPE(hri_rows(dy) == hri_rows(x));
+  HRI_SHAPE(hri_columns(dy) == hri_rows(dw));
+  HRI_SHAPE(hri_columns(x) == hri_columns(dw));
+  return HR_OK;
+}
+
+hr_status hri_check_bias_gradient(const hri_job *job, const hri_node *node, hr_error *error) {
+  HRI_SHAPE(hri_columns(hri_at(job, node, 0)) == hri_tensor_stored_elements(hri_at(job, node, 1)));
+  return HR_OK;
+}

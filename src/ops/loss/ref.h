@@ -1,0 +1,11 @@
+/* Double reference of the cross-entropy; meaning and shapes as in ops/cpu.h. */
+#ifndef HRI_OPS_LOSS_REF_H
+#define HRI_OPS_LOSS_REF_H
+
+#include <stdint.h>
+
+/* dlogits may alias logits, or be NULL. */
+void hri_ref_cross_entropy(double *losses, double *dlogits, const double *logits, const int32_t *labels,
+                           double gradient_scale, int64_t rows, int64_t vocabulary, int64_t stored);
+
+#endif

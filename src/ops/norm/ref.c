@@ -1,0 +1,78 @@
+#include "ops/norm/ref.h"
+
+#include <stddef.h>
+#include <tgmath.h>
+
+#include "ops/reference.h"
+
+void HRI_REF(rmsnorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REAL *x, const HRI_REAL *residual,
+                      const HRI_REAL *weight, const HRI_REAL *bias, HRI_REAL eps, int64_t rows, int64_t columns) {
+  for (int64_t m = 0; m < rows; m++) {
+    HRI_REAL squares = 0;
+    for (int64_t c = 0; c < columns; c++) {
+      HRI_REAL value = x[m * columns + c] + (residual ? residual[m * columns + c] : 0);
+      s[m * columns + c] = value;
+      squares += value * value;
+    }
+    stats[m] = 1 / sqrt(squares / (HRI_REAL)columns + eps);
+    for (int64_t c = 0; c < columns; c++)
+      y[m * columns + c] = s[m * columns + c] * stats[m] * weight[c] + (bias ? bias[c] : 0);
+  }
+}
+
+void HRI_REF(layernorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REAL *x, const HRI_REAL *residual,
+                        const HRI_REAL *weight, const HRI_REAL *bias, HRI_REAL eps, int64_t rows, int64_t columns) {
+  for (int64_t m = 0; m < rows; m++) {
+    HRI_REAL sum = 0, squares = 0, mean, rstd;
+    for (int64_t c = 0; c < columns; c++) {
+      HRI_REAL value = x[m * columns + c] + (residual ? residual[m * columns + c] : 0);
+      s[m * columns + c] = value;
+      sum += value;
+    }
+    mean = sum / (HRI_REAL)columns;
+    for (int64_t c = 0; c < columns; c++) squares += (s[m * columns + c] - mean) * (s[m * columns + c] - mean);
+    rstd = 1 / sqrt(squares / (HRI_REAL)columns + eps);
+    for (int64_t c = 0; c < columns; c++)
+      y[m * columns + c] = (s[m * columns + c] - mean) * rstd * weight[c] + (bias ? bias[c] : 0);
+    stats[2 * m] = mean;
+    stats[2 * m + 1] = rstd;
+  }
+}
+
+void HRI_REF(rmsnorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbias, const HRI_REAL *dy, const HRI_REAL *x,
+                               const HRI_REAL *stats, const HRI_REAL *weight, const HRI_REAL *extra, int64_t rows,
+                               int64_t columns) {
+  for (int64_t m = 0; m < rows; m++) {
+    HRI_REAL rstd = stats[m], gx = 0;
+    for (int64_t c = 0; c < columns; c++) {
+      HRI_REAL xhat = x[m * columns + c] * rstd, g = dy[m * columns + c];
+      gx += g * weight[c] * xhat;
+      if (dweight) dweight[c] += g * xhat;
+      if (dbias) dbias[c] += g;
+    }
+    for (int64_t c = 0; c < columns; c++) {
+      HRI_REAL xhat = x[m * columns + c] * rstd, g = dy[m * columns + c] * weight[c];
+      dx[m * columns + c] = rstd * (g - xhat * gx / (HRI_REAL)columns) + (extra ? extra[m * columns + c] : 0);
+    }
+  }
+}
+
+void HRI_REF(layernorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbias, const HRI_REAL *dy,
+                                 const HRI_REAL *x, const HRI_REAL *stats, const HRI_REAL *weight,
+                                 const HRI_REAL *extra, int64_t rows, int64_t columns) {
+  for (int64_t m = 0; m < rows; m++) {
+    HRI_REAL mean = stats[2 * m], rstd = stats[2 * m + 1], g_sum = 0, gx = 0;
+    for (int64_t c = 0; c < columns; c++) {
+      HRI_REAL xhat = (x[m * columns + c] - mean) * rstd, g = dy[m * columns + c];
+      g_sum += g * weight[c];
+      gx += g * weight[c] * xhat;
+      if (dweight) dweight[c] += g * xhat;
+      if (dbias) dbias[c] += g;
+    }
+    for (int64_t c = 0; c < columns; c++) {
+      HRI_REAL xhat = (x[m * columns + c] - mean) * rstd, g = dy[m * columns + c] * weight[c];
+      dx[m * columns + c] = rstd * (g - g_sum / (HRI_REAL)columns - xhat * gx / (HRI_REAL)columns) +
+                            (extra ? extra[m * columns + c] : 0);
+    }
+  }
+}

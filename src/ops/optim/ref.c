@@ -1,0 +1,35 @@
+#include "ops/optim/ref.h"
+
+#include <stddef.h>
+#include <tgmath.h>
+
+#include "ops/reference.h"
+
+HRI_REAL HRI_REF(square_sum)(const HRI_REAL *g, int64_t n) {
+  HRI_REAL sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += g[i] * g[i];
+  return sum;
+}
+
+void HRI_REF(adamw)(HRI_REAL *w, HRI_REAL *m, HRI_REAL *v, const HRI_REAL *g, int64_t n, HRI_REAL learning_rate,
+                    HRI_REAL beta1, HRI_REAL beta2, HRI_REAL epsilon, HRI_REAL weight_decay, int64_t t,
+                    HRI_REAL gradient_scale) {
+  /* the factors in double, as PyTorch has them */
+  HRI_REAL bias1 = (HRI_REAL)(1 - pow((double)beta1, (double)t)), bias2 = (HRI_REAL)(1 - pow((double)beta2, (double)t));
+  for (int64_t i = 0; i < n; i++) {
+    HRI_REAL grad = g[i] * gradient_scale;
+    w[i] *= 1 - learning_rate * weight_decay;
+    m[i] = beta1 * m[i] + (1 - beta1) * grad;
+    v[i] = beta2 * v[i] + (1 - beta2) * grad * grad;
+    w[i] -= learning_rate * (m[i] / bias1) / (sqrt(v[i] / bias2) + epsilon);
+  }
+}
+
+void HRI_REF(sgd)(HRI_REAL *w, HRI_REAL *buffer, const HRI_REAL *g, int64_t n, HRI_REAL learning_rate,
+                  HRI_REAL weight_decay, HRI_REAL momentum, HRI_REAL gradient_scale) {
+  for (int64_t i = 0; i < n; i++) {
+    HRI_REAL step = g[i] * gradient_scale + weight_decay * w[i];
+    if (buffer) step = buffer[i] = momentum * buffer[i] + step;
+    w[i] -= learning_rate * step;
+  }
+}

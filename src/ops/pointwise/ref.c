@@ -1,0 +1,78 @@
+#include "ops/pointwise/ref.h"
+
+#include <tgmath.h>
+
+#include "ops/reference.h"
+
+void HRI_REF(add)(HRI_REAL *y, const HRI_REAL *a, const HRI_REAL *b, int64_t n) {
+  for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+}
+
+void HRI_REF(scale)(HRI_REAL *y, const HRI_REAL *x, HRI_REAL factor, int64_t n) {
+  for (int64_t i = 0; i < n; i++) y[i] = factor * x[i];
+}
+
+void HRI_REF(bias_gradient)(HRI_REAL *db, const HRI_REAL *dy, int64_t rows, int64_t columns) {
+  for (int64_t m = 0; m < rows; m++)
+    for (int64_t c = 0; c < columns; c++) db[c] += dy[m * columns + c];
+}
+
+/* act(x) and act'(x), by their definitions. */
+static HRI_REAL HRI_REF(act_value)(hr_activation kind, HRI_REAL x) {
+  const HRI_REAL k = (HRI_REAL)0.79788456080286535588, cubic = (HRI_REAL)0.044715; /* sqrt(2/pi) */
+  if (kind == HR_ACTIVATION_SILU) return x / (1 + exp(-x));
+  return x / 2 * (1 + tanh(k * (x + cubic * x * x * x)));
+}
+
+static HRI_REAL HRI_REF(act_slope)(hr_activation kind, HRI_REAL x) {
+  const HRI_REAL k = (HRI_REAL)0.79788456080286535588, cubic = (HRI_REAL)0.044715;
+  HRI_REAL s, t;
+  if (kind == HR_ACTIVATION_SILU) {
+    s = 1 / (1 + exp(-x));
+    return s + x * s * (1 - s);
+  }
+  t = tanh(k * (x + cubic * x * x * x));
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * k * (1 + 3 * cubic * x * x);
+}
+
+void HRI_REF(activation)(hr_activation kind, HRI_REAL *y, const HRI_REAL *x, int64_t n) {
+  for (int64_t i = 0; i < n; i++) y[i] = HRI_REF(act_value)(kind, x[i]);
+}
+
+void HRI_REF(activation_backward)(hr_activation kind, HRI_REAL *dx, const HRI_REAL *dy, const HRI_REAL *x, int64_t n) {
+  for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * HRI_REF(act_slope)(kind, x[i]);
+}
+
+void HRI_REF(glu)(hr_activation kind, HRI_REAL *y, const HRI_REAL *gu, int64_t rows, int64_t width) {
+  for (int64_t m = 0; m < rows; m++)
+    for (int64_t f = 0; f < width; f++)
+      y[m * width + f] = HRI_REF(act_value)(kind, gu[m * 2 * width + f]) * gu[m * 2 * width + width + f];
+}
+
+void HRI_REF(glu_backward)(hr_activation kind, HRI_REAL *dgu, const HRI_REAL *dy, const HRI_REAL *gu, int64_t rows,
+                           int64_t width) {
+  for (int64_t m = 0; m < rows; m++)
+    for (int64_t f = 0; f < width; f++) {
+      HRI_REAL gate = gu[m * 2 * width + f], up = gu[m * 2 * width + width + f], g = dy[m * width + f];
+      dgu[m * 2 * width + f] = g * up * HRI_REF(act_slope)(kind, gate);
+      dgu[m * 2 * width + width + f] = g * HRI_REF(act_value)(kind, gate);
+    }
+}
+
+void HRI_REF(rope)(HRI_REAL *y, const HRI_REAL *x, const HRI_REAL *cosines, const HRI_REAL *sines,
+                   const int32_t *position, int64_t rows, int64_t heads, int64_t kv_heads, int64_t head_size,
+                   bool inverse) {
+  int64_t half = head_size / 2, width = (heads + 2 * kv_heads) * head_size;
+  for (int64_t m = 0; m < rows; m++)
+    for (int64_t j = 0; j < width; j++) {
+      int64_t i = j % head_size, pair = i % half, at = m * width + j;
+      HRI_REAL c = cosines[position[m] * half + pair], s = sines[position[m] * half + pair];
+      if (inverse) s = -s;
+      if (j >= (heads + kv_heads) * head_size)
+        y[at] = x[at];
+      else if (i < half)
+        y[at] = x[at] * c - x[at + half] * s;
+      else
+        y[at] = x[at] * c + x[at - half] * s;
+    }
+}

@@ -1,0 +1,226 @@
+/* Vectors of the native width, and exp, log, tanh, sigmoid on them, in fp32.
+ *
+ * Plain C loops would vectorize too, but then the compiler chooses how a reduction is split, and it may split it by the
+ * address of the operand (peeling for alignment): the bits would depend on where a tensor was placed. With explicit
+ * vectors the order is ours: lane l of an accumulator takes elements l, l + HRI_LANES, ... and the lanes are folded by
+ * halves. GCC's and clang's vector extensions express everything but square root, max and scaling by a power of two,
+ * for which x86 intrinsics or a lane loop are used.
+ *
+ * Tails go through the same operations as full vectors: hri_vload_n fills the missing lanes with zeros.
+ *
+ * Transcendental functions: argument reduction plus a minimax polynomial (coefficients by Lawson's iteration in
+ * extended precision). Largest errors against the true value, over all floats (tests/unit/test_kernels.c holds them to
+ * it): exp 1.5 ulp (3 in the denormal range, where an ulp is coarse), log 2 ulp, tanh 2 ulp, sigmoid 3 ulp.
+ * exp overflows to infinity, underflows gradually to 0; NaN stays NaN; log(0) = -inf, log(< 0) = NaN. */
+#ifndef HRI_OPS_VMATH_H
+#define HRI_OPS_VMATH_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define HRI_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define HRI_VECTOR_BYTES 32
+#else
+#define HRI_VECTOR_BYTES 16
+#endif
+enum { HRI_LANES = HRI_VECTOR_BYTES / 4, HRI_HALF_LANES = HRI_LANES / 2 };
+
+typedef float hri_vf __attribute__((vector_size(HRI_VECTOR_BYTES)));
+typedef int32_t hri_vi __attribute__((vector_size(HRI_VECTOR_BYTES)));
+typedef double hri_vd __attribute__((vector_size(HRI_VECTOR_BYTES))); /* HRI_HALF_LANES doubles */
+/* The same in memory: any float's address, overlapping accesses of other types allowed. */
+typedef float hri_vf_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(4), may_alias));
+typedef float hri_vh_memory __attribute__((vector_size(HRI_VECTOR_BYTES / 2), aligned(4), may_alias));
+
+static inline hri_vf hri_vset(float x) {
+  hri_vf zero = {0};
+  return x - zero; /* not zero + x: that would lose the sign of -0 */
+}
+static inline hri_vf hri_vload(const float *p) { return *(const hri_vf_memory *)p; }
+static inline void hri_vstore(float *p, hri_vf v) { *(hri_vf_memory *)p = v; }
+
+/* The first n lanes (0 <= n <= HRI_LANES), the rest 0. With a constant n = HRI_LANES this is a plain load. */
+static inline hri_vf hri_vload_n(const float *p, int64_t n) {
+  if (n == HRI_LANES) return hri_vload(p);
+#if defined(__AVX512F__)
+  return (hri_vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
+#else
+  float lanes[HRI_LANES] = {0};
+  for (int64_t i = 0; i < n; i++) lanes[i] = p[i];
+  return hri_vload(lanes);
+#endif
+}
+static inline void hri_vstore_n(float *p, hri_vf v, int64_t n) {
+  if (n == HRI_LANES) {
+    hri_vstore(p, v);
+    return;
+  }
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
+#else
+  for (int64_t i = 0; i < n; i++) p[i] = v[i];
+#endif
+}
+
+/* mask ? a : b per lane, for the result of a comparison. */
+static inline hri_vf hri_vselect(hri_vi mask, hri_vf a, hri_vf b) {
+  return (hri_vf)((mask & (hri_vi)a) | (~mask & (hri_vi)b));
+}
+/* Lanes [0, n) of v, the others replaced by `other`. */
+static inline hri_vf hri_vkeep_n(hri_vf v, int64_t n, float other) {
+  hri_vi index;
+  if (n == HRI_LANES) return v;
+  for (int32_t i = 0; i < HRI_LANES; i++) index[i] = i;
+  return hri_vselect(index < (int32_t)n, v, hri_vset(other));
+}
+
+/* a > b ? a : b, and a < b ? a : b: the second operand when either is NaN. */
+static inline hri_vf hri_vmax(hri_vf a, hri_vf b) {
+#if defined(__AVX512F__)
+  return (hri_vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (hri_vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__x86_64__)
+  return (hri_vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+  return hri_vselect(a > b, a, b);
+#endif
+}
+static inline hri_vf hri_vmin(hri_vf a, hri_vf b) {
+#if defined(__AVX512F__)
+  return (hri_vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (hri_vf)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__x86_64__)
+  return (hri_vf)_mm_min_ps((__m128)a, (__m128)b);
+#else
+  return hri_vselect(a < b, a, b);
+#endif
+}
+
+static inline hri_vf hri_vsqrt(hri_vf a) {
+#if defined(__AVX512F__)
+  return (hri_vf)_mm512_sqrt_ps((__m512)a);
+#elif defined(__AVX2__)
+  return (hri_vf)_mm256_sqrt_ps((__m256)a);
+#elif defined(__x86_64__)
+  return (hri_vf)_mm_sqrt_ps((__m128)a);
+#else
+  for (int i = 0; i < HRI_LANES; i++) a[i] = __builtin_sqrtf(a[i]);
+  return a;
+#endif
+}
+
+/* Folds of the lanes in a fixed order: upper half onto lower half until one is left. */
+static inline float hri_vsum(hri_vf v) {
+  float a[HRI_LANES];
+  memcpy(a, &v, sizeof a);
+  for (int width = HRI_LANES / 2; width > 0; width /= 2)
+    for (int i = 0; i < width; i++) a[i] += a[i + width];
+  return a[0];
+}
+static inline double hri_vsum_double(hri_vd v) {
+  double a[HRI_HALF_LANES];
+  memcpy(a, &v, sizeof a);
+  for (int width = HRI_HALF_LANES / 2; width > 0; width /= 2)
+    for (int i = 0; i < width; i++) a[i] += a[i + width];
+  return a[0];
+}
+static inline float hri_vmax_fold(hri_vf v) {
+  float a[HRI_LANES], best;
+  memcpy(a, &v, sizeof a);
+  best = a[0];
+  for (int i = 1; i < HRI_LANES; i++) best = a[i] > best ? a[i] : best;
+  return best;
+}
+
+/* HRI_HALF_LANES floats as doubles. */
+static inline hri_vd hri_vload_double(const float *p) {
+  return __builtin_convertvector(*(const hri_vh_memory *)p, hri_vd);
+}
+
+/* y * 2^n for n integral in fp32, |n| <= 252; overflow to infinity, gradual underflow. */
+static inline hri_vf hri_vscale2(hri_vf y, hri_vf n) {
+#if defined(__AVX512F__)
+  return (hri_vf)_mm512_scalef_ps((__m512)y, (__m512)n);
+#else
+  hri_vi whole = __builtin_convertvector(n, hri_vi), half = whole >> 1; /* 2^n alone may not be a float */
+  hri_vf first = (hri_vf)((half + 127) << 23), second = (hri_vf)((whole - half + 127) << 23);
+  return y * first * second;
+#endif
+}
+
+/* Nearest integer, ties to even, for |x| < 2^22. */
+static inline hri_vf hri_vround(hri_vf x) {
+  const float magic = 12582912.0f; /* 1.5 * 2^23: the sum has no fraction bits left */
+  hri_vf shifted = x + magic;
+  return shifted - magic;
+}
+
+/* exp(x) = 2^n exp(r), r = x - n ln 2 in [-ln2/2, ln2/2]. */
+static inline hri_vf hri_vexp(hri_vf x) {
+  const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f; /* n * ln2_high is exact */
+  hri_vf n, r, p;
+  x = hri_vmin(hri_vset(89.0f), hri_vmax(hri_vset(-104.0f), x)); /* exp is inf and 0 there; NaN passes */
+  n = hri_vround(x * 0x1.715476p+0f);
+  r = x - n * ln2_high;
+  r = r - n * ln2_low;
+  p = r * 0x1.6a1a72p-10f + 0x1.123fc6p-7f;
+  p = p * r + 0x1.555916p-5f;
+  p = p * r + 0x1.55548ap-3f;
+  p = p * r + 0x1.fffffcp-2f;
+  p = r + r * r * p;
+  return hri_vscale2(1.0f + p, n);
+}
+
+/* 1 / (1 + exp(-x)). */
+static inline hri_vf hri_vsigmoid(hri_vf x) { return 1.0f / (1.0f + hri_vexp(-x)); }
+
+/* x + x^3 T(x^2) near 0, else 1 - 2 / (exp(2|x|) + 1) with the sign of x. */
+static inline hri_vf hri_vtanh(hri_vf x) {
+  hri_vi sign = (hri_vi)x & INT32_MIN;
+  hri_vf a = (hri_vf)((hri_vi)x & INT32_MAX), z = x * x, t, far, near;
+  t = z * -0x1.76ac1ap-8f + 0x1.5256d8p-6f;
+  t = t * z - 0x1.b84448p-5f;
+  t = t * z + 0x1.110768p-3f;
+  t = t * z - 0x1.555534p-2f;
+  near = x + x * (z * t);
+  far = 1.0f - 2.0f / (hri_vexp(a + a) + 1.0f);
+  far = (hri_vf)((hri_vi)far | sign);
+  return hri_vselect(a < 0.625f, near, far);
+}
+
+/* log(2^e m) = e ln 2 + log(1 + f), f = m - 1 in [sqrt(1/2) - 1, sqrt(2) - 1]. */
+static inline hri_vf hri_vlog(hri_vf x) {
+  const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
+  hri_vi tiny = x < 0x1p-126f, bits, exponent;
+  hri_vf e, f, z, q, result, nan = hri_vset(__builtin_nanf("")), infinity = hri_vset(__builtin_inff());
+  bits = (hri_vi)hri_vselect(tiny, x * 0x1p23f, x);
+  exponent = (bits - 0x3f3504f3) >> 23; /* 0x3f3504f3 is sqrt(1/2): the mantissa then starts there */
+  f = (hri_vf)(bits - (exponent << 23)) - 1.0f;
+  e = __builtin_convertvector(exponent - (tiny & 23), hri_vf);
+  q = f * 0x1.1457acp-4f - 0x1.de3c18p-4f;
+  q = q * f + 0x1.e6f06ap-4f;
+  q = q * f - 0x1.fc2208p-4f;
+  q = q * f + 0x1.233768p-3f;
+  q = q * f - 0x1.555c4ep-3f;
+  q = q * f + 0x1.99a4b6p-3f;
+  q = q * f - 0x1.000006p-2f;
+  q = q * f + 0x1.555548p-2f;
+  z = f * f;
+  result = f * z * q + e * ln2_low;
+  result = result - 0.5f * z;
+  result = result + f;
+  result = result + e * ln2_high;
+  result = hri_vselect(x == infinity, infinity, result);
+  result = hri_vselect(x == 0.0f, -infinity, result);
+  return hri_vselect(x >= 0.0f, result, nan); /* negative or NaN */
+}
+
+#endif

@@ -1,0 +1,95 @@
+/* Reverse-mode differentiation of the forward nodes of a program.
+ *
+ * A forward sweep finds what requires a gradient (trainable parameters and everything made from them); a backward sweep
+ * calls each op's rule, which emits gradient nodes and contributes to the gradients of its inputs. "Saved" is not a list:
+ * it is whatever those nodes read. */
+#include <string.h>
+
+#include "pass/pass.h"
+
+static void requires_grad(hri_autodiff *ad, const hri_program *p, size_t node_count) {
+  hri_job *job = ad->job;
+  for (uint32_t i = 0; i < job->params.count; i++) {
+    size_t value = job->tensors.items[job->params.items[i].weight].value;
+    ad->param_of[value] = i;
+    ad->needed[value] = job->params.items[i].trainable;
+  }
+  for (size_t at = 0; at < node_count; at++) {
+    const hri_node *node = &job->nodes.items[p->order.items[at]];
+    const hri_operand *operands = hri_operands(job, node);
+    bool needed = false;
+    if (!hri_rule_get(node->op)->backward) continue;
+    for (uint32_t i = 0; i < node->operand_count; i++)
+      if (operands[i].tensor != HRI_NONE && operands[i].access == HRI_READ && ad->needed[job->tensors.items[operands[i].tensor].value]) needed = true;
+    for (uint32_t i = 0; needed && i < node->operand_count; i++)
+      if (operands[i].tensor != HRI_NONE && operands[i].access == HRI_WRITE) ad->needed[job->tensors.items[operands[i].tensor].value] = true;
+  }
+}
+
+/* Parameters whose gradient the loss head wrote already. */
+static void already_touched(hri_autodiff *ad, const hri_program *p, size_t node_count) {
+  hri_job *job = ad->job;
+  for (size_t at = 0; at < node_count; at++) {
+    const hri_node *node = &job->nodes.items[p->order.items[at]];
+    const hri_operand *operands = hri_operands(job, node);
+    for (uint32_t i = 0; i < node->operand_count; i++) {
+      if (operands[i].tensor == HRI_NONE || (operands[i].access != HRI_WRITE && operands[i].access != HRI_ADD)) continue;
+      for (uint32_t q = 0; q < job->params.count; q++)
+        if (job->params.items[q].gradient == operands[i].tensor) ad->touched[q] = true;
+    }
+  }
+}
+
+hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id hidden_gradient, bool accumulate, hr_error *error) {
+  hri_program *p = &job->programs[program];
+  size_t values = job->storages.count, forward_count = p->order.count;
+  hri_autodiff ad = {.job = job, .program = program, .accumulate = accumulate, .value_count = values};
+  hr_status status = HR_OK;
+  job->current_pass = HRI_PASS_AUTODIFF;
+  ad.gradient = hri_alloc(values * sizeof *ad.gradient);
+  ad.param_of = hri_alloc(values * sizeof *ad.param_of);
+  ad.needed = hri_alloc_zero(values, sizeof *ad.needed);
+  ad.touched = hri_alloc_zero(job->params.count, sizeof *ad.touched);
+  if (!ad.gradient || !ad.param_of || !ad.needed || !ad.touched || job->failed) {
+    status = hri_fail_memory(error, values * 9, "differentiation");
+    goto out;
+  }
+  memset(ad.gradient, 0xFF, values * sizeof *ad.gradient);
+  memset(ad.param_of, 0xFF, values * sizeof *ad.param_of);
+  requires_grad(&ad, p, forward_count);
+  /* only the head's few nodes write gradients so far; scan those of the loss phase */
+  {
+    size_t first = forward_count;
+    while (first > 0 && job->nodes.items[p->order.items[first - 1]].phase == HRI_PHASE_LOSS) first--;
+    hri_program loss = {.order = {.items = p->order.items + first, .count = forward_count - first}};
+    already_touched(&ad, &loss, loss.order.count);
+  }
+  ad.gradient[job->tensors.items[hidden].value] = hidden_gradient;
+  for (size_t at = forward_count; at-- > 0;) {
+    hri_id id = p->order.items[at];
+    hri_node node = job->nodes.items[id];
+    const hri_rule *rule = hri_rule_get(node.op);
+    bool reached = false;
+    if (node.phase != HRI_PHASE_FORWARD || !rule->backward) continue;
+    for (uint32_t i = 0; i < node.operand_count; i++) {
+      hri_operand o = job->operands.items[node.operand_begin + i];
+      if (o.tensor != HRI_NONE && o.access == HRI_WRITE && hri_ad_gradient(&ad, o.tensor) != HRI_NONE) reached = true;
+    }
+    if (!reached) continue;
+    ad.emit = (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_BACKWARD, .layer = node.layer, .unit = node.unit,
+                         .site = node.site, .origin = HRI_NONE, .guard = HRI_NONE};
+    rule->backward(&ad, id);
+    if (job->failed) break;
+  }
+  /* a trainable parameter that the loss does not reach would keep an undefined gradient */
+  for (uint32_t i = 0; i < job->params.count && status == HR_OK; i++)
+    if (job->params.items[i].trainable && !ad.touched[i] && !job->failed)
+      status = hri_fail(error, HR_ERROR_USAGE, "the loss does not depend on the trainable parameter %s", hri_name_get(job, job->params.items[i].key));
+  if (status == HR_OK) status = hri_job_ok(job, error);
+out:
+  hri_free(ad.gradient);
+  hri_free(ad.param_of);
+  hri_free(ad.needed);
+  hri_free(ad.touched);
+  return status;
+}

@@ -1,0 +1,187 @@
+/* Activation checkpointing, generic: a level is a set of dropped values per layer; the producers of a dropped value are
+ * cloned before its first backward reader, as far back as kept values reach. Nothing else is made again: a product
+ * whose result no backward node reads is never cloned ("early stop").
+ *
+ * A clone shares the site of its origin (same random numbers, same rounding) and reads the same kept values, so the
+ * result has the same bits. */
+#include <string.h>
+
+#include <headroom/job.h>
+
+#include "pass/pass.h"
+
+typedef struct rewriter {
+  hri_job *job;
+  uint8_t program;
+  const uint8_t *levels;
+  uint32_t layer_count, group;
+  size_t values;
+  hri_id *producer;   /* per value: forward node that writes it, HRI_NONE */
+  bool *dropped;      /* per value */
+  bool *only_activation; /* per value: all forward readers are activations */
+  bool *boundary;     /* per value: read by the forward of another group */
+  hri_id *home;       /* per value: storage of its clone, HRI_NONE */
+  hri_emit emit;      /* labels of the backward node that asks */
+  HRI_ARRAY(hri_id) order;
+} rewriter;
+
+static bool is_activation(uint16_t op) { return op == HRI_OP_ACTIVATION || op == HRI_OP_GLU; }
+static bool is_attention(uint16_t op) { return op == HRI_OP_ATTENTION || op == HRI_OP_ATTENTION_FULL; }
+
+static int32_t group_of(const rewriter *r, int32_t layer) { return layer < 0 ? -1 : layer / (int32_t)r->group; }
+
+static void analyse(rewriter *r) {
+  hri_job *job = r->job;
+  const hri_program *p = &job->programs[r->program];
+  for (int sweep = 0; sweep < 2; sweep++) /* writers first, then readers */
+    for (size_t at = 0; at < p->order.count; at++) {
+      hri_id id = p->order.items[at];
+      const hri_node *node = &job->nodes.items[id];
+      const hri_operand *operands = hri_operands(job, node);
+      if (node->phase != HRI_PHASE_FORWARD && node->phase != HRI_PHASE_LOSS) continue;
+      for (uint32_t i = 0; i < node->operand_count; i++) {
+        size_t value;
+        if (operands[i].tensor == HRI_NONE) continue;
+        value = job->tensors.items[operands[i].tensor].value;
+        if (value >= r->values) continue;
+        if (sweep == 0 && operands[i].access == HRI_WRITE && node->phase == HRI_PHASE_FORWARD) {
+          r->producer[value] = id;
+          r->only_activation[value] = true;
+        }
+        if (sweep == 1 && operands[i].access == HRI_READ && r->producer[value] != HRI_NONE) {
+          const hri_node *writer = &job->nodes.items[r->producer[value]];
+          if (!is_activation(node->op)) r->only_activation[value] = false;
+          if (group_of(r, writer->layer) != group_of(r, node->layer)) r->boundary[value] = true;
+        }
+      }
+    }
+}
+
+static bool drops(const rewriter *r, size_t value) {
+  const hri_node *writer;
+  uint8_t level;
+  bool cheap, norm_output;
+  if (r->producer[value] == HRI_NONE || r->boundary[value]) return false;
+  writer = &r->job->nodes.items[r->producer[value]];
+  if (writer->layer < 0 || (uint32_t)writer->layer >= r->layer_count) return false;
+  level = r->levels[writer->layer];
+  norm_output = writer->op == HRI_OP_NORM && r->job->tensors.items[hri_operands(r->job, writer)[5].tensor].value == value;
+  cheap = norm_output || is_activation(writer->op);
+  switch (level) {
+  case HR_LEVEL_KEEP: return false;
+  case HR_LEVEL_CHEAP: return cheap;
+  case HR_LEVEL_MLP: return cheap || (writer->op == HRI_OP_LINEAR && r->only_activation[value]);
+  case HR_LEVEL_ATTENTION: return !is_attention(writer->op);
+  default: return true;
+  }
+}
+
+/* A tensor like `tensor` but of the clone of its value. */
+static hri_id retarget(rewriter *r, hri_id tensor) {
+  hri_tensor copy = r->job->tensors.items[tensor];
+  copy.storage = copy.value = r->home[copy.value];
+  if (r->job->failed || !hri_array_push(&r->job->tensors, copy)) {
+    r->job->failed = true;
+    return HRI_NONE;
+  }
+  return (hri_id)r->job->tensors.count - 1;
+}
+
+/* Makes sure that the clone of a dropped value exists: clones its producer, and first what that one reads. */
+static void clone_value(rewriter *r, size_t value) {
+  hri_job *job = r->job;
+  hri_id origin = r->producer[value], id;
+  if (job->failed || r->home[value] != HRI_NONE) return;
+  for (uint32_t i = 0; i < job->nodes.items[origin].operand_count; i++) {
+    hri_operand o = hri_operands(job, &job->nodes.items[origin])[i];
+    size_t read;
+    if (o.tensor == HRI_NONE || o.access != HRI_READ) continue;
+    read = job->tensors.items[o.tensor].value;
+    if (read < r->values && r->dropped[read]) clone_value(r, read);
+  }
+  id = hri_node_clone(job, origin);
+  if (job->failed) return;
+  job->nodes.items[id].origin = origin;
+  job->nodes.items[id].phase = HRI_PHASE_BACKWARD;
+  for (uint32_t i = 0; i < job->nodes.items[id].operand_count && !job->failed; i++) {
+    hri_operand o = hri_operands(job, &job->nodes.items[id])[i];
+    size_t touched;
+    if (o.tensor == HRI_NONE) continue;
+    touched = job->tensors.items[o.tensor].value;
+    if (o.access == HRI_WRITE) {
+      hri_storage home = job->storages.items[touched];
+      home.dead = false;
+      if (!hri_array_push(&job->storages, home)) {
+        job->failed = true;
+        return;
+      }
+      r->home[touched] = (hri_id)job->storages.count - 1;
+    } else if (touched >= r->values || !r->dropped[touched]) {
+      continue;
+    }
+    o.tensor = retarget(r, o.tensor);
+    hri_operands(job, &job->nodes.items[id])[i] = o;
+  }
+  if (!hri_array_push(&r->order, id)) job->failed = true;
+}
+
+static void rewrite(rewriter *r) {
+  hri_job *job = r->job;
+  const hri_program *p = &job->programs[r->program];
+  for (size_t at = 0; at < p->order.count && !job->failed; at++) {
+    hri_id id = p->order.items[at];
+    if (job->nodes.items[id].phase == HRI_PHASE_BACKWARD) {
+      for (uint32_t i = 0; i < job->nodes.items[id].operand_count && !job->failed; i++) {
+        hri_operand o = hri_operands(job, &job->nodes.items[id])[i];
+        size_t value;
+        if (o.tensor == HRI_NONE || o.access != HRI_READ) continue;
+        value = job->tensors.items[o.tensor].value;
+        if (value >= r->values || !r->dropped[value]) continue;
+        clone_value(r, value);
+        if (job->failed) return;
+        o.tensor = retarget(r, o.tensor);
+        hri_operands(job, &job->nodes.items[id])[i] = o;
+      }
+    }
+    if (!hri_array_push(&r->order, id)) job->failed = true;
+  }
+}
+
+hr_status hri_pass_recompute(hri_job *job, uint8_t program, const uint8_t *levels, uint32_t layer_count, uint32_t group, hr_error *error) {
+  rewriter r = {.job = job, .program = program, .levels = levels, .layer_count = layer_count, .group = group ? group : 1, .values = job->storages.count};
+  hr_status status = HR_OK;
+  bool any = false;
+  job->current_pass = HRI_PASS_RECOMPUTE;
+  for (uint32_t l = 0; l < layer_count; l++) any = any || levels[l] != HR_LEVEL_KEEP;
+  if (!any) return HR_OK;
+  r.producer = hri_alloc(r.values * sizeof *r.producer);
+  r.home = hri_alloc(r.values * sizeof *r.home);
+  r.dropped = hri_alloc_zero(r.values, sizeof *r.dropped);
+  r.only_activation = hri_alloc_zero(r.values, sizeof *r.only_activation);
+  r.boundary = hri_alloc_zero(r.values, sizeof *r.boundary);
+  if (!r.producer || !r.home || !r.dropped || !r.only_activation || !r.boundary) {
+    status = hri_fail_memory(error, r.values * 11, "recomputation");
+    goto out;
+  }
+  memset(r.producer, 0xFF, r.values * sizeof *r.producer);
+  memset(r.home, 0xFF, r.values * sizeof *r.home);
+  analyse(&r);
+  for (size_t value = 0; value < r.values; value++) r.dropped[value] = drops(&r, value);
+  rewrite(&r);
+  status = hri_job_ok(job, error);
+  if (status == HR_OK) {
+    hri_array_free(&job->programs[program].order);
+    job->programs[program].order.items = r.order.items;
+    job->programs[program].order.count = r.order.count;
+    job->programs[program].order.capacity = r.order.capacity;
+    memset(&r.order, 0, sizeof r.order);
+  }
+out:
+  hri_array_free(&r.order);
+  hri_free(r.producer);
+  hri_free(r.home);
+  hri_free(r.dropped);
+  hri_free(r.only_activation);
+  hri_free(r.boundary);
+  return status;
+}

@@ -1,0 +1,115 @@
+/* The optimizer: one update node per (segment, range), the range of one parameter.
+ *
+ * After the backward: partial sums of squares, the clip factor, then the updates. Inside the backward: each update stands
+ * behind the last node that touches its gradient or reads its weight, so that the gradient dies there. With several
+ * micro-steps the gradients are zeroed in `begin`, added to in `micro` and used in `update`. */
+#include <string.h>
+
+#include "pass/pass.h"
+
+static hri_emit update_emit(uint8_t program, const hri_param *param) {
+  return (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_OPTIMIZER, .layer = param ? param->layer : -1,
+                    .unit = param ? param->unit : HRI_NONE, .site = param ? param->site : 0, .origin = HRI_NONE, .guard = HRI_NONE};
+}
+
+static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t program, const hri_param *param) {
+  double decay = param->decay ? o->weight_decay : 0;
+  hri_attr attr = {.i = {param->segment, (int64_t)param->segment_offset, (int64_t)param->elements}, .f = {o->beta1, o->beta2, o->epsilon, decay}};
+  hri_operand operands[5] = {HRI_R(param->gradient), HRI_R(job->control), HRI_U(param->weight), HRI_U(param->state[0]), HRI_U(param->state[1])};
+  uint32_t count = o->op == HRI_OP_ADAMW ? 5 : o->op == HRI_OP_MOMENTUM ? 4 : 3;
+  return hri_node_new(job, (uint16_t)o->op, update_emit(program, param), &attr, operands, count);
+}
+
+static void emit_clip(hri_job *job, uint8_t program) {
+  uint64_t blocks = 0, at = 0;
+  hri_id partials;
+  hri_place place = {.program = program, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = -1, .unit = HRI_NONE};
+  for (size_t p = 0; p < job->params.count; p++)
+    if (job->params.items[p].trainable) blocks += (job->params.items[p].elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK;
+  partials = hri_tensor_new(job, place, hri_name(job, "gradient.square_sums"), HRI_F64, 1, &blocks, NULL);
+  for (size_t p = 0; p < job->params.count && !job->failed; p++) {
+    const hri_param param = job->params.items[p];
+    uint64_t count = (param.elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK;
+    if (!param.trainable) continue;
+    hri_node_append(job, HRI_OP_SQUARE_NORM, update_emit(program, &param), NULL, (hri_operand[]){HRI_R(param.gradient), HRI_W(hri_tensor_rows(job, partials, at, count))}, 2);
+    at += count;
+  }
+  hri_node_append(job, HRI_OP_CLIP, update_emit(program, NULL), NULL, (hri_operand[]){HRI_R(partials), HRI_U(job->control)}, 2);
+}
+
+static void emit_zero(hri_job *job) {
+  for (size_t p = 0; p < job->params.count && !job->failed; p++) {
+    const hri_param param = job->params.items[p];
+    if (param.trainable) hri_node_append(job, HRI_OP_ZERO, update_emit(HRI_BEGIN, &param), NULL, (hri_operand[]){HRI_W(param.gradient)}, 1);
+  }
+}
+
+/* Rebuilds the step's order with each update behind the last use of its gradient and weight. */
+static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, hr_error *error) {
+  hri_program *p = &job->programs[HRI_STEP];
+  size_t tensors = job->tensors.count, nodes = p->order.count;
+  uint32_t *param_of = hri_alloc(tensors * sizeof *param_of), *last = hri_alloc_zero(job->params.count, sizeof *last), *next = hri_alloc(job->params.count * sizeof *next),
+           *head = hri_alloc(nodes * sizeof *head);
+  HRI_ARRAY(hri_id) order = {0};
+  hr_status status = HR_OK;
+  hri_id advance = hri_node_new(job, HRI_OP_ADVANCE, update_emit(HRI_STEP, NULL), NULL, (hri_operand[]){HRI_U(job->control)}, 1);
+  if (!param_of || !last || !next || !head || !hri_array_push(&order, advance)) {
+    status = hri_fail_memory(error, tensors * 4, "updates in the backward");
+    goto out;
+  }
+  memset(param_of, 0xFF, tensors * sizeof *param_of);
+  memset(head, 0xFF, nodes * sizeof *head);
+  for (uint32_t q = 0; q < job->params.count; q++) param_of[job->params.items[q].gradient] = param_of[job->params.items[q].weight] = q;
+  for (uint32_t at = 0; at < nodes; at++) {
+    const hri_node *node = &job->nodes.items[p->order.items[at]];
+    for (uint32_t i = 0; i < node->operand_count; i++) {
+      hri_id t = hri_operands(job, node)[i].tensor;
+      if (t != HRI_NONE && t < tensors && param_of[t] != HRI_NONE) last[param_of[t]] = at;
+    }
+  }
+  for (uint32_t q = (uint32_t)job->params.count; q-- > 0;) { /* lists of parameters by position of their last use */
+    next[q] = head[last[q]];
+    head[last[q]] = q;
+  }
+  for (uint32_t at = 0; at < nodes && !job->failed; at++) {
+    if (!hri_array_push(&order, p->order.items[at])) job->failed = true;
+    for (uint32_t q = head[at]; q != HRI_NONE; q = next[q]) {
+      const hri_param param = job->params.items[q];
+      if (param.trainable && !hri_array_push(&order, make_update(job, o, HRI_STEP, &param))) job->failed = true;
+    }
+  }
+  status = hri_job_ok(job, error);
+  if (status == HR_OK) {
+    hri_array_free(&p->order);
+    p->order.items = order.items;
+    p->order.count = order.count;
+    p->order.capacity = order.capacity;
+    memset(&order, 0, sizeof order);
+  }
+out:
+  hri_array_free(&order);
+  hri_free(param_of);
+  hri_free(last);
+  hri_free(next);
+  hri_free(head);
+  return status;
+}
+
+hr_status hri_pass_update(hri_job *job, const hri_update_options *options, hr_error *error) {
+  bool many = job->programs[HRI_MICRO].present;
+  uint8_t program = many ? HRI_UPDATE : HRI_STEP;
+  job->current_pass = HRI_PASS_UPDATE;
+  if (options->in_backward) {
+    if (many || options->clip)
+      return hri_fail(error, HR_ERROR_USAGE, "the update cannot run inside the backward with %s", many ? "gradient accumulation" : "a global gradient norm");
+    return insert_in_backward(job, options, error);
+  }
+  if (many) emit_zero(job);
+  if (options->clip) emit_clip(job, program);
+  hri_node_append(job, HRI_OP_ADVANCE, update_emit(program, NULL), NULL, (hri_operand[]){HRI_U(job->control)}, 1);
+  for (size_t p = 0; p < job->params.count && !job->failed; p++) {
+    const hri_param param = job->params.items[p];
+    if (param.trainable) hri_order_push(job, program, make_update(job, options, program, &param));
+  }
+  return hri_job_ok(job, error);
+}

@@ -1,0 +1,262 @@
+/* Rules, by number (architecture.md section 3):
+ *   1 each element is WRITten once per program before it is read; only ADD and UPDATE may touch it again, and only in
+ *     gradients, optimizer states, weights, caches and control
+ *   2 tensors alias only through one storage: a read must find its own value there
+ *   3 every RAW, WAR, WAW pair has a happens-before path
+ *   6 a recomputed node shares the site of its origin
+ *   7 views stay inside their storage; operands are where the op list says
+ * The content of a storage is a list of byte ranges with the value they hold; CARRIED marks what an earlier program (or
+ * the host) left. Rule 4 (lanes join at the end of a program) is how programs are executed and placed. */
+#include "program/check.h"
+
+#include <string.h>
+
+#define CARRIED 0xFFFFFFFEu
+
+typedef struct range { uint64_t begin, end, value_begin; hri_id value; } range;
+typedef struct content { range *items; size_t count, capacity; } content;
+typedef struct touch { uint32_t position, next; uint64_t begin, end; uint8_t access; } touch;
+
+typedef struct checker {
+  const hri_job *job;
+  content *contents;      /* per storage, kept across programs for carried ones */
+  uint32_t *newest;       /* per storage: index of its newest touch in this program, HRI_NONE */
+  HRI_ARRAY(touch) touches;
+  HRI_ARRAY(hri_id) dirty; /* storages touched in this program */
+  hri_clocks clocks;
+  uint8_t program;
+  hr_error *error;
+} checker;
+
+hr_status hri_clocks_init(hri_clocks *c, const hri_job *job, uint8_t program, hr_error *error) {
+  const hri_program *p = &job->programs[program];
+  uint32_t lane_last[HRI_LANE_COUNT], lane_count[HRI_LANE_COUNT] = {0}, *position_of;
+  hr_status status = HR_OK;
+  memset(c, 0, sizeof *c);
+  memset(lane_last, 0xFF, sizeof lane_last);
+  c->count = (uint32_t)p->order.count;
+  c->job = job;
+  c->program = p;
+  c->clock = hri_alloc_zero(c->count, sizeof *c->clock);
+  c->sequence = hri_alloc_zero(c->count, sizeof *c->sequence);
+  position_of = hri_alloc(job->nodes.count * sizeof *position_of);
+  if (!c->clock || !c->sequence || !position_of) {
+    status = hri_fail_memory(error, c->count * sizeof *c->clock, "happens-before clocks");
+    goto out;
+  }
+  memset(position_of, 0xFF, job->nodes.count * sizeof *position_of);
+  for (uint32_t at = 0; at < c->count; at++) {
+    hri_id id = p->order.items[at];
+    const hri_node *node = &job->nodes.items[id];
+    if (lane_last[node->lane] != UINT32_MAX) memcpy(c->clock[at], c->clock[lane_last[node->lane]], sizeof c->clock[at]);
+    for (uint32_t w = 0; w < node->wait_count; w++) {
+      const hri_wait *wait = &job->waits.items[node->wait_begin + w];
+      uint32_t on = position_of[wait->node];
+      if (on == UINT32_MAX) {
+        status = hri_fail(error, HR_ERROR_INTERNAL, "rule 3: node %u (%s) of program %s waits for node %u, which is not issued before it", id,
+                          hri_op_name(node->op), hri_program_name((hri_program_kind)program), wait->node);
+        goto out;
+      }
+      for (int lane = 0; lane < HRI_LANE_COUNT; lane++)
+        if (c->clock[on][lane] > c->clock[at][lane]) c->clock[at][lane] = c->clock[on][lane];
+    }
+    c->sequence[at] = ++lane_count[node->lane];
+    c->clock[at][node->lane] = c->sequence[at];
+    lane_last[node->lane] = at;
+    position_of[id] = at;
+  }
+out:
+  hri_free(position_of);
+  if (status != HR_OK) hri_clocks_deinit(c);
+  return status;
+}
+
+void hri_clocks_deinit(hri_clocks *c) {
+  hri_free(c->clock);
+  hri_free(c->sequence);
+  memset(c, 0, sizeof *c);
+}
+
+bool hri_happens_before(const hri_clocks *c, uint32_t a, uint32_t b) {
+  uint8_t lane = c->job->nodes.items[c->program->order.items[a]].lane;
+  return c->clock[b][lane] >= c->sequence[a];
+}
+
+/* ---- contents ---- */
+
+static bool content_push(content *c, range r) {
+  if (!hri_array_reserve_((void **)&c->items, &c->capacity, c->count + 1, sizeof r)) return false;
+  c->items[c->count++] = r;
+  return true;
+}
+
+/* Removes [begin, end) from the list. */
+static bool content_cut(content *c, uint64_t begin, uint64_t end) {
+  for (size_t k = 0; k < c->count;) {
+    range r = c->items[k];
+    if (r.end <= begin || r.begin >= end) {
+      k++;
+      continue;
+    }
+    c->items[k] = c->items[--c->count];
+    if (r.begin < begin && !content_push(c, (range){r.begin, begin, r.value_begin, r.value})) return false;
+    if (r.end > end && !content_push(c, (range){end, r.end, r.value_begin + (end - r.begin), r.value})) return false;
+  }
+  return true;
+}
+
+/* Bytes of [begin, end) that hold `value` at the right place (or were carried in); `fresh` counts only this program's. */
+static uint64_t content_covers(const content *c, uint64_t begin, uint64_t end, hri_id value, uint64_t value_begin, bool fresh_only) {
+  uint64_t covered = 0;
+  for (size_t k = 0; k < c->count; k++) {
+    const range *r = &c->items[k];
+    uint64_t low = r->begin > begin ? r->begin : begin, high = r->end < end ? r->end : end;
+    if (low >= high) continue;
+    if (r->value == CARRIED ? fresh_only : !(r->value == value && r->value_begin + (low - r->begin) == value_begin + (low - begin))) continue;
+    covered += high - low;
+  }
+  return covered;
+}
+
+/* ---- one node ---- */
+
+static hr_status complain(const checker *k, uint32_t at, uint32_t operand, const char *what) {
+  hri_id id = k->job->programs[k->program].order.items[at];
+  const hri_node *node = &k->job->nodes.items[id];
+  const hri_tensor *t = &k->job->tensors.items[hri_operands(k->job, node)[operand].tensor];
+  return hri_fail(k->error, HR_ERROR_INTERNAL, "%s: program %s, position %u, node %u (%s, layer %d, pass %u), operand %u (%s, storage %u '%s')", what,
+                  hri_program_name((hri_program_kind)k->program), at, id, hri_op_name(node->op), node->layer, node->pass, operand,
+                  hri_name_get(k->job, t->key), t->storage, hri_name_get(k->job, k->job->storages.items[t->storage].key));
+}
+
+static bool may_change(uint8_t role) {
+  return role == HRI_ROLE_GRADIENT || role == HRI_ROLE_OPTIMIZER_STATE || role == HRI_ROLE_WEIGHT || role == HRI_ROLE_CACHE ||
+         role == HRI_ROLE_CONTROL || role == HRI_ROLE_MASTER_WEIGHT;
+}
+
+/* Operand letters of the op list: R read, W write, A write or add, U update; lower case may be absent. */
+static bool letter_allows(char letter, const hri_operand *o) {
+  if (o->tensor == HRI_NONE) return letter >= 'a';
+  switch (letter & ~0x20) {
+  case 'R': return o->access == HRI_READ;
+  case 'W': return o->access == HRI_WRITE;
+  case 'A': return o->access == HRI_WRITE || o->access == HRI_ADD;
+  default: return o->access == HRI_UPDATE_ACCESS;
+  }
+}
+
+static hr_status check_form(const checker *k, uint32_t at) {
+  const hri_job *job = k->job;
+  const hri_node *node = &job->nodes.items[job->programs[k->program].order.items[at]];
+  const hri_operand *o = hri_operands(job, node);
+  const hri_rule *rule = hri_rule_get(node->op);
+  size_t letters = strlen(rule->operands);
+  if (node->op >= HRI_OP_COUNT || node->program != k->program) return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: node at %u has a wrong op or program", at);
+  if (node->operand_count < letters)
+    return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: %s at %u has %u operands instead of %zu", rule->name, at, node->operand_count, letters);
+  for (uint32_t i = 0; i < node->operand_count; i++) {
+    const hri_tensor *t;
+    const hri_storage *s;
+    if (i < letters ? !letter_allows(rule->operands[i], &o[i]) : o[i].access != HRI_SCRATCH)
+      return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: %s at %u: operand %u has the wrong access or is missing", rule->name, at, i);
+    if (o[i].tensor == HRI_NONE) continue;
+    t = &job->tensors.items[o[i].tensor];
+    s = &job->storages.items[t->storage];
+    if (s->dead) return complain(k, at, i, "rule 2: a merged storage is still in use");
+    if (t->offset + hri_tensor_bytes(t) > s->bytes) return complain(k, at, i, "rule 7: a view leaves its storage");
+    if (s->scope == 0 ? s->program != k->program : !(s->scope & HRI_IN(k->program))) return complain(k, at, i, "rule 2: a storage is used outside of its scope");
+  }
+  if (node->origin != HRI_NONE && job->nodes.items[node->origin].site != node->site) return complain(k, at, 0, "rule 6: a recomputed node has another site than its origin");
+  return rule->check ? rule->check(job, node, k->error) : HR_OK;
+}
+
+static hr_status check_order(checker *k, uint32_t at, uint32_t operand, hri_id storage, uint64_t begin, uint64_t end, uint8_t access) {
+  touch t = {at, k->newest[storage], begin, end, access};
+  for (uint32_t j = k->newest[storage]; j != HRI_NONE; j = k->touches.items[j].next) {
+    const touch *earlier = &k->touches.items[j];
+    if (earlier->position == at || (earlier->access == HRI_READ && access == HRI_READ) || earlier->end <= begin || earlier->begin >= end) continue;
+    if (!hri_happens_before(&k->clocks, earlier->position, at)) return complain(k, at, operand, "rule 3: no happens-before path from an earlier toucher");
+  }
+  if (k->newest[storage] == HRI_NONE && !hri_array_push(&k->dirty, storage)) return hri_fail_memory(k->error, 0, "checking");
+  k->newest[storage] = (uint32_t)k->touches.count;
+  return hri_array_push(&k->touches, t) ? HR_OK : hri_fail_memory(k->error, sizeof t, "checking");
+}
+
+static hr_status check_value(checker *k, uint32_t at, uint32_t operand, const hri_tensor *t, uint8_t access) {
+  content *c = &k->contents[t->storage];
+  uint64_t bytes = hri_tensor_bytes(t), begin = t->offset, end = t->offset + bytes;
+  if (access == HRI_SCRATCH) return content_cut(c, begin, end) ? HR_OK : hri_fail_memory(k->error, 0, "checking");
+  if (hri_access_reads((hri_access)access)) {
+    if (access != HRI_READ && !may_change(k->job->storages.items[t->storage].role)) return complain(k, at, operand, "rule 1: add or update in a role that is written once");
+    if (content_covers(c, begin, end, t->value, t->value_offset, false) != bytes) return complain(k, at, operand, "rule 1: reads what its producer did not write, or what was overwritten");
+    return HR_OK;
+  }
+  if (content_covers(c, begin, end, t->value, t->value_offset, true) != 0) return complain(k, at, operand, "rule 1: written twice");
+  if (!content_cut(c, begin, end) || !content_push(c, (range){begin, end, t->value_offset, t->value})) return hri_fail_memory(k->error, 0, "checking");
+  return HR_OK;
+}
+
+static hr_status check_node(checker *k, uint32_t at) {
+  const hri_job *job = k->job;
+  const hri_node *node = &job->nodes.items[job->programs[k->program].order.items[at]];
+  const hri_operand *o = hri_operands(job, node);
+  HRI_TRY(check_form(k, at));
+  for (int writes = 0; writes < 2; writes++) /* a node reads before it writes */
+    for (uint32_t i = 0; i < node->operand_count; i++) {
+      const hri_tensor *t;
+      bool pure_write = o[i].access == HRI_WRITE || o[i].access == HRI_SCRATCH;
+      if (o[i].tensor == HRI_NONE || pure_write != (writes == 1)) continue;
+      t = &job->tensors.items[o[i].tensor];
+      HRI_TRY(check_order(k, at, i, t->storage, t->offset, t->offset + hri_tensor_bytes(t), o[i].access));
+      HRI_TRY(check_value(k, at, i, t, o[i].access));
+    }
+  return HR_OK;
+}
+
+/* After a program: what local storages held is gone; what carried ones hold is carried on. */
+static void end_program(checker *k) {
+  for (size_t d = 0; d < k->dirty.count; d++) {
+    hri_id s = k->dirty.items[d];
+    content *c = &k->contents[s];
+    k->newest[s] = HRI_NONE;
+    if (k->job->storages.items[s].scope == 0) c->count = 0;
+    for (size_t r = 0; r < c->count; r++) c->items[r].value = CARRIED;
+  }
+  k->dirty.count = 0;
+  k->touches.count = 0;
+}
+
+hr_status hri_job_check(const hri_job *job, hr_error *error) {
+  checker k = {.job = job, .error = error};
+  hr_status status = HR_OK;
+  k.contents = hri_alloc_zero(job->storages.count, sizeof *k.contents);
+  k.newest = hri_alloc(job->storages.count * sizeof *k.newest);
+  if (!k.contents || !k.newest) {
+    status = hri_fail_memory(error, job->storages.count * sizeof *k.contents, "checking");
+    goto out;
+  }
+  memset(k.newest, 0xFF, job->storages.count * sizeof *k.newest);
+  for (size_t s = 0; s < job->storages.count; s++) { /* what the host fills before a program starts */
+    const hri_storage *storage = &job->storages.items[s];
+    bool host = storage->scope && (storage->role == HRI_ROLE_INPUT || storage->role == HRI_ROLE_CONTROL || storage->role == HRI_ROLE_CACHE);
+    if (host && !content_push(&k.contents[s], (range){0, storage->bytes, 0, CARRIED})) {
+      status = hri_fail_memory(error, sizeof(range), "checking");
+      goto out;
+    }
+  }
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT && status == HR_OK; kind++) {
+    if (!job->programs[kind].present) continue;
+    k.program = kind;
+    status = hri_clocks_init(&k.clocks, job, kind, error);
+    for (uint32_t at = 0; status == HR_OK && at < job->programs[kind].order.count; at++) status = check_node(&k, at);
+    hri_clocks_deinit(&k.clocks);
+    end_program(&k);
+  }
+out:
+  for (size_t s = 0; k.contents && s < job->storages.count; s++) hri_free(k.contents[s].items);
+  hri_free(k.contents);
+  hri_free(k.newest);
+  hri_array_free(&k.touches);
+  hri_array_free(&k.dirty);
+  return status;
+}

@@ -1,0 +1,267 @@
+#include "program/job.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+  const char *name;
+  uint8_t bytes;
+} dtypes[HRI_DTYPE_COUNT] = {
+    [HRI_F32] = {"f32", 4}, [HRI_BF16] = {"bf16", 2}, [HRI_F16] = {"f16", 2}, [HRI_F64] = {"f64", 8},
+    [HRI_I32] = {"i32", 4}, [HRI_I64] = {"i64", 8},   [HRI_U8] = {"u8", 1},
+};
+static const char *const tier_names[HRI_TIER_COUNT] = {"device", "host", "disk"};
+static const char *const role_names[HRI_ROLE_COUNT] = {"weight",     "master_weight", "gradient", "optimizer_state",
+                                                       "activation", "logits",        "workspace", "input",
+                                                       "quantization", "communication", "cache",    "control"};
+static const char *const program_names[HRI_PROGRAM_COUNT] = {"load", "begin", "micro", "update", "step", "evaluate", "prefill", "decode", "save"};
+static const char *const lane_names[HRI_LANE_COUNT] = {"compute", "copy-in", "copy-out", "communication", "disk", "host"};
+static const char *const phase_names[HRI_PHASE_COUNT] = {"load", "forward", "loss", "backward", "optimizer", "evaluate", "generate", "save"};
+static const char *const access_names[HRI_ACCESS_COUNT] = {"read", "write", "add", "update", "scratch"};
+
+const char *hri_dtype_name(hri_dtype dtype) { return dtypes[dtype].name; }
+const char *hri_tier_name(hri_tier tier) { return tier_names[tier]; }
+const char *hri_role_name(hri_role role) { return role_names[role]; }
+const char *hri_program_name(hri_program_kind kind) { return program_names[kind]; }
+const char *hri_lane_name(hri_lane lane) { return lane_names[lane]; }
+const char *hri_phase_name(hri_phase phase) { return phase_names[phase]; }
+const char *hri_access_name(hri_access access) { return access_names[access]; }
+uint64_t hri_dtype_bytes(hri_dtype dtype) { return dtypes[dtype].bytes; }
+
+void hri_job_init(hri_job *job) {
+  hri_id *inputs[] = {&job->control, &job->input_ids, &job->input_targets, &job->input_positions, &job->input_doc_start,
+                      &job->eval_ids, &job->eval_targets, &job->eval_positions, &job->eval_doc_start,
+                      &job->generate_ids, &job->generate_positions, &job->generate_logits,
+                      &job->decode_ids, &job->decode_positions, &job->decode_logits};
+  memset(job, 0, sizeof *job);
+  for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) *inputs[i] = HRI_NONE;
+  job->team = 1;
+  job->accumulate = 1;
+}
+
+void hri_job_deinit(hri_job *job) {
+  hri_array_free(&job->storages);
+  hri_array_free(&job->tensors);
+  hri_array_free(&job->nodes);
+  hri_array_free(&job->operands);
+  hri_array_free(&job->waits);
+  hri_array_free(&job->segments);
+  hri_array_free(&job->params);
+  hri_array_free(&job->names);
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) hri_array_free(&job->programs[kind].order);
+}
+
+hr_status hri_job_ok(const hri_job *job, hr_error *error) {
+  return job->failed ? hri_fail_memory(error, 0, "the job's programs") : HR_OK;
+}
+
+uint32_t hri_name(hri_job *job, const char *format, ...) {
+  char text[256];
+  va_list args;
+  uint32_t key = (uint32_t)job->names.count;
+  size_t bytes;
+  va_start(args, format);
+  (void)vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  bytes = strlen(text) + 1;
+  if (!hri_array_reserve(&job->names, job->names.count + bytes)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  memcpy(job->names.items + key, text, bytes);
+  job->names.count += bytes;
+  return key;
+}
+
+const char *hri_name_get(const hri_job *job, uint32_t key) { return key < job->names.count ? job->names.items + key : ""; }
+
+hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dtype, uint32_t rank, const uint64_t *dims, const uint64_t *stored) {
+  hri_tensor tensor = {0};
+  hri_storage storage = {0};
+  uint64_t bytes = dtypes[dtype].bytes;
+  tensor.storage = tensor.value = (hri_id)job->storages.count;
+  tensor.dtype = (uint8_t)dtype;
+  tensor.rank = (uint8_t)rank;
+  tensor.key = key;
+  for (uint32_t d = 0; d < rank; d++) {
+    tensor.dims[d] = dims[d];
+    tensor.stored[d] = stored ? stored[d] : dims[d];
+    if (!hri_mul(bytes, tensor.stored[d], &bytes)) job->failed = true;
+  }
+  storage.bytes = bytes;
+  storage.align = HRI_STORAGE_ALIGN;
+  storage.tier = place.tier;
+  storage.role = place.role;
+  storage.scope = place.scope;
+  storage.program = place.program;
+  storage.layer = place.layer;
+  storage.unit = place.unit;
+  storage.segment = HRI_NONE;
+  storage.key = key;
+  if (job->failed || !hri_array_push(&job->storages, storage) || !hri_array_push(&job->tensors, tensor)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  return (hri_id)job->tensors.count - 1;
+}
+
+hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count) {
+  hri_tensor view;
+  uint64_t row_bytes;
+  if (job->failed || tensor == HRI_NONE) return HRI_NONE;
+  view = job->tensors.items[tensor];
+  row_bytes = hri_tensor_bytes(&view) / view.stored[0];
+  view.offset += begin * row_bytes;
+  view.value_offset += begin * row_bytes;
+  view.dims[0] = view.stored[0] = count;
+  if (!hri_array_push(&job->tensors, view)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  return (hri_id)job->tensors.count - 1;
+}
+
+hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint64_t *dims) {
+  hri_tensor view;
+  if (job->failed || tensor == HRI_NONE) return HRI_NONE;
+  view = job->tensors.items[tensor];
+  view.rank = (uint8_t)rank;
+  for (uint32_t d = 0; d < rank; d++) view.dims[d] = view.stored[d] = dims[d];
+  if (!hri_array_push(&job->tensors, view)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  return (hri_id)job->tensors.count - 1;
+}
+
+hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
+  hri_node node = {0};
+  if (job->failed) return HRI_NONE;
+  node.op = op;
+  node.lane = emit.lane;
+  node.phase = emit.phase;
+  node.program = emit.program;
+  node.pass = job->current_pass;
+  node.layer = emit.layer;
+  node.unit = emit.unit;
+  node.site = emit.site;
+  node.origin = emit.origin;
+  node.guard = emit.guard;
+  if (attr) node.attr = *attr;
+  node.operand_begin = (uint32_t)job->operands.count;
+  for (uint32_t i = 0; i < count; i++) {
+    if (!hri_array_push(&job->operands, operands[i])) job->failed = true;
+  }
+  node.operand_count = (uint32_t)job->operands.count - node.operand_begin;
+  if (job->failed || !hri_array_push(&job->nodes, node)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  return (hri_id)job->nodes.count - 1;
+}
+
+void hri_order_push(hri_job *job, uint8_t program, hri_id node) {
+  if (job->failed || node == HRI_NONE) return;
+  if (!hri_array_push(&job->programs[program].order, node)) job->failed = true;
+  job->programs[program].present = true;
+}
+
+hri_id hri_node_append(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
+  hri_id node = hri_node_new(job, op, emit, attr, operands, count);
+  hri_order_push(job, emit.program, node);
+  return node;
+}
+
+/* Moves a node's operands to the end of the pool, so that the list can grow. */
+static bool operands_to_end(hri_job *job, hri_node *node, uint32_t extra) {
+  uint32_t begin = (uint32_t)job->operands.count;
+  if (node->operand_begin + node->operand_count == begin) return true;
+  if (!hri_array_reserve(&job->operands, begin + node->operand_count + extra)) return false;
+  memcpy(job->operands.items + begin, job->operands.items + node->operand_begin, node->operand_count * sizeof(hri_operand));
+  job->operands.count += node->operand_count;
+  node->operand_begin = begin;
+  return true;
+}
+
+void hri_node_add_operand(hri_job *job, hri_id id, hri_id tensor, hri_access access) {
+  hri_operand operand = {tensor, (uint8_t)access};
+  hri_node *node;
+  if (job->failed || id == HRI_NONE || tensor == HRI_NONE) return;
+  node = &job->nodes.items[id];
+  if (!operands_to_end(job, node, 1) || !hri_array_push(&job->operands, operand)) {
+    job->failed = true;
+    return;
+  }
+  node->operand_count++;
+}
+
+void hri_node_add_wait(hri_job *job, hri_id id, hri_id on) {
+  hri_node *node;
+  hri_wait wait;
+  uint32_t begin = (uint32_t)job->waits.count;
+  if (job->failed || id == HRI_NONE || on == HRI_NONE) return;
+  node = &job->nodes.items[id];
+  for (uint32_t i = 0; i < node->wait_count; i++)
+    if (job->waits.items[node->wait_begin + i].node == on) return;
+  wait = (hri_wait){job->nodes.items[on].lane, on};
+  if (node->wait_count > 0 && node->wait_begin + node->wait_count != begin) {
+    if (!hri_array_reserve(&job->waits, begin + node->wait_count + 1)) {
+      job->failed = true;
+      return;
+    }
+    memcpy(job->waits.items + begin, job->waits.items + node->wait_begin, node->wait_count * sizeof(hri_wait));
+    job->waits.count += node->wait_count;
+    node->wait_begin = begin;
+  }
+  if (node->wait_count == 0) node->wait_begin = begin;
+  if (!hri_array_push(&job->waits, wait)) {
+    job->failed = true;
+    return;
+  }
+  node->wait_count++;
+}
+
+hri_id hri_node_clone(hri_job *job, hri_id id) {
+  hri_node node;
+  uint32_t begin = (uint32_t)job->operands.count;
+  if (job->failed || id == HRI_NONE) return HRI_NONE;
+  node = job->nodes.items[id];
+  if (!hri_array_reserve(&job->operands, begin + node.operand_count)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  memcpy(job->operands.items + begin, job->operands.items + node.operand_begin, node.operand_count * sizeof(hri_operand));
+  job->operands.count += node.operand_count;
+  node.operand_begin = begin;
+  node.wait_count = 0;
+  node.pass = job->current_pass;
+  if (!hri_array_push(&job->nodes, node)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  return (hri_id)job->nodes.count - 1;
+}
+
+hri_id hri_operand_find(const hri_job *job, const hri_node *node, hri_access access, uint32_t index) {
+  const hri_operand *operands = hri_operands(job, node);
+  for (uint32_t i = 0; i < node->operand_count; i++) {
+    if (operands[i].access != access || operands[i].tensor == HRI_NONE) continue;
+    if (index-- == 0) return operands[i].tensor;
+  }
+  return HRI_NONE;
+}
+
+uint64_t hri_tensor_elements(const hri_tensor *tensor) {
+  uint64_t count = 1;
+  for (uint32_t d = 0; d < tensor->rank; d++) count *= tensor->dims[d];
+  return count;
+}
+
+uint64_t hri_tensor_stored_elements(const hri_tensor *tensor) {
+  uint64_t count = 1;
+  for (uint32_t d = 0; d < tensor->rank; d++) count *= tensor->stored[d];
+  return count;
+}
+
+uint64_t hri_tensor_bytes(const hri_tensor *tensor) { return hri_tensor_stored_elements(tensor) * dtypes[tensor->dtype].bytes; }

@@ -1,0 +1,239 @@
+/* The representation: programs as data.
+ *
+ *   program   an ordered list of nodes; no loops, branches, nested programs or data-dependent sizes
+ *   node      one instruction: an op, operands, attributes, labels, waits
+ *   operand   a tensor and how the node touches it
+ *   tensor    a typed view of a storage
+ *   storage   a byte range with one life: the unit of placement
+ *   job       the set of programs, with one storage table
+ *
+ * (The public hr_job is a job in words; hri_job is what it compiles to.)
+ *
+ * Values. Every storage starts as the home of exactly one SSA value. Passes that merge storages (inplace, layout) keep
+ * the value of each tensor, so that the check can still tell whether a read sees what its producer wrote.
+ *
+ * Identity. Node, tensor and storage ids are indices that never change; passes rewrite the issue order of a program
+ * (`order`) and leave dead nodes behind. A pass may not call a kernel or the executor. */
+#ifndef HRI_PROGRAM_JOB_H
+#define HRI_PROGRAM_JOB_H
+
+#include "base/mem.h"
+
+#define HRI_NONE 0xFFFFFFFFu /* no tensor, node, storage, unit, name */
+enum { HRI_MAX_RANK = 5, HRI_STORAGE_ALIGN = 256, HRI_SEGMENT_ALIGN_ELEMENTS = 256, HRI_VOCABULARY_ALIGN = 64 };
+
+typedef enum hri_dtype { HRI_F32 = 0, HRI_BF16, HRI_F16, HRI_F64, HRI_I32, HRI_I64, HRI_U8, HRI_DTYPE_COUNT } hri_dtype;
+typedef enum hri_tier { HRI_DEVICE = 0, HRI_HOST, HRI_DISK, HRI_TIER_COUNT } hri_tier;
+
+typedef enum hri_role {
+  HRI_ROLE_WEIGHT = 0, HRI_ROLE_MASTER_WEIGHT, HRI_ROLE_GRADIENT, HRI_ROLE_OPTIMIZER_STATE, HRI_ROLE_ACTIVATION,
+  HRI_ROLE_LOGITS, HRI_ROLE_WORKSPACE, HRI_ROLE_INPUT, HRI_ROLE_QUANTIZATION, HRI_ROLE_COMMUNICATION, HRI_ROLE_CACHE,
+  HRI_ROLE_CONTROL, HRI_ROLE_COUNT
+} hri_role;
+
+/* Programs in the order of the virtual timeline on which a job is placed. */
+typedef enum hri_program_kind {
+  HRI_LOAD = 0, HRI_BEGIN, HRI_MICRO, HRI_UPDATE, HRI_STEP, HRI_EVALUATE, HRI_PREFILL, HRI_DECODE, HRI_SAVE, HRI_PROGRAM_COUNT
+} hri_program_kind;
+#define HRI_IN(kind) (1u << (kind))
+
+typedef enum hri_lane { HRI_COMPUTE = 0, HRI_COPY_IN, HRI_COPY_OUT, HRI_COMMUNICATION_LANE, HRI_DISK_LANE, HRI_HOST_LANE, HRI_LANE_COUNT } hri_lane;
+
+typedef enum hri_phase {
+  HRI_PHASE_LOAD = 0, HRI_PHASE_FORWARD, HRI_PHASE_LOSS, HRI_PHASE_BACKWARD, HRI_PHASE_OPTIMIZER, HRI_PHASE_EVALUATE,
+  HRI_PHASE_GENERATE, HRI_PHASE_SAVE, HRI_PHASE_COUNT
+} hri_phase;
+
+/* ADD accumulates into what is there (or what another program left); UPDATE reads and rewrites; SCRATCH is undefined
+ * before and after. */
+typedef enum hri_access { HRI_READ = 0, HRI_WRITE, HRI_ADD, HRI_UPDATE_ACCESS, HRI_SCRATCH, HRI_ACCESS_COUNT } hri_access;
+
+typedef enum hri_layout { HRI_PLAIN = 0, HRI_PACKED } hri_layout;
+
+typedef uint32_t hri_id;
+
+typedef struct hri_storage {
+  uint64_t bytes;
+  uint32_t align;
+  uint8_t tier, role;
+  uint16_t scope;      /* HRI_IN(..) of the programs that carry it; 0 = local */
+  uint8_t program;     /* the one program of a local storage */
+  bool dead;           /* merged into another storage by a pass */
+  int32_t layer;       /* label; -1 none */
+  uint32_t unit, segment; /* HRI_NONE when it belongs to none */
+  uint32_t key;        /* stable name: offset into job->names */
+} hri_storage;
+
+typedef struct hri_tensor {
+  hri_id storage;
+  hri_id value;        /* the SSA value that it shows (the storage it was born in) */
+  uint64_t offset;     /* bytes into the storage */
+  uint64_t value_offset; /* bytes into the value */
+  uint8_t dtype, rank, layout;
+  uint32_t key;        /* name */
+  uint64_t dims[HRI_MAX_RANK];   /* logical */
+  uint64_t stored[HRI_MAX_RANK]; /* with padding; contiguous in these */
+} hri_tensor;
+
+/* Operands stand at the positions that program/ops.h fixes per op; an absent optional one holds HRI_NONE. */
+typedef struct hri_operand {
+  hri_id tensor;
+  uint8_t access;
+} hri_operand;
+
+typedef struct hri_wait {
+  uint8_t lane;
+  hri_id node;
+} hri_wait;
+
+/* Attributes: their meaning is fixed per op (program/ops.h). Nothing that changes from step to step stands here. */
+typedef struct hri_attr {
+  int64_t i[8];
+  double f[4];
+} hri_attr;
+
+typedef struct hri_node {
+  uint16_t op;
+  uint8_t lane, phase, program, pass;
+  int32_t layer;
+  uint32_t unit;
+  uint32_t operand_begin, operand_count;
+  uint32_t wait_begin, wait_count;
+  hri_id origin;       /* the node that this one recomputes; HRI_NONE */
+  hri_id guard;        /* flag tensor: the work is skipped when it is set; HRI_NONE */
+  uint32_t site;       /* RNG and label identity; a clone shares its origin's */
+  hri_attr attr;
+} hri_node;
+
+/* A run of one unit's parameters with the same properties: what optimizer, sharding, offload and checkpoints act on. */
+typedef struct hri_segment {
+  uint32_t unit;
+  int32_t layer;
+  uint8_t dtype, quantization;
+  bool trainable, decay;
+  uint8_t state_kind;  /* hri_state_kind */
+  uint64_t elements;   /* each parameter padded to HRI_SEGMENT_ALIGN_ELEMENTS */
+  hri_id weight, gradient, master, state[2]; /* storages; HRI_NONE when absent */
+  uint32_t param_begin, param_count;
+} hri_segment;
+
+typedef enum hri_state_kind { HRI_STATE_NONE = 0, HRI_STATE_MOMENTUM, HRI_STATE_ADAM } hri_state_kind;
+
+typedef struct hri_param {
+  uint32_t key, spec;  /* name; index in the model's parameter table, HRI_NONE for programs built from ops */
+  int32_t layer;
+  uint32_t unit, segment;
+  bool trainable, decay;
+  uint8_t state_kind, init;
+  double init_std;
+  uint64_t elements;   /* stored */
+  uint64_t segment_offset; /* elements */
+  uint32_t site;
+  hri_id weight, gradient, master, state[2]; /* tensors; HRI_NONE when absent */
+} hri_param;
+
+typedef struct hri_program {
+  bool present;
+  HRI_ARRAY(hri_id) order; /* nodes in issue order, which is one legal execution */
+} hri_program;
+
+/* The control block: values that change from step to step. Host and programs share this struct; it is a storage. */
+typedef struct hri_control {
+  double learning_rate, inv_tokens, loss_scale, clip_norm;
+  double loss_sum, grad_norm, clip_scale; /* written by programs */
+  double found_inf;
+  int64_t step, applied_steps, micro_index, row_base, growth_tracker;
+  int64_t cache_length, row_count;        /* generation: tokens in the cache; valid rows of this call */
+  int64_t token;                          /* generation: the most likely next token */
+  uint64_t seed;
+} hri_control;
+
+typedef struct hri_job {
+  HRI_ARRAY(hri_storage) storages;
+  HRI_ARRAY(hri_tensor) tensors;
+  HRI_ARRAY(hri_node) nodes;
+  HRI_ARRAY(hri_operand) operands;
+  HRI_ARRAY(hri_wait) waits;
+  HRI_ARRAY(hri_segment) segments;
+  HRI_ARRAY(hri_param) params;
+  HRI_ARRAY(char) names;
+  hri_program programs[HRI_PROGRAM_COUNT];
+  hri_id control;      /* tensor of the control block */
+  hri_id input_ids, input_targets, input_positions, input_doc_start; /* [accumulate, rows] of a step; HRI_NONE */
+  hri_id eval_ids, eval_targets, eval_positions, eval_doc_start;     /* [rows] of an evaluation batch */
+  hri_id generate_ids, generate_positions, generate_logits;          /* prefill chunk */
+  hri_id decode_ids, decode_positions, decode_logits;
+  uint32_t micro_rows; /* tokens of a micro-batch */
+  uint32_t accumulate;
+  uint32_t prefill_rows, context_rows;
+  uint32_t team;
+  char instruction_set[16];
+  char libraries[64];
+  uint8_t current_pass;
+  bool failed;         /* memory was refused while building: sticky, checked by hri_job_ok */
+} hri_job;
+
+void hri_job_init(hri_job *job);
+void hri_job_deinit(hri_job *job);
+/* HR_OK, or MEMORY when a builder call could not get memory. */
+hr_status hri_job_ok(const hri_job *job, hr_error *error);
+
+/* ---- building (memory failures are sticky: the call returns HRI_NONE and job->failed is set) ---- */
+
+uint32_t hri_name(hri_job *job, const char *format, ...) HRI_PRINTF(2, 3);
+const char *hri_name_get(const hri_job *job, uint32_t key);
+
+typedef struct hri_place {
+  uint8_t program;
+  uint16_t scope;
+  uint8_t tier, role;
+  int32_t layer;
+  uint32_t unit;
+} hri_place;
+
+/* A storage with one tensor that fills it: a fresh SSA value. `stored` may be NULL (= dims). */
+hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dtype, uint32_t rank, const uint64_t *dims, const uint64_t *stored);
+/* Rows [begin, begin + count) of a tensor's leading dimension: a contiguous view. */
+hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count);
+/* A view of the same bytes with other dims (the stored sizes must agree). */
+hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint64_t *dims);
+
+typedef struct hri_emit {
+  uint8_t program, lane, phase;
+  int32_t layer;
+  uint32_t unit, site;
+  hri_id origin, guard;
+} hri_emit;
+
+/* Appends a node to the pool only; the caller puts it into an order. */
+hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count);
+/* ... and to the end of its program. */
+hri_id hri_node_append(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count);
+void hri_order_push(hri_job *job, uint8_t program, hri_id node);
+/* Adds an operand or a wait to an existing node (the lists are moved to the end of their pools). */
+void hri_node_add_operand(hri_job *job, hri_id node, hri_id tensor, hri_access access);
+void hri_node_add_wait(hri_job *job, hri_id node, hri_id on);
+/* A copy of a node with its own operand list. */
+hri_id hri_node_clone(hri_job *job, hri_id node);
+
+/* ---- reading ---- */
+
+static inline hri_operand *hri_operands(const hri_job *job, const hri_node *node) { return job->operands.items + node->operand_begin; }
+/* index-th operand with this access, HRI_NONE if there is none. */
+hri_id hri_operand_find(const hri_job *job, const hri_node *node, hri_access access, uint32_t index);
+uint64_t hri_dtype_bytes(hri_dtype dtype);
+uint64_t hri_tensor_elements(const hri_tensor *tensor);        /* logical */
+uint64_t hri_tensor_stored_elements(const hri_tensor *tensor); /* with padding */
+uint64_t hri_tensor_bytes(const hri_tensor *tensor);
+static inline bool hri_access_writes(hri_access access) { return access != HRI_READ; }
+static inline bool hri_access_reads(hri_access access) { return access == HRI_READ || access == HRI_ADD || access == HRI_UPDATE_ACCESS; }
+
+const char *hri_dtype_name(hri_dtype dtype);
+const char *hri_tier_name(hri_tier tier);
+const char *hri_role_name(hri_role role);
+const char *hri_program_name(hri_program_kind kind);
+const char *hri_lane_name(hri_lane lane);
+const char *hri_phase_name(hri_phase phase);
+const char *hri_access_name(hri_access access);
+
+#endif

@@ -1,0 +1,126 @@
+/* The ops: one list, their operands by position, their attributes.
+ *
+ * Notation: R read, W write, A write or add, U update; "?" optional (HRI_NONE). M rows (tokens), C hidden, N and K
+ * sizes of a linear, V vocabulary (stored with padding), B batch, T sequence, H heads, K kv heads, D head size.
+ * An op with scratch has it as its last operand (access SCRATCH), added by the workspace pass. */
+#ifndef HRI_PROGRAM_OPS_H
+#define HRI_PROGRAM_OPS_H
+
+#include "program/job.h"
+
+/* X(enumerator, name, operands as text for the dump and the check: one letter each) */
+#define HRI_OPS(X)                                                                                          \
+  /* embed */                                                                                               \
+  X(EMBED, "embed", "RRrrW")               /* ids, table, positions?, position table?, y[M,C] */            \
+  X(EMBED_BACKWARD, "embed_backward", "RRA") /* index[M], dy[M,C], dtable; i0 padding index or -1 */        \
+  /* linear */                                                                                              \
+  X(LINEAR, "linear", "RRrA")              /* x[M,K], w[N,K], bias[N]?, y[M,N] */                           \
+  X(LINEAR_DX, "linear_dx", "RRA")         /* dy[M,N], w[N,K], dx[M,K] */                                   \
+  X(LINEAR_DW, "linear_dw", "RRA")         /* dy[M,N], x[M,K], dw[N,K] */                                   \
+  X(BIAS_GRADIENT, "bias_gradient", "RA")  /* dy[M,N], db[N] */                                             \
+  /* norm: i0 hr_norm, f0 epsilon */                                                                        \
+  X(NORM, "norm", "RRrrwWW")               /* x, w[C], b?, residual?, sum?, y, stats[M,1|2] */              \
+  X(NORM_BACKWARD, "norm_backward", "RRRRrWaa") /* dy, x, stats, w, extra?, dx, dw?, db? */                 \
+  /* pointwise: i0 hr_activation; rope: i0 H, i1 K, i2 D, i3 inverse */                                     \
+  X(ADD, "add", "RRW")                     /* a, b, y */                                                    \
+  X(ACTIVATION, "activation", "RW")        /* x, y */                                                       \
+  X(ACTIVATION_BACKWARD, "activation_backward", "RRW") /* dy, x, dx */                                      \
+  X(GLU, "glu", "RW")                      /* gate and up [M,2F], y[M,F] */                                 \
+  X(GLU_BACKWARD, "glu_backward", "RRW")   /* dy, gate and up, their gradient */                            \
+  X(ROPE, "rope", "RRRW")                  /* qkv, positions, table[2,P,D/2], y */                          \
+  X(ROPE_TABLE, "rope_table", "W")         /* table; i0 P, i1 D, i2 scaling, i3 original positions;          \
+                                              f0 theta, f1 factor, f2 low, f3 high */                       \
+  /* attention: i0 B, i1 T, i2 H, i3 K, i4 D, i5 window; f0 scale */                                        \
+  X(ATTENTION, "attention", "RrWW")        /* qkv, doc_start?, y, lse[B,H,T] */                             \
+  X(ATTENTION_BACKWARD, "attention_backward", "RRRRrW") /* dy, qkv, y, lse, doc_start?, dqkv */             \
+  X(ATTENTION_FULL, "attention_materialized", "RrWW") /* qkv, doc_start?, y, probabilities[B,H,T,T] */      \
+  X(ATTENTION_FULL_BACKWARD, "attention_materialized_backward", "RRRrW") /* dy, qkv, probs, doc_start?, dqkv */ \
+  X(ATTENTION_CACHED, "attention_cached", "RUURW") /* qkv, k cache, v cache, control, y; i1 rows, i6 capacity */ \
+  /* loss: i0 logical vocabulary */                                                                         \
+  X(CROSS_ENTROPY, "cross_entropy", "RRRwW") /* logits[R,V], targets[R], control, dlogits?, losses[R] */    \
+  X(LOSS_SUM, "loss_sum", "RU")            /* losses[M], control */                                         \
+  /* optim: f0 beta1 or momentum, f1 beta2, f2 epsilon, f3 weight decay */                                  \
+  X(SQUARE_NORM, "square_norm", "RW")      /* g, partial sums (f64, one per 65536 elements) */              \
+  X(CLIP, "clip", "RU")                    /* partial sums, control: grad_norm, clip_scale */               \
+  X(ADVANCE, "advance", "U")               /* control: applied_steps += 1 */                                \
+  X(ADAMW, "adamw", "RRUUU")               /* g, control, w, m, v */                                        \
+  X(MOMENTUM, "momentum", "RRUU")          /* g, control, w, m */                                           \
+  X(SGD, "sgd", "RRU")                     /* g, control, w */                                              \
+  /* move */                                                                                                \
+  X(ZERO, "zero", "W")                     /* x */                                                          \
+  X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers */                            \
+  X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \
+  X(LAST_ROW, "last_row", "RRW")           /* x[M,C], control, y[1,C]: row row_count - 1 */                 \
+  X(FILL, "fill", "W")                     /* tensor; i0 parameter, i1 hri_part_kind */                     \
+  X(SINK, "sink", "R")                     /* tensor; i0 parameter, i1 hri_part_kind */
+
+typedef enum hri_op {
+#define HRI_OP_ENUM(id, name, operands) HRI_OP_##id,
+  HRI_OPS(HRI_OP_ENUM)
+#undef HRI_OP_ENUM
+  HRI_OP_COUNT
+} hri_op;
+
+/* What of a parameter a FILL or SINK node moves. */
+typedef enum hri_part_kind { HRI_PART_WEIGHT = 0, HRI_PART_STATE0, HRI_PART_STATE1 } hri_part_kind;
+
+enum { HRI_NORM_BLOCK = 65536, HRI_MAX_OPERANDS = 10 };
+
+/* What the backward rules work on; filled by the autodiff pass. */
+typedef struct hri_autodiff hri_autodiff;
+
+/* What is known of an op without any backend. */
+typedef struct hri_rule {
+  const char *name, *operands;
+  /* Shape rule: HR_OK or INTERNAL naming what disagrees. Operand presence and access were checked before. */
+  hr_status (*check)(const hri_job *job, const hri_node *node, hr_error *error);
+  /* Emits gradient nodes; NULL: the op has no gradient and may not stand between a trainable weight and the loss. */
+  void (*backward)(hri_autodiff *ad, hri_id node);
+  /* Arithmetic; bytes moved are the operands' unless `bytes` is set. */
+  double (*flops)(const hri_job *job, const hri_node *node);
+  /* Which output operand may be written over which input operand, element by element; -1 ends. */
+  struct { int8_t in, out; } in_place[3];
+  uint8_t in_place_count;
+  bool cheap;  /* made again from its inputs at the price of a pass over memory */
+} hri_rule;
+
+const hri_rule *hri_rule_get(uint16_t op);
+const char *hri_op_name(uint16_t op);
+
+/* Bytes an execution moves: reads once, writes once, add and update twice. */
+double hri_node_bytes(const hri_job *job, const hri_node *node);
+double hri_node_flops(const hri_job *job, const hri_node *node);
+
+/* ---- services of the autodiff pass for backward rules ---- */
+
+struct hri_autodiff {
+  hri_job *job;
+  uint8_t program;
+  bool accumulate;      /* gradients of parameters ADD (begin zeroed them), else the first touch WRITEs */
+  hri_emit emit;        /* labels of the node being differentiated, phase backward */
+  hri_id *gradient;     /* per value: tensor of its gradient so far, HRI_NONE */
+  bool *needed;         /* per value: requires grad */
+  uint32_t *param_of;   /* per value: parameter, HRI_NONE */
+  bool *touched;        /* per parameter: its gradient was written in this program */
+  size_t value_count;
+};
+
+/* Gradient of a tensor so far (HRI_NONE: no path to the loss). */
+hri_id hri_ad_gradient(const hri_autodiff *ad, hri_id tensor);
+/* Whether a gradient with respect to this tensor is wanted. */
+bool hri_ad_needed(const hri_autodiff *ad, hri_id tensor);
+/* A fresh tensor shaped like `like`, for a gradient. */
+hri_id hri_ad_like(hri_autodiff *ad, hri_id like, const char *suffix);
+/* Records another contribution; a second one becomes an add node. */
+void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient);
+/* The gradient operand of a parameter: WRITE at the first touch without accumulation, else ADD. */
+hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor);
+hri_id hri_ad_emit(hri_autodiff *ad, hri_op op, const hri_attr *attr, const hri_operand *operands, uint32_t count);
+
+#define HRI_R(t) ((hri_operand){(t), HRI_READ})
+#define HRI_W(t) ((hri_operand){(t), HRI_WRITE})
+#define HRI_A(t) ((hri_operand){(t), HRI_ADD})
+#define HRI_U(t) ((hri_operand){(t), HRI_UPDATE_ACCESS})
+#define HRI_ABSENT ((hri_operand){HRI_NONE, HRI_READ})
+
+#endif
