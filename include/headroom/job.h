@@ -46,7 +46,8 @@ typedef struct hr_recompute {
   uint32_t level_count;
 } hr_recompute;
 
-enum { HR_LOSS_CHUNK_AUTO = 0, HR_LOSS_CHUNK_OFF = UINT32_MAX };
+#define HR_LOSS_CHUNK_AUTO 0u          /* decided by the size of the logits */
+#define HR_LOSS_CHUNK_OFF UINT32_MAX   /* all tokens of a micro-batch at once */
 
 typedef struct hr_job {
   hr_model model;

@@ -10,70 +10,100 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_scan.h"
 
-/* ---- Parsing ---- */
+/* ---- Parsing ----
+ *
+ * The tree is jansson's, the parser is not: jansson 2.14's lexer ignores a refused allocation (lex_save) and then aborts
+ * on an assertion or cuts a number short, and drops NUL bytes behind a number. Its constructors report everything. */
 
-/* jansson 2.14 ignores a failed append to its token buffer (lex_save), so that a refused allocation could cut a number
- * short without any error. This flag tells us after the parse. */
-static _Thread_local bool memory_refused;
-
-static void *json_memory(size_t bytes) {
-  void *memory = hri_alloc(bytes);
-  if (!memory) memory_refused = true;
-  return memory;
-}
-
-static void set_allocator(void) { json_set_alloc_funcs(json_memory, hri_free); }
+static void set_allocator(void) { json_set_alloc_funcs(hri_alloc, hri_free); }
 
 static void init_once(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   (void)pthread_once(&once, set_allocator);
 }
 
-/* jansson allows 2048 levels; we check ours before it recurses. Brackets inside strings do not count. */
-static hr_status check_depth(const char *bytes, uint64_t count, const char *file, hr_error *error) {
-  uint64_t i, line = 1;
-  uint32_t depth = 0;
-  bool string = false;
-  for (i = 0; i < count; i++) {
-    char c = bytes[i];
-    if (c == '\n') line++;
-    if (c == '"') string = !string;
-    if (string) {
-      if (c == '\\') i++;
-      continue;
+static hr_status refused(const hri_json_scan *scan, hr_error *error) { return hri_fail_memory(error, sizeof(json_t), scan->file); }
+
+static hr_status build(hri_json_scan *scan, json_t **value, hr_error *error);
+
+static hr_status build_members(hri_json_scan *scan, json_t *object, hr_error *error) {
+  HRI_TRY(hri_json_scan_object(scan, error));
+  for (;;) {
+    char *key;
+    json_t *value;
+    HRI_TRY(hri_json_scan_key(scan, &key, error));
+    if (!key) return HR_OK;
+    if (json_object_get(object, key)) {
+      hr_status code = hri_json_scan_fail(scan, error, "the key '%.100s' stands twice in one object", key);
+      return hri_hint(error, code, "remove one of the two members");
     }
-    if ((c == ']' || c == '}') && depth > 0) depth--;
-    if ((c == '[' || c == '{') && ++depth > HRI_JSON_DEPTH)
-      return hri_fail(error, HR_ERROR_INPUT, "%s: line %llu: the JSON is nested deeper than %d levels", file,
-                      (unsigned long long)line, HRI_JSON_DEPTH);
+    HRI_TRY(build(scan, &value, error));
+    if (json_object_set_new_nocheck(object, key, value) != 0) return refused(scan, error);
   }
-  return HR_OK;
 }
 
-static hr_status parse_failed(const json_error_t *problem, uint64_t count, const char *file, hr_error *error) {
-  hr_status code;
-  if (memory_refused || json_error_code(problem) == json_error_out_of_memory)
-    return hri_fail_memory(error, count, file);
-  code = hri_fail(error, HR_ERROR_INPUT, "%s: line %d, column %d: not valid JSON: %s", file, problem->line,
-                  problem->column, problem->text[0] ? problem->text : "unreadable");
-  if (json_error_code(problem) == json_error_duplicate_key)
-    return hri_hint(error, code, "remove one of the two members with this name");
-  return hri_hint(error, code, "correct the file, or fetch it anew if it was cut short");
+static hr_status build_elements(hri_json_scan *scan, json_t *array, hr_error *error) {
+  HRI_TRY(hri_json_scan_array(scan, error));
+  for (;;) {
+    bool more;
+    json_t *value;
+    HRI_TRY(hri_json_scan_element(scan, &more, error));
+    if (!more) return HR_OK;
+    HRI_TRY(build(scan, &value, error));
+    if (json_array_append_new(array, value) != 0) return refused(scan, error);
+  }
 }
 
-hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
-  json_error_t problem;
+static hr_status build_container(hri_json_scan *scan, bool object, json_t **value, hr_error *error) {
+  json_t *made = object ? json_object() : json_array();
+  hr_status status;
+  if (!made) return refused(scan, error);
+  status = object ? build_members(scan, made, error) : build_elements(scan, made, error);
+  if (status == HR_OK)
+    *value = made;
+  else
+    json_decref(made);
+  return status;
+}
+
+static hr_status build_scalar(hri_json_scan *scan, char first, json_t **value, hr_error *error) {
+  char *string;
+  bool is_integer;
+  int64_t integer;
+  double real;
+  if (first == '"') {
+    HRI_TRY(hri_json_scan_string(scan, &string, error));
+    *value = json_string_nocheck(string);
+  } else if (first == '-' || (first >= '0' && first <= '9')) {
+    HRI_TRY(hri_json_scan_number(scan, &is_integer, &integer, &real, error));
+    *value = is_integer ? json_integer(integer) : json_real(real);
+  } else {
+    HRI_TRY(hri_json_scan_skip(scan, error)); /* one of the three words, or an error */
+    *value = first == 't' ? json_true() : first == 'f' ? json_false() : json_null();
+  }
+  return *value ? HR_OK : refused(scan, error);
+}
+
+/* Recursion is bounded by HRI_JSON_DEPTH. */
+static hr_status build(hri_json_scan *scan, json_t **value, hr_error *error) {
+  char first = hri_json_scan_peek(scan);
+  if (first == '{' || first == '[') return build_container(scan, first == '{', value, error);
+  return build_scalar(scan, first, value, error);
+}
+
+/* The scanner writes into `bytes`, which end with a NUL behind the `count`. */
+static hr_status parse_in_place(char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
+  hri_json_scan scan = hri_json_scan_init(bytes, count, file, "");
   json_t *value;
+  hr_status status;
   init_once();
-  HRI_TRY(check_depth(bytes, count, file, error));
-  memory_refused = false;
-  memset(&problem, 0, sizeof problem);
-  value = json_loadb(bytes, (size_t)count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);
-  if (!value) return parse_failed(&problem, count, file, error);
-  if (memory_refused) {
+  HRI_TRY(build(&scan, &value, error));
+  status = hri_json_scan_end(&scan, error);
+  if (status != HR_OK) {
     json_decref(value);
-    return hri_fail_memory(error, count, file);
+    return status;
   }
   root->value = value;
   root->file = file;
@@ -81,12 +111,23 @@ hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hr
   return HR_OK;
 }
 
+hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
+  char *copy = hri_alloc(count + 1);
+  hr_status status;
+  if (!copy) return hri_fail_memory(error, count + 1, file);
+  if (count > 0) memcpy(copy, bytes, count);
+  copy[count] = 0;
+  status = parse_in_place(copy, count, file, root, error);
+  hri_free(copy);
+  return status;
+}
+
 hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error) {
   char *bytes;
   uint64_t count;
   hr_status status;
   HRI_TRY(hri_file_read(file, limit, &bytes, &count, error));
-  status = hri_json_parse(bytes, count, file, root, error);
+  status = parse_in_place(bytes, count, file, root, error);
   hri_free(bytes);
   return status;
 }

@@ -1,4 +1,4 @@
-/* JSON: a tree read through jansson with errors that name file and field, and a streaming writer.
+/* JSON: jansson's tree read with errors that name file and field, and a streaming writer.
  *
  * For files that may be large or hostile (safetensors headers, shard indexes, JSONL rows) see base/json_scan.h, which
  * builds no tree. */
@@ -22,8 +22,8 @@ typedef struct hri_json {
 
 /* Parses a whole buffer, or a file of at most `limit` bytes, into a tree. Any kind of value may be the root. Refused
  * (INPUT, with line and column): what is not strict JSON, duplicate keys, nesting above HRI_JSON_DEPTH, integers outside
- * int64, strings with U+0000. `file` names the text in errors and must outlive the tree. The first call gives jansson
- * our allocator, for the whole process. */
+ * int64, doubles out of range, strings with U+0000. `file` names the text in errors and must outlive the tree. The first
+ * call gives jansson our allocator, for the whole process. Use these, never json_load*: see json.c. */
 hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error);
 hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error);
 void hri_json_deinit(hri_json *root); /* releases the tree; a zeroed root is fine */

@@ -1,7 +1,11 @@
 #include "base/json_scan.h"
 
+#include <locale.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -188,6 +192,34 @@ static hr_status skip_number(hri_json_scan *scan, hr_error *error) {
     HRI_TRY(skip_digits(scan, error));
   }
   scan->first = false;
+  return HR_OK;
+}
+
+/* JSON's point is '.', whatever locale the embedding program has set. glibc's "C" locale is static: nothing is allocated. */
+static locale_t c_locale;
+static void make_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
+
+static hr_status read_real(const hri_json_scan *scan, const char *at, double *real, hr_error *error) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  (void)pthread_once(&once, make_locale);
+  if (!c_locale) return hri_fail_memory(error, 0, scan->file);
+  *real = strtod_l(at, NULL, c_locale);
+  return isfinite(*real) ? HR_OK : hri_json_scan_fail(scan, error, "the number is too large for a double");
+}
+
+hr_status hri_json_scan_number(hri_json_scan *scan, bool *is_integer, int64_t *integer, double *real, hr_error *error) {
+  char c = hri_json_scan_peek(scan), *at = scan->next, *digit;
+  uint64_t magnitude = 0;
+  bool negative = c == '-', fits = true;
+  if (!negative && (c < '0' || c > '9')) return unexpected(scan, "a number", error);
+  HRI_TRY(skip_number(scan, error));
+  for (digit = at + negative; digit < scan->next && *digit >= '0' && *digit <= '9'; digit++)
+    fits = fits && hri_mul(magnitude, 10, &magnitude) && hri_add(magnitude, (uint64_t)(*digit - '0'), &magnitude);
+  *is_integer = digit == scan->next;
+  if (!*is_integer) return read_real(scan, at, real, error);
+  if (!fits || magnitude > (uint64_t)INT64_MAX + negative)
+    return hri_json_scan_fail(scan, error, "the integer does not fit 64 bits with a sign");
+  *integer = negative ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
   return HR_OK;
 }
 

@@ -30,6 +30,9 @@ char hri_json_scan_peek(hri_json_scan *scan);
 hr_status hri_json_scan_string(hri_json_scan *scan, char **value, hr_error *error);
 /* A plain non-negative integer: no sign, point or exponent, at most UINT64_MAX. */
 hr_status hri_json_scan_u64(hri_json_scan *scan, uint64_t *value, hr_error *error);
+/* Any number. Without point and exponent it is an integer and must fit int64; else a finite double (too small is 0).
+ * The byte behind the text must be readable and no digit, as the NUL of hri_file_read. */
+hr_status hri_json_scan_number(hri_json_scan *scan, bool *is_integer, int64_t *integer, double *real, hr_error *error);
 /* Any value; it is checked, not kept. */
 hr_status hri_json_scan_skip(hri_json_scan *scan, hr_error *error);
 

@@ -1,6 +1,6 @@
 /* The loops are branch-free selections over 32-bit integers, one store per element, so that compilers vectorize them on
- * any instruction set (gcc wants -fno-trapping-math for the two that touch F16). Where a subnormal half is made or read, the arithmetic runs on normal floats, so that a process
- * with flush-to-zero set gets the same bits. */
+ * any instruction set (gcc wants -fno-trapping-math for the two that touch F16). Where a subnormal half is made or read,
+ * the arithmetic runs on normal floats, so that a process with flush-to-zero set gets the same bits. */
 #include "formats/dtype.h"
 
 #include <string.h>

@@ -1,14 +1,13 @@
 /* Reading safetensors.
  *
  * The header is read whole (at most 100 MB), scanned in place without a tree, and kept: names and metadata point into it.
- * Then the checks of the reference, in its order, each with a message that names file, tensor and field. Two sorts give
- * the name index and the walk over the data; both are O(n log n) on any input, so that headers made to be slow
+ * Then come the checks of the reference, each with a message that names file, tensor and field. Two sorts give the name
+ * index and the walk over the data; both are O(n log n) on any input, so that headers made to be slow
  * (huggingface/safetensors, attacks/) are not. */
 #include "formats/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,86 +29,321 @@ struct hri_safetensors {
 typedef unsigned long long ull; /* for printing */
 
 static hr_status damaged(hr_error *error, hr_status code) {
-  return hri_hint(error, code, "the file is damaged or no safetensors file; fetch it anew");
+  return hri_hint(error, code, "the file is damaged or not a safetensors file; fetch it anew");
 }
 
-/* ---- One entry of the header ---- */
+/* ---- The header's entries ---- */
 
 enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4 };
-
-static hr_status entry_failed(const hri_json_scan *scan, const char *name, const char *text, hr_error *error) {
-  return hri_json_scan_fail(scan, error, "tensor '%.200s' %s", name, text);
-}
 
 static hr_status read_dtype(hri_json_scan *scan, hri_safetensor *tensor, hr_error *error) {
   char *name;
   HRI_TRY(hri_json_scan_string(scan, &name, error));
   if (hri_file_dtype_parse(name, &tensor->dtype)) return HR_OK;
-  return hri_json_scan_fail(scan, error, "tensor '%.200s' has the unknown dtype '%.40s'", tensor->name, name);
+  return hri_json_scan_fail(scan, error, "unknown dtype '%.40s'", name);
 }
 
-static hr_status read_shape(hri_json_scan *scan, hri_safetensor *tensor, hr_error *error) {
+static hr_status read_numbers(hri_json_scan *scan, uint32_t most, uint64_t *values, uint32_t *count, hr_error *error) {
   bool more;
-  tensor->rank = 0;
+  *count = 0;
   HRI_TRY(hri_json_scan_array(scan, error));
   for (;;) {
     HRI_TRY(hri_json_scan_element(scan, &more, error));
     if (!more) return HR_OK;
-    if (tensor->rank == HRI_SAFETENSORS_MAX_RANK)
-      return hri_json_scan_fail(scan, error, "tensor '%.200s' has more than the %d dims that are supported", tensor->name,
-                                HRI_SAFETENSORS_MAX_RANK);
-    HRI_TRY(hri_json_scan_u64(scan, &tensor->shape[tensor->rank], error));
-    tensor->rank++;
+    if (*count == most) return hri_json_scan_fail(scan, error, "more than %u numbers", most);
+    HRI_TRY(hri_json_scan_u64(scan, &values[*count], error));
+    ++*count;
   }
 }
 
 static hr_status read_offsets(hri_json_scan *scan, hri_safetensor *tensor, hr_error *error) {
-  uint64_t values[2];
-  uint32_t count = 0;
-  bool more;
-  HRI_TRY(hri_json_scan_array(scan, error));
-  for (;;) {
-    HRI_TRY(hri_json_scan_element(scan, &more, error));
-    if (!more) break;
-    if (count == 2) return entry_failed(scan, tensor->name, "has more than two data_offsets", error);
-    HRI_TRY(hri_json_scan_u64(scan, &values[count], error));
-    count++;
-  }
-  if (count != 2) return entry_failed(scan, tensor->name, "has less than two data_offsets", error);
+  uint64_t values[2] = {0, 0};
+  uint32_t count;
+  HRI_TRY(read_numbers(scan, 2, values, &count, error));
+  if (count != 2) return hri_json_scan_fail(scan, error, "expected begin and end, found %u numbers", count);
   tensor->begin = values[0];
   tensor->end = values[1];
   return HR_OK;
 }
 
+static unsigned field_of(const char *key) {
+  if (strcmp(key, "dtype") == 0) return FIELD_DTYPE;
+  if (strcmp(key, "shape") == 0) return FIELD_SHAPE;
+  if (strcmp(key, "data_offsets") == 0) return FIELD_OFFSETS;
+  return 0;
+}
+
 /* Unknown fields are ignored, as by the reference; known ones must stand exactly once. */
 static hr_status read_field(hri_json_scan *scan, const char *key, unsigned *seen, hri_safetensor *tensor, hr_error *error) {
-  unsigned field = strcmp(key, "dtype") == 0          ? FIELD_DTYPE
-                   : strcmp(key, "shape") == 0        ? FIELD_SHAPE
-                   : strcmp(key, "data_offsets") == 0 ? FIELD_OFFSETS
-                                                      : 0;
-  if (*seen & field) return hri_json_scan_fail(scan, error, "tensor '%.200s' has the field '%s' twice", tensor->name, key);
+  unsigned field = field_of(key);
+  if (*seen & field) return hri_json_scan_fail(scan, error, "the field stands there twice");
   *seen |= field;
   switch (field) {
   case FIELD_DTYPE: return read_dtype(scan, tensor, error);
-  case FIELD_SHAPE: return read_shape(scan, tensor, error);
+  case FIELD_SHAPE: return read_numbers(scan, HRI_SAFETENSORS_MAX_RANK, tensor->shape, &tensor->rank, error);
   case FIELD_OFFSETS: return read_offsets(scan, tensor, error);
   default: return hri_json_scan_skip(scan, error);
   }
 }
 
 static hr_status read_entry(hri_json_scan *scan, hri_safetensor *tensor, hr_error *error) {
-  unsigned seen = 0;
-  char *key;
+  static const char *const names[] = {"dtype", "shape", "data_offsets"};
+  unsigned seen = 0, i;
   hr_status status = hri_json_scan_object(scan, error);
   while (status == HR_OK) {
+    char *key;
     status = hri_json_scan_key(scan, &key, error);
     if (status != HR_OK || !key) break;
     status = read_field(scan, key, &seen, tensor, error);
-    if (status != HR_OK) return strncmp(error ? error->message : "", scan->file, strlen(scan->file)) ? status : status;
+    if (status != HR_OK) status = hri_context(error, status, "field '%.40s': ", key);
   }
-  if (status != HR_OK) return status;
-  if (!(seen & FIELD_DTYPE)) return entry_failed(scan, tensor->name, "has no field 'dtype'", error);
-  if (!(seen & FIELD_SHAPE)) return entry_failed(scan, tensor->name, "has no field 'shape'", error);
-  if (!(seen & FIELD_OFFSETS)) return entry_failed(scan, tensor->name, "has no field 'data_offsets'", error);
+  for (i = 0; i < 3 && status == HR_OK; i++)
+    if (!(seen & 1u << i)) status = hri_json_scan_fail(scan, error, "the field '%s' is missing", names[i]);
+  if (status != HR_OK) return hri_context(error, status, "tensor '%.200s', ", tensor->name);
   return HR_OK;
+}
+
+static hr_status read_metadata(hri_safetensors *file, hri_json_scan *scan, hr_error *error) {
+  HRI_TRY(hri_json_scan_object(scan, error));
+  for (;;) {
+    hri_safetensors_pair pair;
+    char *key, *value;
+    HRI_TRY(hri_json_scan_key(scan, &key, error));
+    if (!key) return HR_OK;
+    HRI_TRY(hri_json_scan_string(scan, &value, error));
+    pair.key = key;
+    pair.value = value;
+    if (!hri_array_push(&file->metadata, pair)) return hri_fail_memory(error, file->header_bytes, file->path);
+  }
+}
+
+static hr_status read_entries(hri_safetensors *file, hr_error *error) {
+  hri_json_scan scan = hri_json_scan_init(file->header, file->header_bytes, file->path, "header ");
+  bool metadata_seen = false;
+  HRI_TRY(hri_json_scan_object(&scan, error));
+  for (;;) {
+    hri_safetensor tensor = {0};
+    char *key;
+    HRI_TRY(hri_json_scan_key(&scan, &key, error));
+    if (!key) break;
+    if (strcmp(key, "__metadata__") == 0) {
+      hr_status status;
+      if (metadata_seen) return hri_json_scan_fail(&scan, error, "__metadata__ stands there twice");
+      metadata_seen = true;
+      status = read_metadata(file, &scan, error);
+      if (status != HR_OK) return status == HR_ERROR_INPUT ? hri_context(error, status, "__metadata__, ") : status;
+      continue;
+    }
+    tensor.name = key;
+    HRI_TRY(read_entry(&scan, &tensor, error));
+    if (!hri_array_push(&file->tensors, tensor)) return hri_fail_memory(error, file->header_bytes, file->path);
+  }
+  return hri_json_scan_end(&scan, error);
+}
+
+/* ---- The checks over all entries ---- */
+
+static int compare_names(const void *items, uint32_t a, uint32_t b) {
+  const hri_safetensor *tensors = items;
+  return strcmp(tensors[a].name, tensors[b].name);
+}
+
+static int compare_offsets(const void *items, uint32_t a, uint32_t b) {
+  const hri_safetensor *x = (const hri_safetensor *)items + a, *y = (const hri_safetensor *)items + b;
+  if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+  return x->end < y->end ? -1 : x->end > y->end;
+}
+
+static int compare_keys(const void *items, uint32_t a, uint32_t b) {
+  const hri_safetensors_pair *pairs = items;
+  return strcmp(pairs[a].key, pairs[b].key);
+}
+
+static hr_status check_names(hri_safetensors *file, hr_error *error) {
+  const hri_safetensor *tensors = file->tensors.items;
+  uint32_t i, *order, count = (uint32_t)file->tensors.count, pairs = (uint32_t)file->metadata.count;
+  hr_status status = HR_OK;
+  HRI_TRY(hri_order_make(tensors, count, compare_names, &file->by_name, error));
+  for (i = 1; i < count; i++)
+    if (compare_names(tensors, file->by_name[i - 1], file->by_name[i]) == 0)
+      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the header names the tensor '%.200s' twice", file->path,
+                                     tensors[file->by_name[i]].name));
+  HRI_TRY(hri_order_make(file->metadata.items, pairs, compare_keys, &order, error));
+  for (i = 1; i < pairs && status == HR_OK; i++)
+    if (compare_keys(file->metadata.items, order[i - 1], order[i]) == 0)
+      status = damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: __metadata__ has the key '%.200s' twice", file->path,
+                                       file->metadata.items[order[i]].key));
+  hri_free(order);
+  return status;
+}
+
+/* dtype and shape against data_offsets. */
+static hr_status check_size(const hri_safetensors *file, const hri_safetensor *tensor, hr_error *error) {
+  uint64_t elements, bytes, bits = hri_file_dtype_bits(tensor->dtype);
+  hr_status code;
+  if (!hri_file_elements(tensor->rank, tensor->shape, &elements) || elements > UINT64_MAX / bits) {
+    code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': the shape has more elements than 64 bits can count",
+                    file->path, tensor->name);
+  } else if (!hri_file_bytes(tensor->dtype, elements, &bytes)) {
+    code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': %llu elements of %s do not fill whole bytes", file->path,
+                    tensor->name, (ull)elements, hri_file_dtype_name(tensor->dtype));
+  } else if (tensor->end < tensor->begin) {
+    code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': data_offsets end at %llu, before their begin %llu",
+                    file->path, tensor->name, (ull)tensor->end, (ull)tensor->begin);
+  } else if (tensor->end - tensor->begin != bytes) {
+    code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': dtype and shape need %llu bytes, data_offsets hold %llu",
+                    file->path, tensor->name, (ull)bytes, (ull)(tensor->end - tensor->begin));
+  } else {
+    return HR_OK;
+  }
+  return damaged(error, code);
+}
+
+/* The tensors, by offset, cover [0, data_bytes) without hole or overlap. */
+static hr_status check_cover(const hri_safetensors *file, const uint32_t *order, hr_error *error) {
+  const hri_safetensor *tensors = file->tensors.items;
+  uint64_t at = 0;
+  uint32_t i;
+  for (i = 0; i < file->tensors.count; i++) {
+    const hri_safetensor *tensor = &tensors[order[i]];
+    if (tensor->begin > at)
+      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the data bytes from %llu to %llu, before tensor '%.200s', belong to no tensor",
+                                     file->path, (ull)at, (ull)tensor->begin, tensor->name));
+    if (tensor->begin < at)
+      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensors '%.200s' and '%.200s' overlap at data byte %llu", file->path,
+                                     tensors[order[i - 1]].name, tensor->name, (ull)tensor->begin));
+    at = tensor->end;
+  }
+  if (at > file->data_bytes)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: the header describes %llu bytes of data, the file holds %llu",
+                                   file->path, (ull)at, (ull)file->data_bytes));
+  if (at < file->data_bytes)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: %llu bytes behind the last tensor belong to no tensor", file->path,
+                                   (ull)(file->data_bytes - at)));
+  return HR_OK;
+}
+
+static hr_status check(hri_safetensors *file, hr_error *error) {
+  uint32_t *order = NULL, i;
+  hr_status status = HR_OK;
+  HRI_TRY(check_names(file, error));
+  for (i = 0; i < file->tensors.count; i++) HRI_TRY(check_size(file, &file->tensors.items[i], error));
+  HRI_TRY(hri_order_make(file->tensors.items, (uint32_t)file->tensors.count, compare_offsets, &order, error));
+  status = check_cover(file, order, error);
+  hri_free(order);
+  return status;
+}
+
+/* ---- Opening ---- */
+
+/* Reads the length and the header itself; both are bounded before anything is allocated. */
+static hr_status read_header(hri_safetensors *file, hr_error *error) {
+  struct stat info;
+  uint64_t size, header;
+  if (fstat(file->fd, &info) != 0) return hri_fail_errno(error, errno, "read", file->path);
+  if (!S_ISREG(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", file->path);
+  size = (uint64_t)info.st_size;
+  if (size < 8)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes, less than the 8 that tell the header's length", file->path, (ull)size));
+  HRI_TRY(hri_file_pread(file->fd, file->path, &header, sizeof header, 0, error));
+  if (header > HRI_SAFETENSORS_MAX_HEADER)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: a header of %llu bytes is announced; at most %d are allowed", file->path,
+                                   (ull)header, HRI_SAFETENSORS_MAX_HEADER));
+  if (header > size - 8)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: a header of %llu bytes is announced, %llu bytes follow", file->path,
+                                   (ull)header, (ull)(size - 8)));
+  file->header = hri_alloc(header);
+  if (!file->header) return hri_fail_memory(error, header, file->path);
+  file->header_bytes = header;
+  file->data_begin = 8 + header;
+  file->data_bytes = size - file->data_begin;
+  return hri_file_pread(file->fd, file->path, file->header, header, 8, error);
+}
+
+hr_status hri_safetensors_open_fd(int fd, const char *path, hri_safetensors **opened, hr_error *error) {
+  hri_safetensors *file = hri_alloc_zero(1, sizeof *file);
+  hr_status status = HR_OK;
+  if (!file) {
+    close(fd);
+    return hri_fail_memory(error, sizeof *file, path);
+  }
+  file->fd = fd;
+  file->path = hri_strdup(path);
+  if (!file->path) {
+    status = hri_fail_memory(error, strlen(path) + 1, path);
+    goto out;
+  }
+  HRI_TRY_OUT(read_header(file, error));
+  HRI_TRY_OUT(read_entries(file, error));
+  HRI_TRY_OUT(check(file, error));
+  *opened = file;
+  return HR_OK;
+out:
+  hri_safetensors_close(file);
+  return status;
+}
+
+/* O_NONBLOCK: a FIFO in place of the file must be refused, not waited for. */
+hr_status hri_safetensors_open(const char *path, hri_safetensors **opened, hr_error *error) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return hri_fail_errno(error, errno, "open", path);
+  return hri_safetensors_open_fd(fd, path, opened, error);
+}
+
+void hri_safetensors_close(hri_safetensors *file) {
+  if (!file) return;
+  close(file->fd);
+  hri_array_free(&file->tensors);
+  hri_array_free(&file->metadata);
+  hri_free(file->by_name);
+  hri_free(file->header);
+  hri_free(file->path);
+  hri_free(file);
+}
+
+/* ---- Asking ---- */
+
+const char *hri_safetensors_path(const hri_safetensors *file) { return file->path; }
+uint64_t hri_safetensors_data_bytes(const hri_safetensors *file) { return file->data_bytes; }
+uint32_t hri_safetensors_count(const hri_safetensors *file) { return (uint32_t)file->tensors.count; }
+const hri_safetensor *hri_safetensors_get(const hri_safetensors *file, uint32_t index) { return &file->tensors.items[index]; }
+
+uint32_t hri_safetensors_find(const hri_safetensors *file, const char *name) {
+  uint32_t low = 0, high = (uint32_t)file->tensors.count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2, index = file->by_name[middle];
+    int order = strcmp(name, file->tensors.items[index].name);
+    if (order == 0) return index;
+    if (order < 0)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return HRI_SAFETENSORS_NONE;
+}
+
+uint32_t hri_safetensors_metadata_count(const hri_safetensors *file) { return (uint32_t)file->metadata.count; }
+
+hri_safetensors_pair hri_safetensors_metadata_get(const hri_safetensors *file, uint32_t index) {
+  return file->metadata.items[index];
+}
+
+const char *hri_safetensors_metadata_find(const hri_safetensors *file, const char *key) {
+  uint32_t i;
+  for (i = 0; i < file->metadata.count; i++)
+    if (strcmp(file->metadata.items[i].key, key) == 0) return file->metadata.items[i].value;
+  return NULL;
+}
+
+hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error) {
+  const hri_safetensor *tensor;
+  hr_status status;
+  if (index >= file->tensors.count)
+    return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->path, index);
+  tensor = &file->tensors.items[index];
+  if (offset > tensor->end - tensor->begin || bytes > tensor->end - tensor->begin - offset)
+    return hri_fail(error, HR_ERROR_INTERNAL, "%s: bytes %llu+%llu were asked of tensor '%.200s', which has %llu", file->path,
+                    (ull)offset, (ull)bytes, tensor->name, (ull)(tensor->end - tensor->begin));
+  status = hri_file_pread(file->fd, file->path, to, bytes, file->data_begin + tensor->begin + offset, error);
+  return status == HR_OK ? HR_OK : hri_context(error, status, "tensor '%.200s': ", tensor->name);
 }

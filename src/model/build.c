@@ -41,7 +41,7 @@ static uint32_t param_at(const builder *b, int32_t layer, hri_slot slot) { retur
 
 static hri_id weight_at(const builder *b, int32_t layer, hri_slot slot) {
   uint32_t param = param_at(b, layer, slot);
-  return param == HRI_NONE ? HRI_NONE : b->job->params.items[param].weight;
+  return param == HRI_NONE || b->job->failed ? HRI_NONE : b->job->params.items[param].weight;
 }
 
 uint64_t hri_staging_bytes(uint64_t bytes) { return bytes < STAGING_BYTES ? hri_round_up(bytes, HRI_STORAGE_ALIGN) : STAGING_BYTES; }
@@ -110,9 +110,9 @@ static void make_rope_table(builder *b, uint64_t positions) {
 static void move_part(builder *b, hri_op op, hri_id tensor, uint32_t param, hri_part_kind kind, bool staged) {
   hri_attr attr = {.i = {param, kind}};
   hri_operand operands[2] = {{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {HRI_NONE, HRI_SCRATCH}};
-  uint64_t bytes = hri_tensor_bytes(&b->job->tensors.items[tensor]);
+  if (b->job->failed) return;
   if (staged) {
-    uint64_t dims[1] = {hri_staging_bytes(bytes)};
+    uint64_t dims[1] = {hri_staging_bytes(hri_tensor_bytes(&b->job->tensors.items[tensor]))};
     operands[1].tensor = hri_tensor_new(b->job, local(b, HRI_ROLE_WORKSPACE), hri_name(b->job, "staging"), HRI_U8, 1, dims, NULL);
   }
   emit(b, op, &attr, operands, staged ? 2 : 1);
@@ -244,6 +244,16 @@ static hri_id select_micro(builder *b, hri_id from, uint64_t rows, const char *n
   return to;
 }
 
+/* With several micro-steps every gradient is added to: `begin` makes them zero. */
+static void zero_gradients(builder *b) {
+  for (uint32_t p = 0; p < b->job->params.count && !b->job->failed; p++) {
+    const hri_param param = b->job->params.items[p];
+    if (!param.trainable) continue;
+    b->emit = (hri_emit){.program = HRI_BEGIN, .phase = HRI_PHASE_OPTIMIZER, .layer = param.layer, .unit = param.unit, .origin = HRI_NONE, .guard = HRI_NONE};
+    emit(b, HRI_OP_ZERO, NULL, (hri_operand[]){HRI_W(param.gradient)}, 1);
+  }
+}
+
 static void build_training(builder *b, hri_forward *forwards) {
   hri_job *job = b->job;
   const hr_job *spec = b->spec;
@@ -252,15 +262,16 @@ static void build_training(builder *b, hri_forward *forwards) {
   uint16_t scope = many ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : (uint16_t)HRI_IN(HRI_STEP);
   rows_shape s = {.batch = spec->micro_batch, .sequence = spec->sequence_length, .rows = rows};
   uint8_t program = many ? HRI_MICRO : HRI_STEP;
-  job->input_ids = input(b, scope, program, spec->accumulate, rows, "input.ids");
-  job->input_targets = input(b, scope, program, spec->accumulate, rows, "input.targets");
-  job->input_positions = input(b, scope, program, spec->accumulate, rows, "input.positions");
-  job->input_doc_start = input(b, scope, program, spec->accumulate, rows, "input.doc_start");
+  job->input_ids = input(b, scope, program, many ? spec->accumulate : 0, rows, "input.ids");
+  job->input_targets = input(b, scope, program, many ? spec->accumulate : 0, rows, "input.targets");
+  job->input_positions = input(b, scope, program, many ? spec->accumulate : 0, rows, "input.positions");
+  job->input_doc_start = input(b, scope, program, many ? spec->accumulate : 0, rows, "input.doc_start");
   s.ids = job->input_ids;
   s.targets = job->input_targets;
   s.positions = job->input_positions;
   s.doc_start = job->input_doc_start;
   if (many) {
+    zero_gradients(b);
     b->emit = (hri_emit){.program = program, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE, .guard = HRI_NONE};
     s.ids = select_micro(b, s.ids, rows, "micro.ids");
     s.targets = select_micro(b, s.targets, rows, "micro.targets");
@@ -287,7 +298,7 @@ static void build_evaluation(builder *b, hri_forward *forwards) {
 static hr_status build_generation(builder *b, hri_forward *forwards, hr_error *error) {
   hri_job *job = b->job;
   const hr_model *m = b->model;
-  uint64_t capacity = b->spec->context_length, kv = (uint64_t)m->kv_head_count * m->head_size;
+  uint64_t capacity = hri_round_up(b->spec->context_length, 32) /* HRI_ATTENTION_CACHE_BLOCK */, kv = (uint64_t)m->kv_head_count * m->head_size;
   uint16_t scope = (uint16_t)(HRI_IN(HRI_PREFILL) | HRI_IN(HRI_DECODE));
   hri_id *caches = hri_alloc_zero((size_t)m->layer_count * 2, sizeof *caches);
   if (!caches) return hri_fail_memory(error, (uint64_t)m->layer_count * 2 * sizeof *caches, "the cache table");

@@ -1,6 +1,6 @@
 /* The CPU kernels that are ours, as one table of function pointers per instruction set.
  *
- * Every src/ops/<family>/cpu.c is compiled once per instruction set with HRI_ISA set to base, avx2 or avx512 and exports
+ * Every src/ops/<family>/cpu.c is compiled once per instruction set, HRI_ISA set to base, avx2 or avx512, and exports
  * one function, HRI_ISA_NAME(hri_<family>_kernels), that fills its part of a table. Who picks the table picks the
  * instruction set; nothing else in the program knows.
  *
@@ -40,8 +40,8 @@ typedef struct hri_norm_args {
   const float *weight;   /* [C] */
   const float *bias;     /* [C] or NULL */
   double eps;
-  float *y;              /* [M,C]; may alias x without, x or residual with a residual (but not s) */
-  float *stats;          /* rms: rstd [M]; layer: mean, rstd [M,2]; or NULL when no backward follows */
+  float *y;     /* [M,C]; may alias x without, x or residual with a residual (but not s) */
+  float *stats; /* rms: rstd [M]; layer: mean, rstd [M,2]; or NULL when no backward follows */
   int threads;
 } hri_norm_args;
 
@@ -76,22 +76,22 @@ typedef struct hri_rope_args {
 
 typedef struct hri_embed_args {
   int64_t rows, columns;
-  const float *tokens;       /* [V,C] */
-  const float *positions;    /* [P,C] or NULL */
-  const int32_t *ids;        /* [M] */
-  const int32_t *position;   /* [M]; unused without positions */
-  float *y;                  /* [M,C] */
+  const float *tokens;     /* [V,C] */
+  const float *positions;  /* [P,C] or NULL */
+  const int32_t *ids;      /* [M] */
+  const int32_t *position; /* [M]; unused without positions */
+  float *y;                /* [M,C] */
   int threads;
 } hri_embed_args;
 
 /* dtable[index[m]] += dy[m]. Used for token ids and for positions. */
 typedef struct hri_embed_backward_args {
   int64_t rows, columns;
-  const float *dy;       /* [M,C] */
-  const int32_t *index;  /* [M] */
-  int64_t skip_index;    /* rows with this index give no gradient (padding_idx); -1: none */
-  float *dtable;         /* [stored_rows, C] */
-  int64_t stored_rows;   /* all of them are zeroed first unless accumulate is set */
+  const float *dy;      /* [M,C] */
+  const int32_t *index; /* [M] */
+  int64_t skip_index;   /* rows with this index give no gradient (padding_idx); -1: none */
+  float *dtable;        /* [stored_rows, C] */
+  int64_t stored_rows;  /* all of them are zeroed first unless accumulate is set */
   bool accumulate;
   int threads;
 } hri_embed_backward_args;
@@ -111,7 +111,7 @@ typedef struct hri_cross_entropy_args {
 
 /* The factors of one AdamW step, made in double by hri_adamw_factors (ops/scratch.h). */
 typedef struct hri_adamw_factors {
-  float decay;          /* 1 - lr * weight_decay */
+  float decay; /* 1 - lr * weight_decay */
   float one_minus_beta1, beta2, one_minus_beta2;
   float inv_sqrt_bias2; /* 1 / sqrt(1 - beta2^t) */
   float step_size;      /* lr / (1 - beta1^t) */
@@ -185,12 +185,12 @@ typedef struct hri_cpu_kernels {
   int64_t (*first_nonfinite)(const float *x, int64_t n, int threads);
 } hri_cpu_kernels;
 
-#define HRI_DECLARE_KERNELS(isa)                        \
-  void hri_norm_kernels_##isa(hri_cpu_kernels *table);      \
-  void hri_pointwise_kernels_##isa(hri_cpu_kernels *table); \
-  void hri_embed_kernels_##isa(hri_cpu_kernels *table);     \
-  void hri_loss_kernels_##isa(hri_cpu_kernels *table);      \
-  void hri_optim_kernels_##isa(hri_cpu_kernels *table);     \
+#define HRI_DECLARE_KERNELS(isa)                                                                                       \
+  void hri_norm_kernels_##isa(hri_cpu_kernels *table);                                                                 \
+  void hri_pointwise_kernels_##isa(hri_cpu_kernels *table);                                                            \
+  void hri_embed_kernels_##isa(hri_cpu_kernels *table);                                                                \
+  void hri_loss_kernels_##isa(hri_cpu_kernels *table);                                                                 \
+  void hri_optim_kernels_##isa(hri_cpu_kernels *table);                                                                \
   void hri_move_kernels_##isa(hri_cpu_kernels *table)
 
 HRI_DECLARE_KERNELS(base);

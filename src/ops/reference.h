@@ -9,6 +9,7 @@
 #ifndef HRI_REAL
 #define HRI_REAL double
 #define HRI_REF(name) hri_ref_##name
+#define HRI_REF_API /* extern; tests say static */
 #endif
 
 #endif

@@ -13,9 +13,9 @@
 #include "ops/cpu.h"
 
 enum {
-  HRI_ROW_BLOCKS = 32,          /* most blocks of rows of a reduction: enough for any team, few enough to stay small */
-  HRI_ROW_BLOCK_MIN = 16,       /* fewest rows of a block */
-  HRI_SQUARE_SUM_BLOCK = 65536  /* elements per partial of square_sum */
+  HRI_ROW_BLOCKS = 32,         /* most blocks of rows of a reduction: enough for any team, few enough to stay small */
+  HRI_ROW_BLOCK_MIN = 16,      /* fewest rows of a block */
+  HRI_SQUARE_SUM_BLOCK = 65536 /* elements per partial of square_sum */
 };
 
 /* Rows per block (a multiple of 4) and number of blocks of a reduction over `rows` rows. */
@@ -33,13 +33,12 @@ static inline int64_t hri_row_block_count(int64_t rows) {
 static inline int hri_team(int threads, int64_t elements) { return elements < 16384 ? 1 : threads; }
 
 /* Number of partials that square_sum writes for n elements. */
-static inline int64_t hri_square_sum_count(int64_t n) {
-  return (n + HRI_SQUARE_SUM_BLOCK - 1) / HRI_SQUARE_SUM_BLOCK;
-}
+static inline int64_t hri_square_sum_count(int64_t n) { return (n + HRI_SQUARE_SUM_BLOCK - 1) / HRI_SQUARE_SUM_BLOCK; }
 
 /* Scratch in bytes; UINT64_MAX when the size does not fit 64 bits. `threads` is part of the signature because scratch
  * may depend on the team; with fixed blocks it does not. */
-uint64_t hri_norm_backward_scratch_bytes(int64_t rows, int64_t columns, bool with_dweight, bool with_dbias, int threads);
+uint64_t hri_norm_backward_scratch_bytes(int64_t rows, int64_t columns, bool with_dweight, bool with_dbias,
+                                         int threads);
 uint64_t hri_bias_gradient_scratch_bytes(int64_t rows, int64_t columns, int threads);
 
 /* The factors of AdamW step t (from 1, applied steps), computed in double. */

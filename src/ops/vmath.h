@@ -11,7 +11,8 @@
  * Transcendental functions: argument reduction plus a minimax polynomial (coefficients by Lawson's iteration in
  * extended precision). Largest errors against the true value, over all floats (tests/unit/test_kernels.c holds them to
  * it): exp 1.5 ulp (3 in the denormal range, where an ulp is coarse), log 2 ulp, tanh 2 ulp, sigmoid 3 ulp.
- * exp overflows to infinity, underflows gradually to 0; NaN stays NaN; log(0) = -inf, log(< 0) = NaN. */
+ * exp overflows to infinity, underflows gradually to 0; NaN stays NaN; log(0) = -inf, log(< 0) = NaN. A sigmoid below
+ * the smallest normal float may come out as 0. */
 #ifndef HRI_OPS_VMATH_H
 #define HRI_OPS_VMATH_H
 
@@ -33,7 +34,8 @@ enum { HRI_LANES = HRI_VECTOR_BYTES / 4, HRI_HALF_LANES = HRI_LANES / 2 };
 
 typedef float hri_vf __attribute__((vector_size(HRI_VECTOR_BYTES)));
 typedef int32_t hri_vi __attribute__((vector_size(HRI_VECTOR_BYTES)));
-typedef double hri_vd __attribute__((vector_size(HRI_VECTOR_BYTES))); /* HRI_HALF_LANES doubles */
+typedef uint32_t hri_vu __attribute__((vector_size(HRI_VECTOR_BYTES))); /* where sums may wrap */
+typedef double hri_vd __attribute__((vector_size(HRI_VECTOR_BYTES)));   /* HRI_HALF_LANES doubles */
 /* The same in memory: any float's address, overlapping accesses of other types allowed. */
 typedef float hri_vf_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(4), may_alias));
 typedef float hri_vh_memory __attribute__((vector_size(HRI_VECTOR_BYTES / 2), aligned(4), may_alias));
@@ -52,7 +54,8 @@ static inline hri_vf hri_vload_n(const float *p, int64_t n) {
   return (hri_vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
 #else
   float lanes[HRI_LANES] = {0};
-  for (int64_t i = 0; i < n; i++) lanes[i] = p[i];
+  for (int64_t i = 0; i < n; i++)
+    lanes[i] = p[i];
   return hri_vload(lanes);
 #endif
 }
@@ -64,7 +67,8 @@ static inline void hri_vstore_n(float *p, hri_vf v, int64_t n) {
 #if defined(__AVX512F__)
   _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
 #else
-  for (int64_t i = 0; i < n; i++) p[i] = v[i];
+  for (int64_t i = 0; i < n; i++)
+    p[i] = v[i];
 #endif
 }
 
@@ -76,7 +80,8 @@ static inline hri_vf hri_vselect(hri_vi mask, hri_vf a, hri_vf b) {
 static inline hri_vf hri_vkeep_n(hri_vf v, int64_t n, float other) {
   hri_vi index;
   if (n == HRI_LANES) return v;
-  for (int32_t i = 0; i < HRI_LANES; i++) index[i] = i;
+  for (int32_t i = 0; i < HRI_LANES; i++)
+    index[i] = i;
   return hri_vselect(index < (int32_t)n, v, hri_vset(other));
 }
 
@@ -112,7 +117,8 @@ static inline hri_vf hri_vsqrt(hri_vf a) {
 #elif defined(__x86_64__)
   return (hri_vf)_mm_sqrt_ps((__m128)a);
 #else
-  for (int i = 0; i < HRI_LANES; i++) a[i] = __builtin_sqrtf(a[i]);
+  for (int i = 0; i < HRI_LANES; i++)
+    a[i] = __builtin_sqrtf(a[i]);
   return a;
 #endif
 }
@@ -122,21 +128,24 @@ static inline float hri_vsum(hri_vf v) {
   float a[HRI_LANES];
   memcpy(a, &v, sizeof a);
   for (int width = HRI_LANES / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; i++) a[i] += a[i + width];
+    for (int i = 0; i < width; i++)
+      a[i] += a[i + width];
   return a[0];
 }
 static inline double hri_vsum_double(hri_vd v) {
   double a[HRI_HALF_LANES];
   memcpy(a, &v, sizeof a);
   for (int width = HRI_HALF_LANES / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; i++) a[i] += a[i + width];
+    for (int i = 0; i < width; i++)
+      a[i] += a[i + width];
   return a[0];
 }
 static inline float hri_vmax_fold(hri_vf v) {
   float a[HRI_LANES], best;
   memcpy(a, &v, sizeof a);
   best = a[0];
-  for (int i = 1; i < HRI_LANES; i++) best = a[i] > best ? a[i] : best;
+  for (int i = 1; i < HRI_LANES; i++)
+    best = a[i] > best ? a[i] : best;
   return best;
 }
 
@@ -199,11 +208,12 @@ static inline hri_vf hri_vtanh(hri_vf x) {
 /* log(2^e m) = e ln 2 + log(1 + f), f = m - 1 in [sqrt(1/2) - 1, sqrt(2) - 1]. */
 static inline hri_vf hri_vlog(hri_vf x) {
   const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
-  hri_vi tiny = x < 0x1p-126f, bits, exponent;
+  hri_vi tiny = x < 0x1p-126f, exponent;
+  hri_vu bits;
   hri_vf e, f, z, q, result, nan = hri_vset(__builtin_nanf("")), infinity = hri_vset(__builtin_inff());
-  bits = (hri_vi)hri_vselect(tiny, x * 0x1p23f, x);
-  exponent = (bits - 0x3f3504f3) >> 23; /* 0x3f3504f3 is sqrt(1/2): the mantissa then starts there */
-  f = (hri_vf)(bits - (exponent << 23)) - 1.0f;
+  bits = (hri_vu)hri_vselect(tiny, x * 0x1p23f, x);
+  exponent = (hri_vi)(bits - 0x3f3504f3u) >> 23; /* 0x3f3504f3 is sqrt(1/2): the mantissa then starts there */
+  f = (hri_vf)(bits - ((hri_vu)exponent << 23)) - 1.0f;
   e = __builtin_convertvector(exponent - (tiny & 23), hri_vf);
   q = f * 0x1.1457acp-4f - 0x1.de3c18p-4f;
   q = q * f + 0x1.e6f06ap-4f;

@@ -47,8 +47,14 @@ static void count_reads(const hri_job *job, const hri_program *p, uint32_t *read
 
 hr_status hri_pass_fuse(hri_job *job, hr_error *error) {
   uint32_t *reads = hri_alloc_zero(job->storages.count, sizeof *reads);
+  hri_id *becomes = hri_alloc(job->nodes.count * sizeof *becomes); /* the node that does a removed node's work */
   job->current_pass = HRI_PASS_FUSE;
-  if (!reads) return hri_fail_memory(error, job->storages.count * sizeof *reads, "fusion");
+  if (!reads || !becomes) {
+    hri_free(reads);
+    hri_free(becomes);
+    return hri_fail_memory(error, job->storages.count * sizeof *reads, "fusion");
+  }
+  for (hri_id id = 0; id < job->nodes.count; id++) becomes[id] = id;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) count_reads(job, &job->programs[kind], reads);
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     hri_program *p = &job->programs[kind];
@@ -60,14 +66,20 @@ hr_status hri_pass_fuse(hri_job *job, hr_error *error) {
       if (before != HRI_NONE && !waits && job->nodes.items[before].lane == job->nodes.items[id].lane) {
         if (fuse_add_norm(job, before, id)) {
           p->order.items[kept - 1] = id;
+          becomes[before] = id;
           continue;
         }
-        if (fuse_norm_backward(job, before, id, reads)) continue; /* the add disappears */
+        if (fuse_norm_backward(job, before, id, reads)) {
+          becomes[id] = before;
+          continue;
+        }
       }
       p->order.items[kept++] = id;
     }
     p->order.count = kept;
   }
+  for (size_t w = 0; w < job->waits.count; w++) job->waits.items[w].node = becomes[job->waits.items[w].node];
   hri_free(reads);
+  hri_free(becomes);
   return HR_OK;
 }

@@ -2,7 +2,7 @@
  *
  * After the backward: partial sums of squares, the clip factor, then the updates. Inside the backward: each update stands
  * behind the last node that touches its gradient or reads its weight, so that the gradient dies there. With several
- * micro-steps the gradients are zeroed in `begin`, added to in `micro` and used in `update`. */
+ * micro-steps the gradients that `begin` zeroed and `micro` added to are used in `update`. */
 #include <string.h>
 
 #include "pass/pass.h"
@@ -35,13 +35,6 @@ static void emit_clip(hri_job *job, uint8_t program) {
     at += count;
   }
   hri_node_append(job, HRI_OP_CLIP, update_emit(program, NULL), NULL, (hri_operand[]){HRI_R(partials), HRI_U(job->control)}, 2);
-}
-
-static void emit_zero(hri_job *job) {
-  for (size_t p = 0; p < job->params.count && !job->failed; p++) {
-    const hri_param param = job->params.items[p];
-    if (param.trainable) hri_node_append(job, HRI_OP_ZERO, update_emit(HRI_BEGIN, &param), NULL, (hri_operand[]){HRI_W(param.gradient)}, 1);
-  }
 }
 
 /* Rebuilds the step's order with each update behind the last use of its gradient and weight. */
@@ -104,7 +97,6 @@ hr_status hri_pass_update(hri_job *job, const hri_update_options *options, hr_er
       return hri_fail(error, HR_ERROR_USAGE, "the update cannot run inside the backward with %s", many ? "gradient accumulation" : "a global gradient norm");
     return insert_in_backward(job, options, error);
   }
-  if (many) emit_zero(job);
   if (options->clip) emit_clip(job, program);
   hri_node_append(job, HRI_OP_ADVANCE, update_emit(program, NULL), NULL, (hri_operand[]){HRI_U(job->control)}, 1);
   for (size_t p = 0; p < job->params.count && !job->failed; p++) {

@@ -21,7 +21,7 @@ static void hull(hri_life *life, uint32_t begin, uint32_t end) {
 }
 
 /* Ticks of each position of one program. */
-static hr_status node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_life *ticks, uint32_t *end, hr_error *error) {
+hr_status hri_node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_life *ticks, uint32_t *end, hr_error *error) {
   const hri_program *p = &job->programs[kind];
   hri_clocks clocks;
   uint32_t spine = 0, count = (uint32_t)p->order.count, off_spine = 0;
@@ -64,7 +64,7 @@ hr_status hri_lives(const hri_job *job, hri_life *lives, hri_program_span spans[
     if (!p->present) continue;
     ticks = hri_alloc((p->order.count + 1) * sizeof *ticks);
     if (!ticks) return hri_fail_memory(error, p->order.count * sizeof *ticks, "lives");
-    status = node_ticks(job, kind, start, ticks, &spans[kind].end, error);
+    status = hri_node_ticks(job, kind, start, ticks, &spans[kind].end, error);
     for (uint32_t at = 0; status == HR_OK && at < p->order.count; at++) {
       const hri_node *node = &job->nodes.items[p->order.items[at]];
       for (uint32_t i = 0; i < node->operand_count; i++)

@@ -14,6 +14,9 @@ typedef struct hri_program_span { uint32_t begin, end; } hri_program_span;
  * first after it in happens-before. A storage lives over the hull of its touchers, a carried one over its programs. */
 hr_status hri_lives(const hri_job *job, hri_life *lives, hri_program_span spans[HRI_PROGRAM_COUNT], hr_error *error);
 
+/* Ticks of each position of one program that starts at tick `start`; *end is the tick behind its last node. */
+hr_status hri_node_ticks(const hri_job *job, uint8_t program, uint32_t start, hri_life *ticks, uint32_t *end, hr_error *error);
+
 typedef struct hri_placement {
   uint64_t *offsets;                       /* per storage, bytes into its tier's arena */
   uint64_t peak_bytes[HRI_TIER_COUNT];     /* highest end of any storage */

@@ -6,14 +6,14 @@
  * A task is one (batch row, kv head, key tile): it keeps dK and dV of its tile and walks the query blocks that see the
  * tile, with all query heads of the group, so dK and dV need no reduction between threads. dQ does: a query block gets
  * a part from each of the key tiles that it sees. Those parts are added straight into dqkv in the order of the key
- * tiles, which makes the bits independent of the team: each (head, query block) carries a turn, the key tile whose part
- * comes next, and a task that is early waits for its turn. Tasks are handed out in the order of the key tiles (all heads
- * of tile 0, then tile 1, ...: also the longest first), so a task only waits for tasks that are running or done, and the
- * wait never deadlocks; with more heads than threads it hardly ever happens, with one head the tasks run one query block
- * behind each other.
+ * tiles, which makes the bits independent of the team: each (head, query block) carries a turn, the key tile whose
+ * part comes next, and a task that is early waits for its turn. Tasks are handed out in the order of the key tiles
+ * (all heads of tile 0, then tile 1, ...: also the longest first), so a task only waits for tasks that are running or
+ * done, and the wait never deadlocks; with more heads than threads it hardly ever happens, with one head the tasks run
+ * one query block behind each other.
  *
- * Rejected: partial dQ per key tile (O(T^2 D / tile) memory), atomics (bits), a second pass for dQ with S and dP computed
- * again (7 products instead of 5).
+ * Rejected: partial dQ per key tile (O(T^2 D / tile) memory), atomics (bits), a second pass for dQ with S and dP
+ * computed again (7 products instead of 5).
  *
  * The materialized backward is the same walk with P read from memory instead of recomputed. */
 #include <sched.h>
@@ -193,7 +193,8 @@ static void pack_block(const backward_job *job, const backward_tiles *tiles, int
 
 /* probs = exp2(scores - lse), dscores = probs * (dscores - delta), for the visible rows of one panel. `given` tells
  * that probs are final already. */
-static void softmax_backward(const backward_tiles *tiles, const block_spans *spans, int64_t p, int64_t key, bool given) {
+static void softmax_backward(const backward_tiles *tiles, const block_spans *spans, int64_t p, int64_t key,
+                             bool given) {
   const tile_span *span = &spans->spans[p];
   for (int v = 0; v < 2; v++) {
     int64_t lane = p * TILE_LANES + v * TILE_VECTOR;
@@ -220,8 +221,8 @@ static void read_probs(const backward_job *job, const backward_tiles *tiles, con
   float *to = tiles->probs + begin * BACKWARD_STRIDE + p * TILE_LANES;
   for (int64_t j = 0; j < spans->end[p] - begin; j++)
     memset(to + j * BACKWARD_STRIDE, 0, TILE_LANES * sizeof *to);
-  tile_transpose_(false, job->probs + ((b * job->shape->heads + h) * t + first) * t + key + begin, t, lanes, rows, 1, to,
-                  BACKWARD_STRIDE);
+  const float *from = job->probs + ((b * job->shape->heads + h) * t + first) * t + key + begin;
+  tile_transpose_(false, from, t, lanes, rows, 1, to, BACKWARD_STRIDE);
 }
 
 /* probs and dscores of the block; what a panel does not see becomes zero, since products run over whole ranges. */
@@ -263,8 +264,8 @@ static void add_key_gradients(const backward_job *job, const backward_tiles *til
         to = p + 1;
       }
       if (from >= to) continue;
-      int64_t lane = from * TILE_LANES, depth = (to - from) * TILE_LANES, strip = first * BACKWARD_QUERIES + lane * width;
-      int64_t a = j * BACKWARD_STRIDE + lane, c = j * job->wide + first;
+      int64_t lane = from * TILE_LANES, depth = (to - from) * TILE_LANES;
+      int64_t strip = first * BACKWARD_QUERIES + lane * width, a = j * BACKWARD_STRIDE + lane, c = j * job->wide + first;
       void (*product)(int64_t, int64_t, const float *, int64_t, const float *, int64_t, float *, int64_t) =
           width == TILE_LANES ? tile_product_rows_add : tile_product_rows_add_narrow;
       product(TILE_ROWS, depth, tiles->probs + a, BACKWARD_STRIDE, tiles->dy_rows + strip, width, tiles->dvalues + c,

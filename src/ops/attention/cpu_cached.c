@@ -1,11 +1,11 @@
 /* Attention of a few new positions over a generation cache, at the bandwidth of the cache.
  *
  * Here the new rows are few and the keys many, so keys (or elements of D) are the vector lanes and rows are broadcast:
- * both caches are read front to back exactly as they lie (layout: shape.h), once per group of up to CACHED_ROWS rows.
+ * both caches are read front to back just as they lie (layout: shape.h), once per group of up to CACHED_ROWS rows.
  * The query heads that share a kv head count as rows of the same group, so grouped heads divide the traffic.
  *
- * A task is one (batch row, kv head, row group), walking tiles of CACHED_KEYS positions with an online softmax. When the
- * shape gives too few such tasks (one-token decode with few heads), the keys are split as well: each task leaves its
+ * A task is one (batch row, kv head, row group), walking tiles of CACHED_KEYS positions with an online softmax. When
+ * the shape gives too few such tasks (one-token decode with few heads), the keys are split as well: each task leaves its
  * unnormalised output, maximum and sum in scratch, and the parts are folded in the order of the splits. Whether and
  * where to split depends on the shape only, never on the team: the bits do not either. */
 #include "ops/attention/kernels.h"
@@ -74,21 +74,22 @@ uint64_t hri_attention_cached_scratch(const hri_attention_cache_shape *shape, in
   return carver.used;
 }
 
-/* Any number of rows: C[m][vectors] = or += A[m][depth] * B[depth][vectors], A by rows. */
+/* Any number of rows: C[m][vectors] = or += A[m][depth] * B[depth][vectors], A by rows. The wide ones serve few rows:
+ * what counts there is reading B in long runs, with enough sums in flight to hide the latency of an addition. */
 TILE_INLINE void product_any(const int vectors, const bool add, int64_t m, int64_t depth, const float *a, int64_t lda,
                              const float *b, int64_t ldb, float *c, int64_t ldc) {
-  const int most = vectors > 2 ? TILE_ROWS / 2 : TILE_ROWS;
+  const int most = vectors == 8 ? 1 : vectors == 4 ? (TILE_VECTOR == 16 ? 4 : 2) : TILE_ROWS;
   for (; m >= most; m -= most, a += most * lda, c += most * ldc)
     tile_kernel(most, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
-  if (m >= 4) {
+  if (most > 4 && m >= 4) {
     tile_kernel(4, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
     m -= 4, a += 4 * lda, c += 4 * ldc;
   }
-  if (m >= 2) {
+  if (most > 2 && m >= 2) {
     tile_kernel(2, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
     m -= 2, a += 2 * lda, c += 2 * ldc;
   }
-  if (m >= 1) tile_kernel(1, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
+  if (most > 1 && m >= 1) tile_kernel(1, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
 }
 #define CACHED_PRODUCT(name, vectors, add)                                                                             \
   __attribute__((noinline)) static void name(int64_t m, int64_t depth, const float *a, int64_t lda, const float *b,    \
@@ -96,9 +97,11 @@ TILE_INLINE void product_any(const int vectors, const bool add, int64_t m, int64
     product_any(vectors, add, m, depth, a, lda, b, ldb, c, ldc);                                                       \
   }
 CACHED_PRODUCT(product_set_2, 2, false)
+CACHED_PRODUCT(product_set_4, 4, false)
 CACHED_PRODUCT(product_add_1, 1, true)
 CACHED_PRODUCT(product_add_2, 2, true)
 CACHED_PRODUCT(product_add_4, 4, true)
+CACHED_PRODUCT(product_add_8, 8, true)
 
 /* One new position of one (batch row, kv head) into the caches. */
 static void append(const cached_job *job, int64_t b, int64_t kv, int64_t row) {
@@ -154,11 +157,13 @@ static void softmax_row(const cached_job *job, const cached_tiles *tiles, int64_
   }
 }
 
-/* out += P V over `count` positions; V rows are D floats, so what is left of D after whole vectors goes through tail. */
+/* out += P V over `count` positions; V rows are D floats, so what is left after whole vectors goes through tail. */
 static void add_values(const cached_job *job, const cached_tiles *tiles, int64_t rows, const float *values,
                        int64_t count) {
   int64_t d = job->shape->head_dim, at = 0;
-  for (; at + 4 * TILE_VECTOR <= d; at += 4 * TILE_VECTOR)
+  for (; rows == 1 && at + 8 * TILE_VECTOR <= d; at += 8 * TILE_VECTOR)
+    product_add_8(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
+  for (; (rows <= 2 || TILE_VECTOR == 16) && at + 4 * TILE_VECTOR <= d; at += 4 * TILE_VECTOR)
     product_add_4(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
   for (; at + 2 * TILE_VECTOR <= d; at += 2 * TILE_VECTOR)
     product_add_2(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
@@ -168,6 +173,16 @@ static void add_values(const cached_job *job, const cached_tiles *tiles, int64_t
     tile_copy_rows(values + at, d, count, d - at, 1, tiles->tail, TILE_VECTOR);
     product_add_1(rows, count, tiles->scores, CACHED_KEYS, tiles->tail, TILE_VECTOR, tiles->out + at, job->wide);
   }
+}
+
+/* scores of `rows` queries with one block of the key cache. */
+static void score_block(const cached_job *job, const cached_tiles *tiles, int64_t rows, const float *block,
+                        float *scores) {
+  int64_t d = job->shape->head_dim;
+  bool wide = rows <= 2 && 4 * TILE_VECTOR <= HRI_ATTENTION_CACHE_BLOCK;
+  for (int64_t lane = 0; lane < HRI_ATTENTION_CACHE_BLOCK; lane += wide ? 4 * TILE_VECTOR : TILE_LANES)
+    (wide ? product_set_4 : product_set_2)(rows, d, tiles->q, d, block + lane, HRI_ATTENTION_CACHE_BLOCK,
+                                           scores + lane, CACHED_KEYS);
 }
 
 /* Rows r0 .. r0 + rows - 1 of (b, kv) over the positions [from, to), into the tiles. */
@@ -188,11 +203,8 @@ static void attend(const cached_job *job, const cached_tiles *tiles, int64_t b, 
   for (int64_t key = from; key < to; key += CACHED_KEYS) {
     int64_t count = tile_min(CACHED_KEYS, to - key), padded = tile_round_up(count, HRI_ATTENTION_CACHE_BLOCK);
     const float *keys = job->keys + hri_attention_cache_key(shape, b, kv, key);
-    for (int64_t j = 0; j < padded; j += HRI_ATTENTION_CACHE_BLOCK) {
-      for (int64_t lane = 0; lane < HRI_ATTENTION_CACHE_BLOCK; lane += TILE_LANES)
-        product_set_2(rows, d, tiles->q, d, keys + j * d + lane, HRI_ATTENTION_CACHE_BLOCK, tiles->scores + j + lane,
-                      CACHED_KEYS);
-    }
+    for (int64_t j = 0; j < padded; j += HRI_ATTENTION_CACHE_BLOCK)
+      score_block(job, tiles, rows, keys + j * d, tiles->scores + j);
     for (int64_t i = 0; i < rows; i++) softmax_row(job, tiles, i, r0 + i, key, padded);
     add_values(job, tiles, rows, job->values + hri_attention_cache_value(shape, b, kv, key), count);
   }

@@ -26,10 +26,10 @@
 #ifndef HRI_ISA
 #define HRI_ISA base
 #endif
-#ifndef HRI_ISA_NAME
+#ifndef HRI_ISA_NAME /* the same as in ops/cpu.h */
 #define HRI_ISA_PASTE_(name, isa) name##_##isa
-#define HRI_ISA_EXPAND_(name, isa) HRI_ISA_PASTE_(name, isa)
-#define HRI_ISA_NAME(name) HRI_ISA_EXPAND_(name, HRI_ISA)
+#define HRI_ISA_PASTE(name, isa) HRI_ISA_PASTE_(name, isa)
+#define HRI_ISA_NAME(name) HRI_ISA_PASTE(name, HRI_ISA)
 #endif
 
 /* Floats per vector, and accumulator rows that fit the registers beside two B vectors and a broadcast. */
@@ -64,7 +64,8 @@ typedef float tile_v4 __attribute__((vector_size(16), aligned(4), may_alias));
 
 TILE_INLINE tile_vf tile_load(const float *p) { return *(const tile_vf *)p; }
 TILE_INLINE void tile_store(float *p, tile_vf v) { *(tile_vf *)p = v; }
-TILE_INLINE tile_vf tile_splat(float x) { return (tile_vf){0} + x; }
+/* x - 0 is x for every x; 0 + x is not for -0, and costs an addition. */
+TILE_INLINE tile_vf tile_splat(float x) { return x - (tile_vf){0}; }
 TILE_INLINE tile_vi tile_splat_int(int32_t x) { return (tile_vi){0} + x; }
 
 /* a > b ? a : b per lane; like the x86 instruction, b when either is a NaN. */
@@ -135,18 +136,18 @@ TILE_INLINE int64_t tile_min(int64_t a, int64_t b) { return a < b ? a : b; }
 TILE_INLINE int64_t tile_max_int(int64_t a, int64_t b) { return a > b ? a : b; }
 TILE_INLINE int64_t tile_round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-/* C[rows][vectors] = or += A[rows][depth] * B[depth][vectors]; rows <= 8 and vectors <= 4 are constants. */
+/* C[rows][vectors] = or += A[rows][depth] * B[depth][vectors]; rows and vectors, at most 8, are constants. */
 TILE_INLINE void tile_kernel(const int rows, const int vectors, const bool by_columns, const bool add, int64_t depth,
                              const float *restrict a, int64_t lda, const float *restrict b, int64_t ldb,
                              float *restrict c, int64_t ldc) {
-  tile_vf sum[8][4];
+  tile_vf sum[8][8];
   TILE_UNROLL for (int i = 0; i < rows; i++) {
     TILE_UNROLL for (int v = 0; v < vectors; v++) {
       sum[i][v] = add ? tile_load(c + i * ldc + v * TILE_VECTOR) : (tile_vf){0};
     }
   }
   for (int64_t k = 0; k < depth; k++) {
-    tile_vf lanes[4];
+    tile_vf lanes[8];
     TILE_UNROLL for (int v = 0; v < vectors; v++) lanes[v] = tile_load(b + k * ldb + v * TILE_VECTOR);
     TILE_UNROLL for (int i = 0; i < rows; i++) {
       tile_vf x = tile_splat(by_columns ? a[k * lda + i] : a[i * lda + k]);
@@ -200,12 +201,18 @@ TILE_INLINE void tile_transpose_(const bool add, const float *restrict src, int6
   }
 }
 
-/* Rows of float, `count` of them `width` wide, to a tile of stride `ldd` >= width, the rest of each row zeroed. */
+/* Rows of float, `count` of them `width` wide, to a tile of stride `ldd` >= width, the rest of each row zeroed. Rows of
+ * qkv lie pages apart, out of reach of the hardware's prefetch: ask for them ahead. */
 TILE_INLINE void tile_copy_rows(const float *restrict src, int64_t lds, int64_t count, int64_t width, float factor,
                                 float *restrict dst, int64_t ldd) {
   for (int64_t i = 0; i < count; i++) {
-    for (int64_t j = 0; j < width; j++) dst[i * ldd + j] = src[i * lds + j] * factor;
-    for (int64_t j = width; j < ldd; j++) dst[i * ldd + j] = 0;
+    int64_t j = 0, ahead = tile_min(i + 12, count - 1);
+    for (; j + TILE_VECTOR <= width; j += TILE_VECTOR) {
+      __builtin_prefetch(src + ahead * lds + j);
+      tile_store(dst + i * ldd + j, tile_load(src + i * lds + j) * factor);
+    }
+    for (; j < width; j++) dst[i * ldd + j] = src[i * lds + j] * factor;
+    for (; j < ldd; j++) dst[i * ldd + j] = 0;
   }
 }
 

@@ -12,13 +12,14 @@ enum { STRIPE_MIN = 64 }; /* fewest columns of a stripe: four cache lines */
 /* y[n] = a + b; y may alias a. */
 static void add_row(float *y, const float *a, const float *b, int64_t n) {
   int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES) hri_vstore(y + i, hri_vload(a + i) + hri_vload(b + i));
+  for (; i + HRI_LANES <= n; i += HRI_LANES)
+    hri_vstore(y + i, hri_vload(a + i) + hri_vload(b + i));
   if (i < n) hri_vstore_n(y + i, hri_vload_n(a + i, n - i) + hri_vload_n(b + i, n - i), n - i);
 }
 
 static void embed(const hri_embed_args *args) {
   int64_t rows = args->rows, columns = args->columns;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows * columns)) schedule(static)
+#pragma omp parallel for num_threads(hri_team(args->threads, rows *columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++) {
     const float *token = args->tokens + args->ids[row] * columns;
     if (args->positions)

@@ -15,7 +15,7 @@
 #include "ops/vmath.h"
 
 enum {
-  CHUNK = 2048,   /* fp32 elements: 8 KB */
+  CHUNK = 2048,     /* fp32 elements: 8 KB */
   MOST_CHUNKS = 256 /* larger vocabularies (> 524,288) get longer chunks */
 };
 
@@ -75,13 +75,15 @@ static double log_sum_exp(chunk_sums *chunks, float *e, const float *x, int64_t 
     chunks->sum[c] = e ? chunk_sum(e + begin, x + begin, top, n) : chunk_sum(0, x + begin, top, n);
     if ((double)top > maximum) maximum = (double)top;
   }
-  for (int64_t c = 0; c < chunks->count; c++) sum += chunks->sum[c] * exp((double)chunks->maximum[c] - maximum);
+  for (int64_t c = 0; c < chunks->count; c++)
+    sum += chunks->sum[c] * exp((double)chunks->maximum[c] - maximum);
   return maximum + log(sum);
 }
 
 static void scale_in_place(float *x, float factor, int64_t n) {
   int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES) hri_vstore(x + i, hri_vload(x + i) * factor);
+  for (; i + HRI_LANES <= n; i += HRI_LANES)
+    hri_vstore(x + i, hri_vload(x + i) * factor);
   if (i < n) hri_vstore_n(x + i, hri_vload_n(x + i, n - i) * factor, n - i);
 }
 
@@ -112,12 +114,14 @@ static void cross_entropy_row(const hri_cross_entropy_args *args, int64_t row) {
 static void cross_entropy(const hri_cross_entropy_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->vocabulary)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) cross_entropy_row(args, row);
+  for (int64_t row = 0; row < rows; row++)
+    cross_entropy_row(args, row);
 }
 
 static double loss_sum(const float *losses, int64_t n) {
   double sum = 0.0;
-  for (int64_t i = 0; i < n; i++) sum += (double)losses[i];
+  for (int64_t i = 0; i < n; i++)
+    sum += (double)losses[i];
   return sum;
 }
 

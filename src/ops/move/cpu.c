@@ -25,7 +25,8 @@ static void fill(float *y, float value, int64_t n, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
   for (int64_t begin = 0; begin < n; begin += COUNT) {
     int64_t i = begin, end = begin + COUNT < n ? begin + COUNT : n;
-    for (; i + HRI_LANES <= end; i += HRI_LANES) hri_vstore(y + i, v);
+    for (; i + HRI_LANES <= end; i += HRI_LANES)
+      hri_vstore(y + i, v);
     if (i < end) hri_vstore_n(y + i, v, end - i);
   }
 }
@@ -35,9 +36,11 @@ static int64_t argmax(const float *x, int64_t n) {
   hri_vf best = -hri_vset(__builtin_inff());
   float top;
   int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES) best = hri_vmax(hri_vload(x + i), best);
+  for (; i + HRI_LANES <= n; i += HRI_LANES)
+    best = hri_vmax(hri_vload(x + i), best);
   top = hri_vmax_fold(best);
-  for (; i < n; i++) top = x[i] > top ? x[i] : top;
+  for (; i < n; i++)
+    top = x[i] > top ? x[i] : top;
   for (i = 0; i < n; i++)
     if (x[i] == top) return i;
   return 0;
@@ -49,9 +52,11 @@ static int64_t first_nonfinite_block(const float *x, int64_t begin, int64_t end)
   for (; i + 4 * HRI_LANES <= end; i += 4 * HRI_LANES) {
     hri_vi found = {0};
     int32_t any = 0, lanes[HRI_LANES];
-    for (int k = 0; k < 4; k++) found |= ((hri_vi)hri_vload(x + i + k * HRI_LANES) & 0x7f800000) == 0x7f800000;
+    for (int k = 0; k < 4; k++)
+      found |= ((hri_vi)hri_vload(x + i + k * HRI_LANES) & 0x7f800000) == 0x7f800000;
     memcpy(lanes, &found, sizeof lanes);
-    for (int k = 0; k < HRI_LANES; k++) any |= lanes[k];
+    for (int k = 0; k < HRI_LANES; k++)
+      any |= lanes[k];
     if (any) break;
   }
   for (; i < end; i++) {

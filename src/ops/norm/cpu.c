@@ -8,15 +8,13 @@
  *   layer: dx = rstd * (g - mean(g) - xhat * mean(g * xhat))
  *   rms:   dx = rstd * (g - xhat * mean(g * xhat))
  *   dweight += dy * xhat, dbias += dy
- * Rows are taken in groups of four, so that the column partials are loaded and stored once per group. dx may overwrite
- * dy, so dweight is summed in the same pass over a row that writes dx. */
+ * dx may overwrite dy, so dweight is summed in the same pass over a row that writes dx. One row at a time: taking four,
+ * which spares three of four updates of the column sums, was 30 % slower, because the rows become so many streams. */
 #include <math.h>
 
 #include "ops/cpu.h"
 #include "ops/scratch.h"
 #include "ops/vmath.h"
-
-enum { GROUP = 4 };
 
 /* ---- forward ---- */
 
@@ -98,33 +96,41 @@ static inline __attribute__((always_inline)) void forward_row(const hri_norm_arg
 static void rmsnorm(const hri_norm_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) forward_row(args, row, false);
+  for (int64_t row = 0; row < rows; row++)
+    forward_row(args, row, false);
 }
 
 static void layernorm(const hri_norm_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) forward_row(args, row, true);
+  for (int64_t row = 0; row < rows; row++)
+    forward_row(args, row, true);
 }
 
 /* ---- backward ---- */
 
-/* Per row of a group: mean(g), mean(g * xhat), and the statistics. */
+/* Per row: mean(g), mean(g * xhat), and the statistics. */
 typedef struct row_terms {
   float mean, rstd, mean_g, mean_gx;
 } row_terms;
 
-static row_terms sum_terms(const hri_norm_backward_args *args, int64_t row, bool layer) {
+static inline __attribute__((always_inline)) row_terms sum_terms(const hri_norm_backward_args *args, int64_t row,
+                                                                 bool layer) {
   int64_t columns = args->columns;
   const float *dy = args->dy + row * columns, *x = args->x + row * columns;
-  hri_vf g_sum = {0}, gx_sum = {0};
+  hri_vf g_sum = {0}, gx_sum = {0}, g;
+  int64_t j = 0;
   row_terms terms;
   terms.mean = layer ? args->stats[2 * row] : 0.0f;
   terms.rstd = args->stats[layer ? 2 * row + 1 : row];
-  for (int64_t j = 0; j < columns; j += HRI_LANES) {
-    int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES; /* absent lanes: dy = 0 */
-    hri_vf g = hri_vload_n(dy + j, n) * hri_vload_n(args->weight + j, n);
-    gx_sum += g * (hri_vload_n(x + j, n) - terms.mean);
+  for (; j + HRI_LANES <= columns; j += HRI_LANES) {
+    g = hri_vload(dy + j) * hri_vload(args->weight + j);
+    gx_sum += g * (hri_vload(x + j) - terms.mean);
+    g_sum += g;
+  }
+  if (j < columns) { /* absent lanes: dy = 0 */
+    g = hri_vload_n(dy + j, columns - j) * hri_vload_n(args->weight + j, columns - j);
+    gx_sum += g * (hri_vload_n(x + j, columns - j) - terms.mean);
     g_sum += g;
   }
   terms.mean_g = layer ? (float)((double)hri_vsum(g_sum) / (double)columns) : 0.0f;
@@ -132,44 +138,40 @@ static row_terms sum_terms(const hri_norm_backward_args *args, int64_t row, bool
   return terms;
 }
 
-/* Columns [j, j + n) of `count` rows: dx, and their share of dweight and dbias. */
-static inline __attribute__((always_inline)) void backward_part(const hri_norm_backward_args *args, int64_t row,
-                                                                int count, const row_terms *terms, float *dweight,
-                                                                float *dbias, int64_t j, int64_t n) {
-  int64_t columns = args->columns;
-  hri_vf weight = hri_vload_n(args->weight + j, n), dweight_sum = {0}, dbias_sum = {0};
-  for (int r = 0; r < count; r++) {
-    int64_t at = (row + r) * columns + j;
-    hri_vf dy = hri_vload_n(args->dy + at, n);
-    hri_vf xhat = (hri_vload_n(args->x + at, n) - terms[r].mean) * terms[r].rstd;
-    hri_vf dx = (dy * weight - terms[r].mean_g - xhat * terms[r].mean_gx) * terms[r].rstd;
-    dweight_sum += dy * xhat;
-    dbias_sum += dy;
-    if (args->extra) dx += hri_vload_n(args->extra + at, n);
-    hri_vstore_n(args->dx + at, dx, n);
-  }
-  if (dweight) hri_vstore_n(dweight + j, hri_vload_n(dweight + j, n) + dweight_sum, n);
-  if (dbias) hri_vstore_n(dbias + j, hri_vload_n(dbias + j, n) + dbias_sum, n);
+/* n columns of a row: dx, and their share of dweight and dbias (each may be NULL). */
+static inline __attribute__((always_inline)) void backward_part(float *dx, float *dweight, float *dbias,
+                                                                const float *dy, const float *x, const float *weight,
+                                                                const float *extra, row_terms terms, int64_t n) {
+  hri_vf g = hri_vload_n(dy, n), xhat = (hri_vload_n(x, n) - terms.mean) * terms.rstd;
+  hri_vf d = (g * hri_vload_n(weight, n) - terms.mean_g - xhat * terms.mean_gx) * terms.rstd;
+  if (extra) d += hri_vload_n(extra, n);
+  hri_vstore_n(dx, d, n);
+  if (dweight) hri_vstore_n(dweight, hri_vload_n(dweight, n) + g * xhat, n);
+  if (dbias) hri_vstore_n(dbias, hri_vload_n(dbias, n) + g, n);
 }
 
-static inline __attribute__((always_inline)) void backward_group(const hri_norm_backward_args *args, int64_t row,
-                                                                 int count, float *dweight, float *dbias, bool layer) {
-  row_terms terms[GROUP];
-  int64_t columns = args->columns, j = 0;
-  for (int r = 0; r < count; r++) terms[r] = sum_terms(args, row + r, layer);
+static inline __attribute__((always_inline)) void backward_row(const hri_norm_backward_args *args, int64_t row,
+                                                               float *dweight, float *dbias, bool layer) {
+  row_terms terms = sum_terms(args, row, layer);
+  int64_t columns = args->columns, at = row * columns, j = 0;
+  const float *dy = args->dy + at, *x = args->x + at, *extra = args->extra ? args->extra + at : 0;
+  float *dx = args->dx + at;
+#define PART(n)                                                                                                        \
+  backward_part(dx + j, dweight ? dweight + j : 0, dbias ? dbias + j : 0, dy + j, x + j, args->weight + j,             \
+                extra ? extra + j : 0, terms, n)
   for (; j + HRI_LANES <= columns; j += HRI_LANES)
-    backward_part(args, row, count, terms, dweight, dbias, j, HRI_LANES);
-  if (j < columns) backward_part(args, row, count, terms, dweight, dbias, j, columns - j);
+    PART(HRI_LANES);
+  if (j < columns) PART(columns - j);
+#undef PART
 }
 
 /* One block of rows with its partials (either may be NULL). */
 static inline __attribute__((always_inline)) void backward_rows(const hri_norm_backward_args *args, int64_t begin,
                                                                 int64_t end, float *dweight, float *dbias, bool layer) {
-  int64_t row = begin;
   if (dweight) memset(dweight, 0, (size_t)args->columns * sizeof *dweight);
   if (dbias) memset(dbias, 0, (size_t)args->columns * sizeof *dbias);
-  for (; row + GROUP <= end; row += GROUP) backward_group(args, row, GROUP, dweight, dbias, layer);
-  for (; row < end; row++) backward_group(args, row, 1, dweight, dbias, layer);
+  for (int64_t row = begin; row < end; row++)
+    backward_row(args, row, dweight, dbias, layer);
 }
 
 /* out = (out if accumulate) + partials in block order. */
@@ -177,7 +179,8 @@ static void fold_partials(float *out, const float *partials, int64_t blocks, int
   for (int64_t j = 0; j < columns; j += HRI_LANES) {
     int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES;
     hri_vf sum = {0};
-    for (int64_t block = 0; block < blocks; block++) sum += hri_vload_n(partials + block * columns + j, n);
+    for (int64_t block = 0; block < blocks; block++)
+      sum += hri_vload_n(partials + block * columns + j, n);
     if (accumulate) sum += hri_vload_n(out + j, n);
     hri_vstore_n(out + j, sum, n);
   }
@@ -188,7 +191,7 @@ static inline __attribute__((always_inline)) void backward(const hri_norm_backwa
   int64_t size = hri_row_block(rows), blocks = hri_row_block_count(rows);
   float *dweight = args->dweight ? args->scratch : 0;
   float *dbias = !args->dbias ? 0 : args->dweight ? args->scratch + blocks * columns : args->scratch;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows * columns)) schedule(static)
+#pragma omp parallel for num_threads(hri_team(args->threads, rows *columns)) schedule(static)
   for (int64_t block = 0; block < blocks; block++) {
     int64_t begin = block * size, end = begin + size < rows ? begin + size : rows;
     backward_rows(args, begin, end, dweight ? dweight + block * columns : 0, dbias ? dbias + block * columns : 0,

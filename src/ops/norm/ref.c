@@ -5,8 +5,9 @@
 
 #include "ops/reference.h"
 
-void HRI_REF(rmsnorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REAL *x, const HRI_REAL *residual,
-                      const HRI_REAL *weight, const HRI_REAL *bias, HRI_REAL eps, int64_t rows, int64_t columns) {
+HRI_REF_API void HRI_REF(rmsnorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REAL *x,
+                                  const HRI_REAL *residual, const HRI_REAL *weight, const HRI_REAL *bias, HRI_REAL eps,
+                                  int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++) {
     HRI_REAL squares = 0;
     for (int64_t c = 0; c < columns; c++) {
@@ -20,8 +21,9 @@ void HRI_REF(rmsnorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REAL 
   }
 }
 
-void HRI_REF(layernorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REAL *x, const HRI_REAL *residual,
-                        const HRI_REAL *weight, const HRI_REAL *bias, HRI_REAL eps, int64_t rows, int64_t columns) {
+HRI_REF_API void HRI_REF(layernorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REAL *x,
+                                    const HRI_REAL *residual, const HRI_REAL *weight, const HRI_REAL *bias,
+                                    HRI_REAL eps, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++) {
     HRI_REAL sum = 0, squares = 0, mean, rstd;
     for (int64_t c = 0; c < columns; c++) {
@@ -30,7 +32,8 @@ void HRI_REF(layernorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REA
       sum += value;
     }
     mean = sum / (HRI_REAL)columns;
-    for (int64_t c = 0; c < columns; c++) squares += (s[m * columns + c] - mean) * (s[m * columns + c] - mean);
+    for (int64_t c = 0; c < columns; c++)
+      squares += (s[m * columns + c] - mean) * (s[m * columns + c] - mean);
     rstd = 1 / sqrt(squares / (HRI_REAL)columns + eps);
     for (int64_t c = 0; c < columns; c++)
       y[m * columns + c] = (s[m * columns + c] - mean) * rstd * weight[c] + (bias ? bias[c] : 0);
@@ -39,9 +42,9 @@ void HRI_REF(layernorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REA
   }
 }
 
-void HRI_REF(rmsnorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbias, const HRI_REAL *dy, const HRI_REAL *x,
-                               const HRI_REAL *stats, const HRI_REAL *weight, const HRI_REAL *extra, int64_t rows,
-                               int64_t columns) {
+HRI_REF_API void HRI_REF(rmsnorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbias, const HRI_REAL *dy,
+                                           const HRI_REAL *x, const HRI_REAL *stats, const HRI_REAL *weight,
+                                           const HRI_REAL *extra, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++) {
     HRI_REAL rstd = stats[m], gx = 0;
     for (int64_t c = 0; c < columns; c++) {
@@ -57,9 +60,9 @@ void HRI_REF(rmsnorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbias,
   }
 }
 
-void HRI_REF(layernorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbias, const HRI_REAL *dy,
-                                 const HRI_REAL *x, const HRI_REAL *stats, const HRI_REAL *weight,
-                                 const HRI_REAL *extra, int64_t rows, int64_t columns) {
+HRI_REF_API void HRI_REF(layernorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbias, const HRI_REAL *dy,
+                                             const HRI_REAL *x, const HRI_REAL *stats, const HRI_REAL *weight,
+                                             const HRI_REAL *extra, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++) {
     HRI_REAL mean = stats[2 * m], rstd = stats[2 * m + 1], g_sum = 0, gx = 0;
     for (int64_t c = 0; c < columns; c++) {
@@ -71,8 +74,8 @@ void HRI_REF(layernorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbia
     }
     for (int64_t c = 0; c < columns; c++) {
       HRI_REAL xhat = (x[m * columns + c] - mean) * rstd, g = dy[m * columns + c] * weight[c];
-      dx[m * columns + c] = rstd * (g - g_sum / (HRI_REAL)columns - xhat * gx / (HRI_REAL)columns) +
-                            (extra ? extra[m * columns + c] : 0);
+      dx[m * columns + c] =
+          rstd * (g - g_sum / (HRI_REAL)columns - xhat * gx / (HRI_REAL)columns) + (extra ? extra[m * columns + c] : 0);
     }
   }
 }

@@ -22,7 +22,8 @@ static double square_sum_block(const float *g, int64_t n) {
       sums[k] += v * v;
     }
   sum = hri_vsum_double((sums[0] + sums[1]) + (sums[2] + sums[3]));
-  for (; i < n; i++) sum += (double)g[i] * (double)g[i];
+  for (; i < n; i++)
+    sum += (double)g[i] * (double)g[i];
   return sum;
 }
 
@@ -36,7 +37,8 @@ static void square_sum(double *partials, const float *g, int64_t n, int threads)
 
 static double partial_sum(const double *partials, int64_t n) {
   double sum = 0.0;
-  for (int64_t i = 0; i < n; i++) sum += partials[i];
+  for (int64_t i = 0; i < n; i++)
+    sum += partials[i];
   return sum;
 }
 
@@ -59,7 +61,8 @@ static void adamw(float *w, float *m, float *v, const float *g, int64_t n, const
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
   for (int64_t block = 0; block < block_count(n); block++) {
     int64_t i = block * BLOCK, end = i + BLOCK < n ? i + BLOCK : n;
-    for (; i + HRI_LANES <= end; i += HRI_LANES) adamw_part(w + i, m + i, v + i, g + i, HRI_LANES, &f);
+    for (; i + HRI_LANES <= end; i += HRI_LANES)
+      adamw_part(w + i, m + i, v + i, g + i, HRI_LANES, &f);
     if (i < end) adamw_part(w + i, m + i, v + i, g + i, end - i, &f);
   }
 }

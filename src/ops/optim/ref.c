@@ -5,15 +5,16 @@
 
 #include "ops/reference.h"
 
-HRI_REAL HRI_REF(square_sum)(const HRI_REAL *g, int64_t n) {
+HRI_REF_API HRI_REAL HRI_REF(square_sum)(const HRI_REAL *g, int64_t n) {
   HRI_REAL sum = 0;
-  for (int64_t i = 0; i < n; i++) sum += g[i] * g[i];
+  for (int64_t i = 0; i < n; i++)
+    sum += g[i] * g[i];
   return sum;
 }
 
-void HRI_REF(adamw)(HRI_REAL *w, HRI_REAL *m, HRI_REAL *v, const HRI_REAL *g, int64_t n, HRI_REAL learning_rate,
-                    HRI_REAL beta1, HRI_REAL beta2, HRI_REAL epsilon, HRI_REAL weight_decay, int64_t t,
-                    HRI_REAL gradient_scale) {
+HRI_REF_API void HRI_REF(adamw)(HRI_REAL *w, HRI_REAL *m, HRI_REAL *v, const HRI_REAL *g, int64_t n,
+                                HRI_REAL learning_rate, HRI_REAL beta1, HRI_REAL beta2, HRI_REAL epsilon,
+                                HRI_REAL weight_decay, int64_t t, HRI_REAL gradient_scale) {
   /* the factors in double, as PyTorch has them */
   HRI_REAL bias1 = (HRI_REAL)(1 - pow((double)beta1, (double)t)), bias2 = (HRI_REAL)(1 - pow((double)beta2, (double)t));
   for (int64_t i = 0; i < n; i++) {
@@ -25,8 +26,8 @@ void HRI_REF(adamw)(HRI_REAL *w, HRI_REAL *m, HRI_REAL *v, const HRI_REAL *g, in
   }
 }
 
-void HRI_REF(sgd)(HRI_REAL *w, HRI_REAL *buffer, const HRI_REAL *g, int64_t n, HRI_REAL learning_rate,
-                  HRI_REAL weight_decay, HRI_REAL momentum, HRI_REAL gradient_scale) {
+HRI_REF_API void HRI_REF(sgd)(HRI_REAL *w, HRI_REAL *buffer, const HRI_REAL *g, int64_t n, HRI_REAL learning_rate,
+                              HRI_REAL weight_decay, HRI_REAL momentum, HRI_REAL gradient_scale) {
   for (int64_t i = 0; i < n; i++) {
     HRI_REAL step = g[i] * gradient_scale + weight_decay * w[i];
     if (buffer) step = buffer[i] = momentum * buffer[i] + step;

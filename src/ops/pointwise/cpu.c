@@ -18,7 +18,8 @@ static void add(float *y, const float *a, const float *b, int64_t n, int threads
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
   for (int64_t block = 0; block < block_count(n); block++) {
     int64_t i = block * BLOCK, end = block_end(i, n);
-    for (; i + HRI_LANES <= end; i += HRI_LANES) hri_vstore(y + i, hri_vload(a + i) + hri_vload(b + i));
+    for (; i + HRI_LANES <= end; i += HRI_LANES)
+      hri_vstore(y + i, hri_vload(a + i) + hri_vload(b + i));
     if (i < end) hri_vstore_n(y + i, hri_vload_n(a + i, end - i) + hri_vload_n(b + i, end - i), end - i);
   }
 }
@@ -27,43 +28,36 @@ static void scale(float *y, const float *x, float factor, int64_t n, int threads
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
   for (int64_t block = 0; block < block_count(n); block++) {
     int64_t i = block * BLOCK, end = block_end(i, n);
-    for (; i + HRI_LANES <= end; i += HRI_LANES) hri_vstore(y + i, hri_vload(x + i) * factor);
+    for (; i + HRI_LANES <= end; i += HRI_LANES)
+      hri_vstore(y + i, hri_vload(x + i) * factor);
     if (i < end) hri_vstore_n(y + i, hri_vload_n(x + i, end - i) * factor, end - i);
   }
 }
 
-/* sum[columns] = column sums of rows [0, rows) of dy, four rows at a time. */
-static void sum_columns(float *sum, const float *dy, int64_t rows, int64_t columns) {
-  int64_t row = 0;
-  memset(sum, 0, (size_t)columns * sizeof *sum);
-  for (; row + 4 <= rows; row += 4) {
-    const float *p = dy + row * columns;
-    for (int64_t j = 0; j < columns; j += HRI_LANES) {
-      int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES;
-      hri_vf a = hri_vload_n(p + j, n) + hri_vload_n(p + columns + j, n);
-      hri_vf b = hri_vload_n(p + 2 * columns + j, n) + hri_vload_n(p + 3 * columns + j, n);
-      hri_vstore_n(sum + j, hri_vload_n(sum + j, n) + (a + b), n);
-    }
-  }
-  for (; row < rows; row++)
-    for (int64_t j = 0; j < columns; j += HRI_LANES) {
-      int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES;
-      hri_vstore_n(sum + j, hri_vload_n(sum + j, n) + hri_vload_n(dy + row * columns + j, n), n);
-    }
+/* sum[n] += x */
+static void add_to(float *sum, const float *x, int64_t n) {
+  int64_t i = 0;
+  for (; i + HRI_LANES <= n; i += HRI_LANES)
+    hri_vstore(sum + i, hri_vload(sum + i) + hri_vload(x + i));
+  if (i < n) hri_vstore_n(sum + i, hri_vload_n(sum + i, n - i) + hri_vload_n(x + i, n - i), n - i);
 }
 
 static void bias_gradient(float *db, const float *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
                           int threads) {
   int64_t size = hri_row_block(rows), blocks = hri_row_block_count(rows);
-#pragma omp parallel for num_threads(hri_team(threads, rows * columns)) schedule(static)
+#pragma omp parallel for num_threads(hri_team(threads, rows *columns)) schedule(static)
   for (int64_t block = 0; block < blocks; block++) {
     int64_t begin = block * size, count = rows - begin < size ? rows - begin : size;
-    sum_columns(scratch + block * columns, dy + begin * columns, count, columns);
+    float *sum = scratch + block * columns;
+    memset(sum, 0, (size_t)columns * sizeof *sum);
+    for (int64_t row = begin; row < begin + count; row++)
+      add_to(sum, dy + row * columns, columns);
   }
   for (int64_t j = 0; j < columns; j += HRI_LANES) {
     int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES;
     hri_vf sum = {0};
-    for (int64_t block = 0; block < blocks; block++) sum += hri_vload_n(scratch + block * columns + j, n);
+    for (int64_t block = 0; block < blocks; block++)
+      sum += hri_vload_n(scratch + block * columns + j, n);
     if (accumulate) sum += hri_vload_n(db + j, n);
     hri_vstore_n(db + j, sum, n);
   }
@@ -101,7 +95,8 @@ static inline __attribute__((always_inline)) value_slope act_slope(hr_activation
 
 static inline __attribute__((always_inline)) void act_range(hr_activation kind, float *y, const float *x, int64_t n) {
   int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES) hri_vstore(y + i, act(kind, hri_vload(x + i)));
+  for (; i + HRI_LANES <= n; i += HRI_LANES)
+    hri_vstore(y + i, act(kind, hri_vload(x + i)));
   if (i < n) hri_vstore_n(y + i, act(kind, hri_vload_n(x + i, n - i)), n - i);
 }
 
@@ -148,8 +143,8 @@ static inline __attribute__((always_inline)) void glu_row(hr_activation kind, fl
 }
 
 static inline __attribute__((always_inline)) void glu_backward_part(hr_activation kind, float *dgate, float *dup,
-                                                                    const float *dy, const float *gate,
-                                                                    const float *up, int64_t n) {
+                                                                    const float *dy, const float *gate, const float *up,
+                                                                    int64_t n) {
   hri_vf g = hri_vload_n(dy, n), u = hri_vload_n(up, n);
   value_slope a = act_slope(kind, hri_vload_n(gate, n));
   hri_vstore_n(dgate, g * u * a.slope, n);
@@ -165,7 +160,7 @@ static inline __attribute__((always_inline)) void glu_backward_row(hr_activation
 }
 
 static void glu(hr_activation kind, float *y, const float *gu, int64_t rows, int64_t width, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, rows * width)) schedule(static)
+#pragma omp parallel for num_threads(hri_team(threads, rows *width)) schedule(static)
   for (int64_t row = 0; row < rows; row++) {
     const float *gate = gu + row * 2 * width, *up = gate + width;
     if (kind == HR_ACTIVATION_SILU)
@@ -177,7 +172,7 @@ static void glu(hr_activation kind, float *y, const float *gu, int64_t rows, int
 
 static void glu_backward(hr_activation kind, float *dgu, const float *dy, const float *gu, int64_t rows, int64_t width,
                          int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, rows * width)) schedule(static)
+#pragma omp parallel for num_threads(hri_team(threads, rows *width)) schedule(static)
   for (int64_t row = 0; row < rows; row++) {
     int64_t at = row * 2 * width;
     if (kind == HR_ACTIVATION_SILU)
@@ -217,26 +212,33 @@ static void rope_row(const hri_rope_args *args, int64_t row) {
 
 static void rope(const hri_rope_args *args) {
   int64_t rows = args->rows, width = (args->heads + 2 * args->kv_heads) * args->head_size;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows * width)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) rope_row(args, row);
+#pragma omp parallel for num_threads(hri_team(args->threads, rows *width)) schedule(static)
+  for (int64_t row = 0; row < rows; row++)
+    rope_row(args, row);
 }
 
 /* ---- vector math on arrays ---- */
 
 static inline hri_vf math_apply(hri_math function, hri_vf x) {
   switch (function) {
-    case HRI_MATH_EXP: return hri_vexp(x);
-    case HRI_MATH_LOG: return hri_vlog(x);
-    case HRI_MATH_TANH: return hri_vtanh(x);
-    case HRI_MATH_SIGMOID: return hri_vsigmoid(x);
-    case HRI_MATH_COUNT: break;
+  case HRI_MATH_EXP:
+    return hri_vexp(x);
+  case HRI_MATH_LOG:
+    return hri_vlog(x);
+  case HRI_MATH_TANH:
+    return hri_vtanh(x);
+  case HRI_MATH_SIGMOID:
+    return hri_vsigmoid(x);
+  case HRI_MATH_COUNT:
+    break;
   }
   return x;
 }
 
 static void math(hri_math function, float *y, const float *x, int64_t n) {
   int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES) hri_vstore(y + i, math_apply(function, hri_vload(x + i)));
+  for (; i + HRI_LANES <= n; i += HRI_LANES)
+    hri_vstore(y + i, math_apply(function, hri_vload(x + i)));
   if (i < n) hri_vstore_n(y + i, math_apply(function, hri_vload_n(x + i, n - i)), n - i);
 }
 

@@ -4,17 +4,20 @@
 
 #include "ops/reference.h"
 
-void HRI_REF(add)(HRI_REAL *y, const HRI_REAL *a, const HRI_REAL *b, int64_t n) {
-  for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+HRI_REF_API void HRI_REF(add)(HRI_REAL *y, const HRI_REAL *a, const HRI_REAL *b, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    y[i] = a[i] + b[i];
 }
 
-void HRI_REF(scale)(HRI_REAL *y, const HRI_REAL *x, HRI_REAL factor, int64_t n) {
-  for (int64_t i = 0; i < n; i++) y[i] = factor * x[i];
+HRI_REF_API void HRI_REF(scale)(HRI_REAL *y, const HRI_REAL *x, HRI_REAL factor, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    y[i] = factor * x[i];
 }
 
-void HRI_REF(bias_gradient)(HRI_REAL *db, const HRI_REAL *dy, int64_t rows, int64_t columns) {
+HRI_REF_API void HRI_REF(bias_gradient)(HRI_REAL *db, const HRI_REAL *dy, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++)
-    for (int64_t c = 0; c < columns; c++) db[c] += dy[m * columns + c];
+    for (int64_t c = 0; c < columns; c++)
+      db[c] += dy[m * columns + c];
 }
 
 /* act(x) and act'(x), by their definitions. */
@@ -35,22 +38,25 @@ static HRI_REAL HRI_REF(act_slope)(hr_activation kind, HRI_REAL x) {
   return (1 + t) / 2 + x / 2 * (1 - t * t) * k * (1 + 3 * cubic * x * x);
 }
 
-void HRI_REF(activation)(hr_activation kind, HRI_REAL *y, const HRI_REAL *x, int64_t n) {
-  for (int64_t i = 0; i < n; i++) y[i] = HRI_REF(act_value)(kind, x[i]);
+HRI_REF_API void HRI_REF(activation)(hr_activation kind, HRI_REAL *y, const HRI_REAL *x, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    y[i] = HRI_REF(act_value)(kind, x[i]);
 }
 
-void HRI_REF(activation_backward)(hr_activation kind, HRI_REAL *dx, const HRI_REAL *dy, const HRI_REAL *x, int64_t n) {
-  for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * HRI_REF(act_slope)(kind, x[i]);
+HRI_REF_API void HRI_REF(activation_backward)(hr_activation kind, HRI_REAL *dx, const HRI_REAL *dy, const HRI_REAL *x,
+                                              int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    dx[i] = dy[i] * HRI_REF(act_slope)(kind, x[i]);
 }
 
-void HRI_REF(glu)(hr_activation kind, HRI_REAL *y, const HRI_REAL *gu, int64_t rows, int64_t width) {
+HRI_REF_API void HRI_REF(glu)(hr_activation kind, HRI_REAL *y, const HRI_REAL *gu, int64_t rows, int64_t width) {
   for (int64_t m = 0; m < rows; m++)
     for (int64_t f = 0; f < width; f++)
       y[m * width + f] = HRI_REF(act_value)(kind, gu[m * 2 * width + f]) * gu[m * 2 * width + width + f];
 }
 
-void HRI_REF(glu_backward)(hr_activation kind, HRI_REAL *dgu, const HRI_REAL *dy, const HRI_REAL *gu, int64_t rows,
-                           int64_t width) {
+HRI_REF_API void HRI_REF(glu_backward)(hr_activation kind, HRI_REAL *dgu, const HRI_REAL *dy, const HRI_REAL *gu,
+                                       int64_t rows, int64_t width) {
   for (int64_t m = 0; m < rows; m++)
     for (int64_t f = 0; f < width; f++) {
       HRI_REAL gate = gu[m * 2 * width + f], up = gu[m * 2 * width + width + f], g = dy[m * width + f];
@@ -59,9 +65,9 @@ void HRI_REF(glu_backward)(hr_activation kind, HRI_REAL *dgu, const HRI_REAL *dy
     }
 }
 
-void HRI_REF(rope)(HRI_REAL *y, const HRI_REAL *x, const HRI_REAL *cosines, const HRI_REAL *sines,
-                   const int32_t *position, int64_t rows, int64_t heads, int64_t kv_heads, int64_t head_size,
-                   bool inverse) {
+HRI_REF_API void HRI_REF(rope)(HRI_REAL *y, const HRI_REAL *x, const HRI_REAL *cosines, const HRI_REAL *sines,
+                               const int32_t *position, int64_t rows, int64_t heads, int64_t kv_heads,
+                               int64_t head_size, bool inverse) {
   int64_t half = head_size / 2, width = (heads + 2 * kv_heads) * head_size;
   for (int64_t m = 0; m < rows; m++)
     for (int64_t j = 0; j < width; j++) {

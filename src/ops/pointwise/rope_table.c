@@ -18,9 +18,12 @@ float hri_rope_inverse_frequency(const hr_rope *rope, int64_t head_size, int64_t
   float exponent = (float)(2 * pair) / (float)head_size;
   float inverse = 1.0f / (float)pow(rope->theta, (double)exponent);
   switch (rope->scaling) {
-    case HR_ROPE_LINEAR: return inverse / (float)rope->factor;
-    case HR_ROPE_LLAMA3: return llama3_frequency(rope, inverse);
-    case HR_ROPE_DEFAULT: break;
+  case HR_ROPE_LINEAR:
+    return inverse / (float)rope->factor;
+  case HR_ROPE_LLAMA3:
+    return llama3_frequency(rope, inverse);
+  case HR_ROPE_DEFAULT:
+    break;
   }
   return inverse;
 }

@@ -1,0 +1,27 @@
+/* The plan object: a compiled job, its placement, and what is read off it. */
+#ifndef HRI_API_PLAN_H
+#define HRI_API_PLAN_H
+
+#include <headroom/plan.h>
+
+#include "kernel/cpu.h"
+#include "plan/breakdown.h"
+#include "plan/compile.h"
+#include "plan/cost.h"
+
+struct hr_plan {
+  hr_job spec;
+  hr_plan_info info;
+  hri_cpu *cpu;            /* the backend of a CPU job; NULL for table devices */
+  hri_job job;
+  hri_placement placement;
+  hri_breakdown breakdown[HR_TIER_COUNT];
+};
+
+/* hr_plan_create with test options (check after each pass, passes left out, the simulated host tier). */
+hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **plan, hr_error *error);
+
+/* Bytes of the process that no program owns, for a compiled CPU job. */
+uint64_t hri_fixed_bytes(const hr_job *spec, const hri_job *job);
+
+#endif

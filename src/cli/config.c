@@ -1,0 +1,257 @@
+/* Where values come from: arguments, environment; and --show-config, which tells. Recipes are in recipe.c. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/text.h"
+
+/* ---- arguments ---- */
+
+typedef struct arguments {
+  config *config;
+  int next, count;
+  char **words;
+} arguments;
+
+static const command *command_of(const config *config) {
+  for (unsigned i = 0; i < command_count; i++)
+    if (commands[i].bit == config->command) return &commands[i];
+  return &commands[0];
+}
+
+/* "plan, train" for the commands that know an option. */
+static void list_commands(unsigned bits, char *out, size_t bytes) {
+  size_t used = 0;
+  out[0] = 0;
+  for (unsigned i = 0; i < command_count && used < bytes; i++)
+    if (commands[i].bit & bits) used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? ", " : "", commands[i].name);
+}
+
+static hr_status unknown_option(const config *config, const char *word, const char *name, hr_error *error) {
+  option_id known = option_find(name, false);
+  char names[128];
+  nearest search;
+  if (known < OPTION_COUNT) {
+    list_commands(option_get(known)->commands, names, sizeof names);
+    text_fail(error, HR_ERROR_USAGE, "%s is no option of `headroom %s`, but of: %s", word, command_of(config)->name, names);
+  } else {
+    text_fail(error, HR_ERROR_USAGE, "unknown option %s", word);
+  }
+  nearest_begin(&search, name);
+  for (option_id id = 0; id < OPTION_COUNT; id++)
+    if (option_get(id)->commands & config->command && !option_get(id)->positional) nearest_offer(&search, option_get(id)->name);
+  if (known == OPTION_COUNT && nearest_end(&search)) return text_hint(error, HR_ERROR_USAGE, "--%s", nearest_end(&search));
+  return text_hint(error, HR_ERROR_USAGE, "headroom %s --help", command_of(config)->name);
+}
+
+static hr_status missing_value(const option *o, hr_error *error) {
+  text_fail(error, HR_ERROR_USAGE, "--%s wants a value", o->name);
+  return text_hint(error, HR_ERROR_USAGE, "--%s %s", o->name, o->operand);
+}
+
+/* The words after an option that takes one value, or all up to the next option. */
+static hr_status take_values(arguments *args, option_id id, hr_error *error) {
+  const option *o = option_get(id);
+  bool first = true;
+  while (args->next < args->count) {
+    const char *word = args->words[args->next];
+    hr_status status;
+    /* Free text may start with dashes; anything else that does is a forgotten value. */
+    if (o->kind != KIND_TEXT && strncmp(word, "--", 2) == 0) break;
+    if (!first && word[0] == '-' && word[1]) break;
+    args->next++;
+    first = false;
+    status = config_set(args->config, id, word, ORIGIN_FLAG, "", error);
+    if (status != HR_OK || o->kind != KIND_PATHS) return status;
+  }
+  return first ? missing_value(o, error) : HR_OK;
+}
+
+static hr_status take_option(arguments *args, const char *word, hr_error *error) {
+  const char *equals = strchr(word, '=');
+  char name[64];
+  bool negated = false;
+  option_id id;
+  size_t length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
+  (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word + 2);
+  id = option_find(name, false);
+  if (id == OPTION_COUNT && strncmp(name, "no-", 3) == 0) {
+    id = option_find(name + 3, false);
+    negated = true;
+    if (id < OPTION_COUNT && (option_get(id)->kind != KIND_FLAG || equals)) id = OPTION_COUNT;
+  }
+  if (id == OPTION_COUNT || !(option_get(id)->commands & args->config->command)) {
+    char shown[80];
+    (void)snprintf(shown, sizeof shown, "--%s", name);
+    return unknown_option(args->config, shown, name, error);
+  }
+  if (equals) return config_set(args->config, id, equals + 1, ORIGIN_FLAG, "", error);
+  if (option_get(id)->kind == KIND_FLAG) return config_set(args->config, id, negated ? "false" : "true", ORIGIN_FLAG, "", error);
+  return take_values(args, id, error);
+}
+
+static hr_status take_operand(config *config, char *word, hr_error *error) {
+  const command *command = command_of(config);
+  if (config->command & FOR_JOBS && config->values[OPTION_MODEL].origin != ORIGIN_FLAG)
+    return config_set(config, OPTION_MODEL, word, ORIGIN_FLAG, "", error);
+  if (config->operand_count < command->operand_count) {
+    config->operands[config->operand_count++] = word;
+    return HR_OK;
+  }
+  text_fail(error, HR_ERROR_USAGE, "'%s' is one argument too many", word);
+  return text_hint(error, HR_ERROR_USAGE, "headroom %s %s", command->name, command->operands);
+}
+
+hr_status config_arguments(config *config, int count, char **words, hr_error *error) {
+  arguments args = {.config = config, .count = count, .words = words};
+  bool operands_only = false;
+  while (args.next < count) {
+    char *word = words[args.next++];
+    hr_status status;
+    if (!operands_only && strcmp(word, "--") == 0) {
+      operands_only = true;
+      continue;
+    }
+    if (operands_only || word[0] != '-' || !word[1]) status = take_operand(config, word, error);
+    else if (strcmp(word, "-h") == 0) status = config_set(config, OPTION_HELP, "true", ORIGIN_FLAG, "", error);
+    else if (strcmp(word, "-q") == 0 && option_get(OPTION_QUIET)->commands & config->command)
+      status = config_set(config, OPTION_QUIET, "true", ORIGIN_FLAG, "", error);
+    else if (strncmp(word, "--", 2) == 0) status = take_option(&args, word, error);
+    else status = unknown_option(config, word, word + 1, error);
+    if (status != HR_OK) return status;
+  }
+  return HR_OK;
+}
+
+/* ---- environment ---- */
+
+static void environment_name(const option *o, char out[64]) {
+  size_t used = (size_t)snprintf(out, 64, "HEADROOM_%s", o->name);
+  for (size_t i = 0; i < used && i < 63; i++) out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
+}
+
+hr_status config_environment(config *config, hr_error *error) {
+  for (option_id id = 0; id < OPTION_COUNT; id++) {
+    const option *o = option_get(id);
+    char name[64], place[96];
+    const char *text;
+    hr_status status = HR_OK;
+    if (o->flag_only || !(o->commands & config->command)) continue;
+    environment_name(o, name);
+    text = getenv(name);
+    if (!text || !*text) continue;
+    (void)snprintf(place, sizeof place, "environment %s", name);
+    if (o->kind != KIND_PATHS) status = config_set(config, id, text, ORIGIN_ENVIRONMENT, place, error);
+    while (o->kind == KIND_PATHS && *text && status == HR_OK) { /* like PATH: colons between them */
+      size_t length = strcspn(text, ":");
+      char *path = text_copy(text, length);
+      if (length > 0) status = config_set(config, id, path, ORIGIN_ENVIRONMENT, place, error);
+      free(path);
+      text += length + (text[length] == ':');
+    }
+    if (status != HR_OK) return status;
+  }
+  return HR_OK;
+}
+
+/* ---- --show-config ---- */
+
+static const char *origin_text(const value *v) {
+  if (v->origin == ORIGIN_FLAG) return "flag";
+  return v->origin == ORIGIN_DEFAULT || v->origin == ORIGIN_UNSET ? "default" : v->place;
+}
+
+/* Plain YAML scalars need no quotes when they are numbers, sizes or bare words. */
+static bool needs_quotes(const char *text) {
+  static const char *const reserved[] = {"true", "false", "null", "yes", "no", "on", "off", "~"};
+  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+    if (strcmp(text, reserved[i]) == 0) return true;
+  if (!*text || !isalnum((unsigned char)*text)) return true;
+  for (; *text; text++)
+    if (!isalnum((unsigned char)*text) && !strchr("-_./%", *text)) return true;
+  return false;
+}
+
+/* A YAML double-quoted scalar. */
+static void print_quoted(const char *text) {
+  (void)putchar('"');
+  for (; *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    if (c == '"' || c == '\\') (void)printf("\\%c", c);
+    else if (c == '\n') (void)fputs("\\n", stdout);
+    else if (c < 0x20 || c == 0x7f) (void)printf("\\x%02x", c);
+    else (void)putchar(c);
+  }
+  (void)putchar('"');
+}
+
+static void print_scalar(const char *text, option_kind kind) {
+  if (kind != KIND_FLAG && needs_quotes(text)) print_quoted(text);
+  else (void)fputs(text, stdout);
+}
+
+static bool stands_for_something(const option *o, const value *v) {
+  return o->zero && o->kind == KIND_COUNT && v->count == 0;
+}
+
+static void show_yaml(const config *config, option_id id) {
+  const option *o = option_get(id);
+  const value *v = &config->values[id];
+  char text[OPTION_VALUE_BYTES];
+  if (v->origin == ORIGIN_UNSET || (stands_for_something(o, v) && !config_chosen(config, id))) {
+    (void)printf("# %s: %s\n", o->name, o->zero ? o->zero : "(not set)");
+    return;
+  }
+  (void)printf("%s: ", o->name);
+  if (o->kind == KIND_PATHS) {
+    for (uint32_t i = 0; i < v->list_count; i++) {
+      (void)fputs(i ? ", " : "[", stdout);
+      print_scalar(v->list[i], o->kind);
+    }
+    (void)fputs("]", stdout);
+  } else {
+    print_scalar(config_value_text(config, id, text), o->kind);
+  }
+  (void)printf("  # %s\n", origin_text(v));
+}
+
+static void show_json(const config *config, option_id id, json_writer *json) {
+  const option *o = option_get(id);
+  char text[OPTION_VALUE_BYTES];
+  json_open_flat(json, o->name, '{');
+  json_text(json, "value", config->values[id].origin == ORIGIN_UNSET ? NULL : config_value_text(config, id, text));
+  json_text(json, "origin", origin_text(&config->values[id]));
+  json_close(json, '}');
+}
+
+void config_show(const config *config) {
+  json_writer json;
+  bool as_json = config_flag(config, OPTION_JSON);
+  const char *group = "";
+  if (as_json) {
+    json_begin(&json, stdout);
+    json_open(&json, "config", '{');
+  }
+  for (option_id id = 0; id < OPTION_COUNT; id++) {
+    const option *o = option_get(id);
+    if (!(o->commands & config->command) || o->flag_only || id == OPTION_RECIPE) continue;
+    if (as_json) {
+      show_json(config, id, &json);
+      continue;
+    }
+    if (strcmp(group, o->group) != 0) (void)printf("%s# %s\n", *group ? "\n" : "", o->group);
+    group = o->group;
+    show_yaml(config, id);
+  }
+  if (!as_json) return;
+  json_close(&json, '}');
+  json_end(&json);
+}
+
+hr_status config_show_for(config *config, hr_purpose purpose, hr_error *error) {
+  hr_status status = config_text(config, OPTION_MODEL) ? config_job(config, purpose, error) : HR_OK;
+  if (status == HR_OK) config_show(config);
+  return status;
+}

@@ -1,0 +1,34 @@
+/* A small streaming JSON writer: values go straight to a stream, two spaces an indent, commas are placed by it. Members
+ * need a key, elements of a list pass NULL. Numbers that JSON does not know (NaN, infinities) become null. */
+#ifndef CLI_JSON_H
+#define CLI_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct json_writer {
+  FILE *stream;
+  unsigned depth;
+  bool filled[32]; /* per depth: something was written already */
+  bool flat;       /* the innermost container is written on one line */
+} json_writer;
+
+void json_begin(json_writer *json, FILE *stream); /* opens the outermost object and writes schema_version */
+void json_end(json_writer *json);                 /* closes it and ends the line */
+void json_open(json_writer *json, const char *key, char bracket); /* '{' or '[' */
+void json_open_flat(json_writer *json, const char *key, char bracket); /* the same on one line; holds no open container */
+void json_close(json_writer *json, char bracket); /* '}' or ']' */
+void json_count(json_writer *json, const char *key, uint64_t value);
+void json_integer(json_writer *json, const char *key, int64_t value);
+void json_number(json_writer *json, const char *key, double value);
+void json_bool(json_writer *json, const char *key, bool value);
+void json_null(json_writer *json, const char *key);
+void json_text(json_writer *json, const char *key, const char *value); /* NULL becomes null */
+/* Any bytes; what is not UTF-8 becomes U+FFFD. */
+void json_bytes(json_writer *json, const char *key, const char *bytes, size_t count);
+/* Seconds as whole nanoseconds; null when unknown. */
+void json_ns(json_writer *json, const char *key, double seconds);
+
+#endif

@@ -1,0 +1,121 @@
+/* headroom: the program. Finds the command, collects its configuration, runs it, turns the outcome into an exit code. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/text.h"
+
+const command commands[] = {
+    {"plan", "MODEL [OPTIONS]", "what a job needs, to the byte, before it runs", FOR_PLAN, 0,
+     "Compiles the job and prints its memory and its predicted time. Needs no weights and reserves nothing. The options are those of "
+     "`headroom train`, which runs the very same plan.\n"
+     "Exit 0 when the job fits its budget, 3 when it does not; then alternatives that were each planned and do fit are listed, "
+     "cheapest in time first.",
+     "headroom plan gpt2-124m --seq 1024 --micro-batch 4\n"
+     "headroom plan llama-3-8b --device rtx-4090 --recompute block\n"
+     "headroom plan gpt2-124m --budget 6GiB --auto\n"
+     "headroom plan llama-2-7b --device a100-80 --table seq,micro-batch\n"
+     "headroom plan gpt2-124m --json | jq .tiers.device.reserved_bytes",
+     command_plan},
+    {"train", "MODEL --data PATH... --out RUN [OPTIONS]", "train inside a memory budget", FOR_TRAIN, 0,
+     "Plans the job, refuses it with exit 3 when it does not fit, else runs it and writes a run directory: run.json, "
+     "metrics.jsonl, checkpoints/ and final/, a Hugging Face model. A preset or a bare config.json starts from random weights.\n"
+     "Ctrl-C finishes the step, saves a checkpoint and exits 130; a second one leaves at once.",
+     "headroom train tiny-llama-bytes --data docs/*.md --out run --steps 200 --budget 1GiB\n"
+     "headroom train ./my-model --data train.jsonl --eval-data held.jsonl --eval-every 100 --out run\n"
+     "headroom train tiny-llama-bytes --data docs/*.md --resume run --steps 400",
+     command_train},
+    {"evaluate", "MODEL --data PATH... [OPTIONS]", "mean token loss and perplexity", FOR_EVALUATE, 0,
+     "Prints the mean loss per counted label over all files, its exponential and the number of labels.",
+     "headroom evaluate run/final --data held.txt", command_evaluate},
+    {"generate", "MODEL --prompt TEXT [OPTIONS]", "continue a text", FOR_GENERATE, 0,
+     "Continues a prompt with a planned KV cache and writes what is new to standard output as it is made. Byte-level models "
+     "take and give text; for others a prompt is a list of token ids, and ids are printed.",
+     "headroom generate run/final --prompt 'The memory of' --max-tokens 200\n"
+     "headroom generate run/final --prompt-file - --temperature 0 < prompt.txt",
+     command_generate},
+    {"devices", "[NAME] [OPTIONS]", "the devices that a plan can be made for", FOR_DEVICES, 1,
+     "Lists this machine's CPU and the table of devices with their published figures; with NAME, all that is known of one.",
+     "headroom devices\nheadroom devices rtx-4090", command_devices},
+    {"help", "[COMMAND] [OPTIONS]", "describe a command, or print the manual page", FOR_HELP, 1,
+     "Describes a command. All help, the manual page and completion come from the same table as the options themselves.",
+     "headroom help train\nheadroom help --man > headroom.1\nheadroom help --completion bash > ~/.local/share/bash-completion/completions/headroom",
+     command_help},
+    {"version", "[OPTIONS]", "print the version", FOR_VERSION, 0, "Prints the version of the program and its library.",
+     "headroom version", command_version},
+};
+const unsigned command_count = sizeof commands / sizeof *commands;
+
+const command *command_find(const char *name) {
+  for (unsigned i = 0; i < command_count; i++)
+    if (strcmp(commands[i].name, name) == 0) return &commands[i];
+  return NULL;
+}
+
+hr_status command_version(config *config, hr_error *error) {
+  json_writer json;
+  (void)error;
+  if (!config_flag(config, OPTION_JSON)) {
+    (void)printf("headroom %s\n", hr_version());
+    return HR_OK;
+  }
+  json_begin(&json, stdout);
+  json_text(&json, "version", hr_version());
+  json_end(&json);
+  return HR_OK;
+}
+
+static hr_status unknown_command(const char *word, hr_error *error) {
+  nearest search;
+  nearest_begin(&search, word);
+  for (unsigned i = 0; i < command_count; i++) nearest_offer(&search, commands[i].name);
+  text_fail(error, HR_ERROR_USAGE, word[0] == '-' ? "unknown option %s" : "unknown command '%s'", word);
+  if (nearest_end(&search)) return text_hint(error, HR_ERROR_USAGE, "headroom %s", nearest_end(&search));
+  return text_hint(error, HR_ERROR_USAGE, "headroom help");
+}
+
+static hr_status run_command(const command *command, int count, char **words, hr_error *error) {
+  config config;
+  hr_status status;
+  config_init(&config, command->bit);
+  status = config_arguments(&config, count, words, error);
+  if (status == HR_OK && config_flag(&config, OPTION_HELP)) {
+    screen_init((color_mode)config_count(&config, OPTION_COLOR));
+    help_command(command, stdout);
+    config_deinit(&config);
+    return HR_OK;
+  }
+  if (status == HR_OK) status = config_environment(&config, error);
+  if (status == HR_OK) status = config_recipe(&config, error);
+  screen_init((color_mode)config_count(&config, OPTION_COLOR));
+  if (status == HR_OK) status = command->run(&config, error);
+  config_deinit(&config);
+  return status;
+}
+
+/* A result that did not arrive is a failure, whatever the command thought of it. */
+static hr_status close_output(hr_status status, hr_error *error) {
+  bool lost = fflush(stdout) != 0 || ferror(stdout);
+  if (!lost || status != HR_OK) return status;
+  text_fail(error, HR_ERROR_IO, "cannot write to standard output");
+  return text_hint(error, HR_ERROR_IO, "check the disk or the program that reads the output");
+}
+
+int main(int count, char **words) {
+  const command *command = NULL;
+  hr_error error = {0};
+  hr_status status;
+  screen_init(COLOR_AUTO);
+  if (count < 2) {
+    help_overview(stderr);
+    return hr_status_exit_code(HR_ERROR_USAGE);
+  }
+  if (strcmp(words[1], "--help") == 0 || strcmp(words[1], "-h") == 0) command = command_find("help");
+  else if (strcmp(words[1], "--version") == 0) command = command_find("version");
+  else command = command_find(words[1]);
+  status = command ? run_command(command, count - 2, words + 2, &error) : unknown_command(words[1], &error);
+  status = close_output(status, &error);
+  if (status != HR_OK && error.message[0]) text_print_error(&error);
+  return hr_status_exit_code(status);
+}

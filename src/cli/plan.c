@@ -1,0 +1,289 @@
+/* headroom plan: compiles a job and prints what it needs. */
+#include "cli/plan.h"
+
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/text.h"
+
+/* ---- --table ---- */
+
+enum { TABLE_SIDE = 6 };
+
+typedef struct axis {
+  uint32_t values[TABLE_SIDE], count;
+} axis;
+
+/* Sequences around the one asked for, up to what the model was made for. */
+static axis sequence_axis(const hr_job *job) {
+  uint64_t value = job->sequence_length, limit = job->model.max_positions;
+  axis axis = {.count = 0};
+  for (int halvings = 0; halvings < 2 && value % 2 == 0 && value > 64; halvings++) value /= 2;
+  for (; axis.count < TABLE_SIDE && (value <= limit || axis.count == 0); value *= 2) axis.values[axis.count++] = (uint32_t)value;
+  return axis;
+}
+
+/* Powers of two, with the micro-batch asked for among them. */
+static axis batch_axis(const hr_job *job) {
+  axis axis = {.count = 0};
+  uint64_t next = 1;
+  bool placed = false;
+  while (axis.count < TABLE_SIDE) {
+    bool own = !placed && job->micro_batch <= next;
+    uint64_t value = own ? job->micro_batch : next;
+    if (axis.count == TABLE_SIDE - 1 && !placed) value = job->micro_batch;
+    placed = placed || value == job->micro_batch;
+    if (!own || value == next) next *= 2;
+    axis.values[axis.count++] = (uint32_t)value;
+  }
+  return axis;
+}
+
+typedef struct cell {
+  uint64_t need_bytes;
+  double step_seconds;
+  bool possible, fits;
+} cell;
+
+static hr_status plan_cell(const config *config, uint32_t sequence, uint32_t batch, cell *out, hr_error *error) {
+  hr_job job = config->asked;
+  hr_plan *plan = NULL;
+  hr_status status;
+  *out = (cell){0};
+  job.sequence_length = sequence;
+  job.micro_batch = batch;
+  status = hr_job_finish(&job, error);
+  if (status == HR_OK) status = hr_plan_create(&job, &plan, error);
+  if (status == HR_ERROR_USAGE || status == HR_ERROR_UNSUPPORTED) return HR_OK; /* this pair cannot be; others can */
+  if (status != HR_OK) return status;
+  out->need_bytes = plan_need(plan);
+  out->step_seconds = hr_plan_get(plan)->step_seconds;
+  out->fits = hr_plan_get(plan)->fits;
+  out->possible = true;
+  hr_plan_destroy(plan);
+  return HR_OK;
+}
+
+static void write_cell(json_writer *json, uint32_t sequence, uint32_t batch, const cell *cell) {
+  json_open_flat(json, NULL, '{');
+  json_count(json, "seq", sequence);
+  json_count(json, "micro_batch", batch);
+  if (cell->possible) json_count(json, "need_bytes", cell->need_bytes);
+  else json_null(json, "need_bytes");
+  json_bool(json, "fits", cell->fits);
+  if (cell->possible) json_ns(json, "step_ns", cell->step_seconds);
+  json_close(json, '}');
+}
+
+static void print_cell(const cell *cell) {
+  char text[TEXT_BYTES + 2];
+  if (!cell->possible) (void)snprintf(text, sizeof text, "-  ");
+  else (void)snprintf(text, sizeof text, "%s %c", SIZE_TEXT(cell->need_bytes), cell->fits ? '*' : ' ');
+  (void)printf("%s%12s%s", screen_style(stdout, cell->fits ? STYLE_GOOD : STYLE_PLAIN), text, screen_style(stdout, STYLE_PLAIN));
+}
+
+hr_status plan_print_table(const config *config, json_writer *json, hr_error *error) {
+  bool rows_are_sequences = strncmp(config_text(config, OPTION_TABLE), "seq", 3) == 0;
+  axis sequences = sequence_axis(&config->job), batches = batch_axis(&config->job);
+  axis rows = rows_are_sequences ? sequences : batches, columns = rows_are_sequences ? batches : sequences;
+  if (json) {
+    json_open(json, "table", '[');
+  } else {
+    (void)printf("%-6s", rows_are_sequences ? "seq" : "batch");
+    for (uint32_t j = 0; j < columns.count; j++) (void)printf("%10u  ", columns.values[j]);
+    (void)printf("\n");
+  }
+  for (uint32_t i = 0; i < rows.count; i++) {
+    if (!json) (void)printf("%-6u", rows.values[i]);
+    for (uint32_t j = 0; j < columns.count; j++) {
+      uint32_t sequence = rows_are_sequences ? rows.values[i] : columns.values[j];
+      uint32_t batch = rows_are_sequences ? columns.values[j] : rows.values[i];
+      cell cell;
+      hr_status status = plan_cell(config, sequence, batch, &cell, error);
+      if (status != HR_OK) return status;
+      if (json) write_cell(json, sequence, batch, &cell);
+      else print_cell(&cell);
+    }
+    if (!json) (void)printf("\n");
+  }
+  if (json) json_close(json, ']');
+  else (void)printf("\n%s down, %s across; * fits, each cell was planned\n", rows_are_sequences ? "seq" : "micro-batch",
+                    rows_are_sequences ? "micro-batch" : "seq");
+  return HR_OK;
+}
+
+/* ---- --timeline ---- */
+
+enum { CHART_COLUMNS = 66, CHART_ROWS = 10 };
+
+typedef struct chart {
+  uint64_t most[CHART_COLUMNS], top;
+  const char *program[CHART_COLUMNS], *phase[CHART_COLUMNS];
+  uint32_t columns;
+} chart;
+
+static void fill_chart(const hr_plan *plan, chart *chart) {
+  uint32_t count = 0;
+  hr_sample sample;
+  memset(chart, 0, sizeof *chart);
+  while (hr_plan_sample(plan, HR_TIER_DEVICE, count, &sample)) count++;
+  chart->columns = count < CHART_COLUMNS ? count : CHART_COLUMNS;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t column = (uint32_t)((uint64_t)i * chart->columns / count);
+    (void)hr_plan_sample(plan, HR_TIER_DEVICE, i, &sample);
+    if (!chart->program[column]) {
+      chart->program[column] = sample.program;
+      chart->phase[column] = hr_phase_name(sample.phase);
+    }
+    if (sample.live_bytes > chart->most[column]) chart->most[column] = sample.live_bytes;
+    if (sample.live_bytes > chart->top) chart->top = sample.live_bytes;
+  }
+}
+
+/* A line of names, each where it starts, as far as there is room. */
+static void print_names(FILE *stream, const chart *chart, const char *const *names) {
+  char line[CHART_COLUMNS + 1];
+  uint32_t next = 0; /* first free column */
+  memset(line, ' ', sizeof line);
+  for (uint32_t i = 0; i < chart->columns; i++) {
+    size_t length = strlen(names[i]);
+    if (i > 0 && strcmp(names[i], names[i - 1]) == 0) continue;
+    if (i < next || i + length > CHART_COLUMNS) continue;
+    memcpy(line + i, names[i], length);
+    next = i + (uint32_t)length + 1;
+  }
+  next = CHART_COLUMNS;
+  while (next > 0 && line[next - 1] == ' ') next--;
+  line[next] = 0;
+  (void)fprintf(stream, "%12s%s\n", "", line);
+}
+
+void plan_print_timeline(FILE *stream, const hr_plan *plan) {
+  chart chart;
+  fill_chart(plan, &chart);
+  if (chart.columns == 0 || chart.top == 0) return;
+  (void)fprintf(stream, "\nlive bytes over the course of the job, node by node\n");
+  for (uint32_t row = CHART_ROWS; row > 0; row--) {
+    uint64_t level = chart.top / CHART_ROWS * (row - 1);
+    (void)fprintf(stream, "%10s |", row == CHART_ROWS || row == CHART_ROWS / 2 ? SIZE_TEXT(chart.top / CHART_ROWS * row) : "");
+    for (uint32_t i = 0; i < chart.columns; i++) (void)fputc(chart.most[i] > level ? '#' : ' ', stream);
+    (void)fputc('\n', stream);
+  }
+  (void)fprintf(stream, "%10s +", "0");
+  for (uint32_t i = 0; i < chart.columns; i++) (void)fputc('-', stream);
+  (void)fputc('\n', stream);
+  print_names(stream, &chart, chart.program);
+  print_names(stream, &chart, chart.phase);
+}
+
+/* ---- the command ---- */
+
+/* What --auto changed, as options. */
+static void print_chosen(const hr_job *before, const hr_job *after) {
+  char text[400] = "", recompute[2][256];
+  size_t used = 0;
+#define CHOSEN(...) used += used < sizeof text ? (size_t)snprintf(text + used, sizeof text - used, __VA_ARGS__) : 0
+  if (before->sequence_length != after->sequence_length) CHOSEN("--seq %u ", after->sequence_length);
+  if (before->micro_batch != after->micro_batch) CHOSEN("--micro-batch %u ", after->micro_batch);
+  if (before->accumulate != after->accumulate) CHOSEN("--accumulate %u ", after->accumulate);
+  (void)hr_recompute_text(&before->recompute, before->model.layer_count, recompute[0], sizeof recompute[0]);
+  (void)hr_recompute_text(&after->recompute, after->model.layer_count, recompute[1], sizeof recompute[1]);
+  if (strcmp(recompute[0], recompute[1]) != 0) CHOSEN("--recompute %s ", recompute[1]);
+  if (before->loss_chunk != after->loss_chunk && after->loss_chunk == HR_LOSS_CHUNK_OFF) CHOSEN("--loss-chunk off ");
+  else if (before->loss_chunk != after->loss_chunk) CHOSEN("--loss-chunk %u ", after->loss_chunk);
+  if (before->update != after->update) CHOSEN("--update %s ", after->update == HR_UPDATE_AFTER ? "after" : "in-backward");
+  if (before->attention != after->attention) CHOSEN("--attention %s ", hr_attention_name(after->attention));
+#undef CHOSEN
+  screen_hang(stderr, 11, "auto", used ? text : "chose what was asked for");
+}
+
+hr_status plan_make(config *config, hr_plan **plan, hr_error *error) {
+  hr_job before = config->job, after = config->job;
+  hr_error refused;
+  hr_status status;
+  if (!config->job.automatic) return hr_plan_create(&config->job, plan, error);
+  status = hr_plan_auto(&after, plan, &refused);
+  if (status == HR_ERROR_BUDGET) return hr_plan_create(&config->job, plan, error); /* shows why, and what would */
+  if (status != HR_OK) {
+    *error = refused;
+    return status;
+  }
+  if (!config_flag(config, OPTION_QUIET)) print_chosen(&before, &after);
+  config_take_job(config, &after);
+  return HR_OK;
+}
+
+static hr_status dump(const config *config, const hr_plan *plan, hr_error *error) {
+  char *text = NULL;
+  hr_status status = hr_plan_dump(plan, config_flag(config, OPTION_JSON), &text, error);
+  if (status != HR_OK) return status;
+  (void)fputs(text, stdout);
+  if (text[0] && text[strlen(text) - 1] != '\n') (void)putchar('\n');
+  hr_free(text);
+  return HR_OK;
+}
+
+static hr_status show_json(const config *config, const hr_plan *plan, const fix_list *fixes, hr_error *error) {
+  json_writer json;
+  hr_status status = HR_OK;
+  json_begin(&json, stdout);
+  plan_write_json(&json, config, plan, fixes);
+  if (config_text(config, OPTION_TABLE)) status = plan_print_table(config, &json, error);
+  if (config_flag(config, OPTION_TIMELINE)) plan_write_timeline(&json, plan);
+  json_end(&json);
+  return status;
+}
+
+static hr_status show_text(const config *config, const hr_plan *plan, const fix_list *fixes, hr_error *error) {
+  if (config_text(config, OPTION_TABLE)) {
+    plan_print_verdict(stdout, plan);
+    (void)putchar('\n');
+    return plan_print_table(config, NULL, error);
+  }
+  plan_print(stdout, plan);
+  if (config_flag(config, OPTION_TIMELINE)) plan_print_timeline(stdout, plan);
+  if (fixes) plan_print_fixes(stdout, plan, fixes);
+  (void)putchar('\n');
+  plan_print_verdict(stdout, plan);
+  return HR_OK;
+}
+
+static hr_status show(const config *config, const hr_plan *plan, hr_error *error) {
+  fix_list fixes = {0};
+  bool wanted = config_chosen(config, OPTION_FIXES) ? config_flag(config, OPTION_FIXES) : !hr_plan_get(plan)->fits;
+  hr_status status = HR_OK;
+  if (config_chosen(config, OPTION_DUMP)) return dump(config, plan, error);
+  if (config_text(config, OPTION_TABLE) && !config_flag(config, OPTION_JSON)) wanted = false;
+  if (wanted) status = fix_list_make(hr_plan_job(plan), &fixes, error);
+  if (status != HR_OK) return status;
+  if (config_flag(config, OPTION_JSON)) status = show_json(config, plan, wanted ? &fixes : NULL, error);
+  else status = show_text(config, plan, wanted ? &fixes : NULL, error);
+  fix_list_free(&fixes);
+  return status;
+}
+
+static hr_status check_limit(const config *config, const hr_plan *plan, hr_error *error) {
+  const value *limit = &config->values[OPTION_FAIL_OVER];
+  uint64_t bytes = limit->percent ? (uint64_t)(limit->number[0] * (double)config->job.device.usable_bytes) : limit->count;
+  if (!config_chosen(config, OPTION_FAIL_OVER) || plan_need(plan) <= bytes) return HR_OK;
+  return text_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes), more than --fail-over %s (%llu bytes)",
+                   SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes), (unsigned long long)bytes);
+}
+
+hr_status command_plan(config *config, hr_error *error) {
+  hr_purpose purpose = (hr_purpose)config_count(config, OPTION_FOR);
+  hr_plan *plan = NULL;
+  hr_status status;
+  if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, purpose, error);
+  if (config_text(config, OPTION_TABLE) && purpose == HR_PURPOSE_GENERATE) {
+    text_fail(error, HR_ERROR_USAGE, "--table is about rows of training and evaluation, not about --for generate");
+    return text_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
+  }
+  status = config_job(config, purpose, error);
+  if (status == HR_OK) status = plan_make(config, &plan, error);
+  if (status == HR_OK) status = show(config, plan, error);
+  if (status == HR_OK) status = check_limit(config, plan, error);
+  if (status == HR_OK && !hr_plan_get(plan)->fits) status = HR_ERROR_BUDGET; /* the screen has said it */
+  hr_plan_destroy(plan);
+  return status;
+}

@@ -1,0 +1,44 @@
+/* Plans for people and for scripts; shared by `plan` and by the commands that run one. */
+#ifndef CLI_PLAN_H
+#define CLI_PLAN_H
+
+#include <headroom/plan.h>
+
+#include <stdio.h>
+
+#include "cli/json.h"
+#include "cli/options.h"
+
+/* Makes the plan of config->job; with --auto the planner's choice is taken over into config and told on standard error.
+ * When nothing fits, the plan of the job as asked comes back. */
+hr_status plan_make(config *config, hr_plan **plan, hr_error *error);
+
+/* What a budget must hold: the reservation and what no program can own. */
+uint64_t plan_need(const hr_plan *plan);
+
+/* One line: "FITS  5.22 GiB of 24.00 GiB, 18.78 GiB to spare". */
+void plan_print_verdict(FILE *stream, const hr_plan *plan);
+/* Job, verdict, breakdown, bar, peak, phases, time: a screen of 80 x 24. */
+void plan_print(FILE *stream, const hr_plan *plan);
+/* Three lines before a run. */
+void plan_print_summary(FILE *stream, const hr_plan *plan);
+
+typedef struct fix_list {
+  hr_fix *fixes; /* HR_MAX_FIXES */
+  uint32_t count;
+} fix_list;
+hr_status fix_list_make(const hr_job *job, fix_list *list, hr_error *error);
+void fix_list_free(fix_list *list);
+void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list);
+/* When nothing fits: the devices of the table that would hold a job, each planned. */
+void plan_print_holders(FILE *stream, const char *left, const hr_job *job);
+
+/* Memory over sequence and micro-batch; every cell is a plan. */
+hr_status plan_print_table(const config *config, json_writer *json, hr_error *error);
+void plan_print_timeline(FILE *stream, const hr_plan *plan);
+
+/* The members of `plan --json`; the caller opens and ends the document. `list` may be NULL. */
+void plan_write_json(json_writer *json, const config *config, const hr_plan *plan, const fix_list *list);
+void plan_write_timeline(json_writer *json, const hr_plan *plan);
+
+#endif

@@ -1,0 +1,325 @@
+/* A plan on a terminal: verdict first and last, one screen. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/plan.h"
+#include "cli/text.h"
+
+enum { LABEL = 11, BAR_COLUMNS = 64, FIX_ROWS = 6, HOLDERS = 3 };
+
+uint64_t plan_need(const hr_plan *plan) {
+  const hr_tier_plan *device = &hr_plan_get(plan)->tiers[HR_TIER_DEVICE];
+  return device->reserved_bytes + device->fixed_bytes;
+}
+
+void plan_print_verdict(FILE *stream, const hr_plan *plan) {
+  const hr_plan_info *info = hr_plan_get(plan);
+  uint64_t need = plan_need(plan), budget = info->budget_bytes;
+  const char *plain = screen_style(stream, STYLE_PLAIN);
+  if (info->fits)
+    (void)fprintf(stream, "%sFITS%s  needs %s of %s, %s to spare\n", screen_style(stream, STYLE_GOOD), plain, SIZE_TEXT(need),
+                  SIZE_TEXT(budget), SIZE_TEXT(budget - need));
+  else if (need > budget)
+    (void)fprintf(stream, "%sDOES NOT FIT%s  needs %s of %s, %s too much\n", screen_style(stream, STYLE_BAD), plain, SIZE_TEXT(need),
+                  SIZE_TEXT(budget), SIZE_TEXT(need - budget));
+  else
+    (void)fprintf(stream, "%sDOES NOT FIT%s  the host tier is over its budget\n", screen_style(stream, STYLE_BAD), plain);
+}
+
+static void add(char *text, size_t bytes, const char *format, ...) CLI_PRINTF(3, 4);
+static void add(char *text, size_t bytes, const char *format, ...) {
+  size_t used = strlen(text);
+  va_list args;
+  va_start(args, format);
+  if (used < bytes) (void)vsnprintf(text + used, bytes - used, format, args);
+  va_end(args);
+}
+
+static void print_job(FILE *stream, const hr_plan *plan) {
+  const hr_job *job = hr_plan_job(plan);
+  static const char *const commands[] = {"train", "evaluate", "generate"};
+  char text[640] = "", recompute[256];
+  add(text, sizeof text, "%s %s, %s parameters,", commands[job->purpose], job->model.name, COUNT_TEXT(hr_plan_get(plan)->parameter_count));
+  if (job->purpose == HR_PURPOSE_GENERATE) {
+    add(text, sizeof text, " context %u,", job->context_length);
+  } else {
+    add(text, sizeof text, " seq %u, micro-batch %u", job->sequence_length, job->micro_batch);
+    add(text, sizeof text, job->accumulate > 1 && job->purpose == HR_PURPOSE_TRAIN ? " x accumulate %u," : ",", job->accumulate);
+    add(text, sizeof text, " %s attention,", hr_attention_name(job->attention));
+  }
+  if (job->purpose == HR_PURPOSE_TRAIN)
+    add(text, sizeof text, " %s%s, recompute %s,", hr_optimizer_name(job->optimizer),
+        job->update == HR_UPDATE_IN_BACKWARD ? " in the backward" : "",
+        hr_recompute_text(&job->recompute, job->model.layer_count, recompute, sizeof recompute));
+  if (job->purpose != HR_PURPOSE_GENERATE) {
+    if (job->loss_chunk == HR_LOSS_CHUNK_OFF) add(text, sizeof text, " whole loss,");
+    else if (job->loss_chunk == HR_LOSS_CHUNK_AUTO) add(text, sizeof text, " loss in chunks,");
+    else add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
+  }
+  add(text, sizeof text, " fp32, on %s", job->device.name);
+  if (job->device.is_cpu) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
+  screen_hang(stream, LABEL, "plan", text);
+}
+
+/* ---- the table by role ---- */
+
+static void role_label(uint32_t role, char out[TEXT_BYTES]) {
+  (void)snprintf(out, TEXT_BYTES, "%s", hr_role_name(role));
+  for (char *c = out; *c; c++)
+    if (*c == '_') *c = ' ';
+}
+
+static char role_letter(uint32_t role) {
+  static const struct {
+    const char *name;
+    char letter;
+  } letters[] = {{"weight", 'W'}, {"master_weight", 'M'}, {"gradient", 'G'}, {"optimizer_state", 'O'}, {"activation", 'A'},
+                 {"logits", 'L'}, {"workspace", 'S'}, {"input", 'I'}, {"quantization", 'Q'}, {"communication", 'C'},
+                 {"cache", 'K'}, {"control", 'c'}};
+  for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
+    if (strcmp(letters[i].name, hr_role_name(role)) == 0) return letters[i].letter;
+  return '#';
+}
+
+static double share(uint64_t part, uint64_t whole) { return whole ? 100 * (double)part / (double)whole : 0; }
+
+static uint64_t live_sum(const hr_tier_plan *tier) {
+  uint64_t sum = 0;
+  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) sum += tier->at_peak_by_role[role];
+  return sum;
+}
+
+static void print_row(FILE *stream, char letter, const char *label, uint64_t bytes, uint64_t need, const char *last) {
+  (void)fprintf(stream, " %c %-17s %11s %6.1f %%   %s\n", letter, label, SIZE_TEXT(bytes), share(bytes, need), last);
+}
+
+static void print_roles(FILE *stream, const hr_plan *plan) {
+  const hr_plan_info *info = hr_plan_get(plan);
+  const hr_tier_plan *tier = &info->tiers[HR_TIER_DEVICE];
+  uint64_t need = plan_need(plan), live = live_sum(tier);
+  char label[TEXT_BYTES];
+  (void)fprintf(stream, "%s   %-17s %11s %8s   %s%s\n", screen_style(stream, STYLE_DIM), "", "at the peak", "share", "at most in the job",
+                screen_style(stream, STYLE_PLAIN));
+  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) {
+    if (tier->max_by_role[role] == 0) continue;
+    role_label(role, label);
+    print_row(stream, role_letter(role), label, tier->at_peak_by_role[role], need, SIZE_TEXT(tier->max_by_role[role]));
+  }
+  print_row(stream, '.', "gaps, rounding", tier->reserved_bytes > live ? tier->reserved_bytes - live : 0, need, "");
+  print_row(stream, 'x', "fixed", tier->fixed_bytes, need,
+            tier->fixed_measured ? "runtime and libraries, measured" : "runtime, libraries, context: assumed");
+  print_row(stream, ' ', "needed", need, need, "");
+}
+
+/* A letter per share of the larger of need and budget; '|' marks the budget. */
+static void print_bar(FILE *stream, const hr_plan *plan) {
+  const hr_plan_info *info = hr_plan_get(plan);
+  const hr_tier_plan *tier = &info->tiers[HR_TIER_DEVICE];
+  uint64_t need = plan_need(plan), whole = need > info->budget_bytes ? need : info->budget_bytes, sum = 0;
+  char bar[BAR_COLUMNS + 1];
+  size_t mark = whole ? (size_t)((double)info->budget_bytes / (double)whole * (BAR_COLUMNS - 1)) : 0, at = 0;
+  memset(bar, ' ', BAR_COLUMNS);
+  bar[BAR_COLUMNS] = 0;
+  for (uint32_t part = 0; part < HR_ROLE_COUNT + 2 && whole; part++) {
+    bool gap = part == HR_ROLE_COUNT, fixed = part == HR_ROLE_COUNT + 1;
+    size_t end;
+    sum = gap ? (tier->reserved_bytes > sum ? tier->reserved_bytes : sum) : fixed ? need : sum + tier->at_peak_by_role[part];
+    end = (size_t)((double)sum / (double)whole * BAR_COLUMNS + 0.5);
+    for (; at < end && at < BAR_COLUMNS; at++) bar[at] = gap ? '.' : fixed ? 'x' : role_letter(part);
+  }
+  bar[mark] = '|';
+  (void)fprintf(stream, "   [%s] | budget\n", bar);
+}
+
+/* ---- the lines below ---- */
+
+static void print_peak(FILE *stream, const hr_plan *plan) {
+  const hr_tier_plan *tier = &hr_plan_get(plan)->tiers[HR_TIER_DEVICE];
+  char text[640] = "", label[TEXT_BYTES];
+  hr_live live;
+  add(text, sizeof text, "in the %s program, %s", tier->peak_program, hr_phase_name(tier->peak_phase));
+  if (tier->peak_layer >= 0) add(text, sizeof text, ", layer %d", tier->peak_layer);
+  add(text, sizeof text, ": %s", tier->peak_node);
+  screen_hang(stream, LABEL, "peak", text);
+  text[0] = 0;
+  for (uint32_t i = 0; i < 3 && hr_plan_live(plan, HR_TIER_DEVICE, i, &live); i++) {
+    role_label(live.role, label);
+    add(text, sizeof text, "%s%.60s (%s) %s", i ? ", " : "", live.name, label, SIZE_TEXT(live.bytes));
+  }
+  if (text[0]) screen_hang(stream, LABEL, "largest", text);
+  text[0] = 0;
+  add(text, sizeof text, "%s are alive at once, no placement can do better; this one takes %s, %.2f %% more", SIZE_TEXT(tier->lower_bound_bytes),
+      SIZE_TEXT(tier->peak_bytes),
+      tier->peak_bytes > tier->lower_bound_bytes ? share(tier->peak_bytes - tier->lower_bound_bytes, tier->lower_bound_bytes) : 0);
+  screen_hang(stream, LABEL, "bound", text);
+}
+
+static void print_phases(FILE *stream, const hr_plan *plan) {
+  const hr_plan_info *info = hr_plan_get(plan);
+  char text[640] = "";
+  for (uint32_t phase = 0; phase < HR_PHASE_COUNT; phase++) {
+    uint64_t bytes = info->tiers[HR_TIER_DEVICE].peak_by_phase[phase];
+    if (bytes) add(text, sizeof text, "%s%s %s", text[0] ? ", " : "", hr_phase_name(phase), SIZE_TEXT(bytes));
+  }
+  screen_hang(stream, LABEL, "by phase", text);
+  for (uint32_t tier = HR_TIER_DEVICE + 1; tier < HR_TIER_COUNT; tier++) {
+    const hr_tier_plan *other = &info->tiers[tier];
+    if (!other->reserved_bytes) continue;
+    text[0] = 0;
+    add(text, sizeof text, "%s reserved, peak %s", SIZE_TEXT(other->reserved_bytes), SIZE_TEXT(other->peak_bytes));
+    screen_hang(stream, LABEL, hr_tier_name(tier), text);
+  }
+}
+
+static void time_text(const hr_plan *plan, char *text, size_t bytes) {
+  static const char *const per[] = {"step", "batch", "token"};
+  const hr_plan_info *info = hr_plan_get(plan);
+  const hr_job *job = hr_plan_job(plan);
+  double step = info->step_seconds;
+  add(text, bytes, "%s per %s", SECONDS_TEXT(step), per[job->purpose]);
+  if (step > 0 && info->tokens_per_step > 0) add(text, bytes, ", %s tokens/s", COUNT_TEXT((double)info->tokens_per_step / step));
+  if (step > 0 && info->flops_per_step > 0) add(text, bytes, ", %sFLOP/s", COUNT_TEXT(info->flops_per_step / step));
+  add(text, bytes, " (predicted from %s)",
+      info->time_measured ? "rates measured on this machine" : job->device.is_cpu ? "assumed rates" : "published rates");
+}
+
+static void print_time(FILE *stream, const hr_plan *plan) {
+  const hr_plan_info *info = hr_plan_get(plan);
+  char text[320] = "";
+  time_text(plan, text, sizeof text);
+  screen_hang(stream, LABEL, "time", text);
+  text[0] = 0;
+  add(text, sizeof text, "%u programs, %u nodes, %u storages; made in %s with %s", info->program_count, info->node_count,
+      info->storage_count, SECONDS_TEXT(info->plan_seconds), SIZE_TEXT(info->plan_bytes));
+  screen_hang(stream, LABEL, "compiled", text);
+}
+
+void plan_print(FILE *stream, const hr_plan *plan) {
+  print_job(stream, plan);
+  plan_print_verdict(stream, plan);
+  (void)fputc('\n', stream);
+  print_roles(stream, plan);
+  print_bar(stream, plan);
+  (void)fputc('\n', stream);
+  print_peak(stream, plan);
+  print_phases(stream, plan);
+  print_time(stream, plan);
+}
+
+void plan_print_summary(FILE *stream, const hr_plan *plan) {
+  char text[320] = "";
+  print_job(stream, plan);
+  plan_print_verdict(stream, plan);
+  time_text(plan, text, sizeof text);
+  screen_hang(stream, LABEL, "time", text);
+}
+
+/* ---- fixes ---- */
+
+hr_status fix_list_make(const hr_job *job, fix_list *list, hr_error *error) {
+  hr_status status;
+  list->fixes = text_alloc(HR_MAX_FIXES * sizeof *list->fixes);
+  list->count = HR_MAX_FIXES;
+  status = hr_plan_fixes(job, list->fixes, &list->count, error);
+  if (status != HR_OK) fix_list_free(list);
+  return status;
+}
+
+void fix_list_free(fix_list *list) {
+  free(list->fixes);
+  *list = (fix_list){0};
+}
+
+static void print_fix(FILE *stream, const hr_plan *plan, const hr_fix *fix) {
+  uint64_t need = plan_need(plan);
+  double base = hr_plan_get(plan)->step_seconds, percent = base > 0 ? 100 * (fix->step_seconds / base - 1) : 0;
+  const char *note = fix->changes_algorithm ? "  *" : "";
+  if (strlen(fix->options) > 44) (void)fprintf(stream, "  %s\n  %44s", fix->options, "");
+  else (void)fprintf(stream, "  %-44s", fix->options);
+  (void)fprintf(stream, "%11s", SIZE_TEXT(fix->need_bytes));
+  if (fix->need_bytes <= need) (void)fprintf(stream, "%11s", SIZE_TEXT(need - fix->need_bytes));
+  else (void)fprintf(stream, "%11s", "-");
+  (void)fprintf(stream, "  %+5.0f %%%s\n", percent, note);
+}
+
+static const hr_fix *smallest_miss(const fix_list *list) {
+  for (uint32_t i = 0; i < list->count; i++)
+    if (!list->fixes[i].fits) return &list->fixes[i];
+  return NULL;
+}
+
+static void print_no_fix(FILE *stream, const hr_plan *plan, const fix_list *list) {
+  const hr_fix *least = smallest_miss(list);
+  char text[400] = "";
+  if (!least || least->need_bytes >= plan_need(plan)) {
+    (void)fprintf(stream, "nothing that was tried needs less\n");
+  } else {
+    add(text, sizeof text, "nothing that was tried fits; the smallest need found is %s, with %s", SIZE_TEXT(least->need_bytes), least->options);
+    screen_hang(stream, LABEL, "fixes", text);
+    plan_print_holders(stream, "  then on", &least->job);
+  }
+  plan_print_holders(stream, "as asked on", hr_plan_job(plan));
+}
+
+void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list) {
+  uint32_t rows = 0, starred = 0, left = 0;
+  (void)fputc('\n', stream);
+  for (uint32_t i = 0; i < list->count; i++) {
+    const hr_fix *fix = &list->fixes[i];
+    if (!fix->fits) continue;
+    if (rows == FIX_ROWS) {
+      left++;
+      continue;
+    }
+    if (rows++ == 0) (void)fprintf(stream, "  %-44s%11s%11s%9s\n", "options that fit, each planned", "needs", "saves", "time");
+    if (fix->changes_algorithm) starred++;
+    print_fix(stream, plan, fix);
+  }
+  if (starred) (void)fprintf(stream, "  * another algorithm: the training is no longer the same\n");
+  if (left) (void)fprintf(stream, "  and %u more in --json\n", left);
+  if (rows == 0 && hr_plan_get(plan)->fits) (void)fprintf(stream, "no alternative that was tried fits better\n");
+  else if (rows == 0) print_no_fix(stream, plan, list);
+}
+
+/* ---- who could hold it ---- */
+
+static int by_usable(const void *a, const void *b) {
+  uint64_t left = ((const hr_device *)a)->usable_bytes, right = ((const hr_device *)b)->usable_bytes;
+  return left < right ? -1 : left > right;
+}
+
+static bool fits_on(const hr_job *asked, const hr_device *device) {
+  hr_job *job = text_alloc(sizeof *job);
+  hr_plan *plan = NULL;
+  hr_error error;
+  bool fits;
+  *job = *asked;
+  job->device = *device;
+  job->budget_given = false;
+  job->budget_bytes = 0;
+  fits = hr_job_finish(job, &error) == HR_OK && hr_plan_create(job, &plan, &error) == HR_OK && hr_plan_get(plan)->fits;
+  hr_plan_destroy(plan);
+  free(job);
+  return fits;
+}
+
+void plan_print_holders(FILE *stream, const char *left, const hr_job *job) {
+  uint32_t count = hr_device_count(), held = 0;
+  hr_device *devices = text_alloc(count * sizeof *devices);
+  hr_plan *plan = NULL;
+  char text[400] = "";
+  uint64_t least = 0;
+  if (hr_plan_create(job, &plan, NULL) == HR_OK) least = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].peak_bytes;
+  hr_plan_destroy(plan);
+  for (uint32_t i = 0; i < count; i++)
+    if (hr_device_get(i, &devices[i], NULL) != HR_OK) devices[i].usable_bytes = 0;
+  qsort(devices, count, sizeof *devices, by_usable);
+  for (uint32_t i = 0; i < count && held < HOLDERS; i++) {
+    if (devices[i].usable_bytes < least || !fits_on(job, &devices[i])) continue;
+    add(text, sizeof text, "%s%s (%s)", held++ ? ", " : "", devices[i].name, SIZE_TEXT(devices[i].usable_bytes));
+  }
+  if (held == 0) add(text, sizeof text, "no device of the table");
+  screen_hang(stream, LABEL + 2, left, text);
+  free(devices);
+}

@@ -1,0 +1,151 @@
+/* Recipes: a flat YAML mapping of option names to scalars or lists. Read with libyaml's event parser, so that every
+ * mistake can name its line; nothing of YAML beyond scalars and lists of scalars is accepted. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <yaml.h>
+
+#include "cli/options.h"
+#include "cli/text.h"
+
+typedef struct recipe {
+  config *config;
+  const char *path;
+  yaml_parser_t parser;
+  yaml_event_t event;
+  bool event_held;
+  size_t seen[OPTION_COUNT]; /* line of the first use, 0: none */
+} recipe;
+
+static size_t line_of(const recipe *r) { return r->event.start_mark.line + 1; }
+
+static hr_status malformed(const recipe *r, const char *what, hr_error *error) {
+  return text_fail(error, HR_ERROR_INPUT, "%s:%zu: %s", r->path, line_of(r), what);
+}
+
+static hr_status next_event(recipe *r, hr_error *error) {
+  if (r->event_held) yaml_event_delete(&r->event);
+  r->event_held = false;
+  if (yaml_parser_parse(&r->parser, &r->event)) {
+    r->event_held = true;
+    return HR_OK;
+  }
+  if (r->parser.error == YAML_MEMORY_ERROR) return text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
+  return text_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
+                   r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
+                   r->parser.problem ? r->parser.problem : "it cannot be read as YAML");
+}
+
+static const char *scalar(const recipe *r) { return (const char *)r->event.data.scalar.value; }
+
+/* An empty plain scalar or ~ leaves the option alone. */
+static bool is_null(const recipe *r) {
+  const char *text = scalar(r);
+  if (r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
+  return !*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0;
+}
+
+static hr_status find_key(const recipe *r, option_id *id, hr_error *error) {
+  const char *name = scalar(r);
+  nearest search;
+  *id = option_find(name, true);
+  if (*id < OPTION_COUNT && *id != OPTION_RECIPE && !option_get(*id)->flag_only) return HR_OK;
+  text_fail(error, HR_ERROR_USAGE, "%s:%zu: unknown key '%s'", r->path, line_of(r), name);
+  nearest_begin(&search, name);
+  for (option_id each = 0; each < OPTION_COUNT; each++)
+    if (each != OPTION_RECIPE && !option_get(each)->flag_only) nearest_offer(&search, option_get(each)->name);
+  return nearest_end(&search) ? text_hint(error, HR_ERROR_USAGE, "%s", nearest_end(&search)) : HR_ERROR_USAGE;
+}
+
+static hr_status set(recipe *r, option_id id, const char *text, const char *place, hr_error *error) {
+  hr_error own;
+  /* An option of another command is checked, then left alone: one recipe serves plan and train. */
+  if (option_get(id)->commands & r->config->command) return config_set(r->config, id, text, ORIGIN_RECIPE, place, error);
+  config scratch = {.command = r->config->command};
+  hr_status status = config_set(&scratch, id, text, ORIGIN_RECIPE, place, &own);
+  config_deinit(&scratch);
+  if (status != HR_OK) *error = own;
+  return status;
+}
+
+/* [a, b] of an option that takes one text is joined by commas: betas: [0.9, 0.95]. */
+static hr_status read_list(recipe *r, option_id id, const char *place, hr_error *error) {
+  char joined[512] = "";
+  size_t used = 0;
+  bool paths = option_get(id)->kind == KIND_PATHS;
+  hr_status status = next_event(r, error);
+  while (status == HR_OK && r->event.type == YAML_SCALAR_EVENT) {
+    if (paths) status = set(r, id, scalar(r), place, error);
+    else used += (size_t)snprintf(joined + used, sizeof joined - used, "%s%s", used ? "," : "", scalar(r));
+    if (used >= sizeof joined) return malformed(r, "the list is too long", error);
+    if (status == HR_OK) status = next_event(r, error);
+  }
+  if (status != HR_OK) return status;
+  if (r->event.type != YAML_SEQUENCE_END_EVENT) return malformed(r, "a list holds plain values only", error);
+  return paths ? HR_OK : set(r, id, joined, place, error);
+}
+
+static hr_status read_pair(recipe *r, hr_error *error) {
+  option_id id;
+  char place[160];
+  size_t line = line_of(r);
+  hr_status status;
+  if (r->event.type != YAML_SCALAR_EVENT) return malformed(r, "a key is the name of an option", error);
+  status = find_key(r, &id, error);
+  if (status != HR_OK) return status;
+  if (r->seen[id]) {
+    text_fail(error, HR_ERROR_USAGE, "%s:%zu: '%s' stands in line %zu already", r->path, line, scalar(r), r->seen[id]);
+    return HR_ERROR_USAGE;
+  }
+  r->seen[id] = line;
+  (void)snprintf(place, sizeof place, "%.140s:%zu", r->path, line);
+  status = next_event(r, error);
+  if (status != HR_OK) return status;
+  if (r->event.type == YAML_SCALAR_EVENT) return is_null(r) ? HR_OK : set(r, id, scalar(r), place, error);
+  if (r->event.type == YAML_SEQUENCE_START_EVENT) return read_list(r, id, place, error);
+  return malformed(r, "a recipe is flat: keys with values or lists of values", error);
+}
+
+static hr_status read_document(recipe *r, hr_error *error) {
+  hr_status status = next_event(r, error); /* stream start */
+  if (status == HR_OK) status = next_event(r, error);
+  if (status != HR_OK || r->event.type == YAML_STREAM_END_EVENT) return status; /* an empty file sets nothing */
+  status = next_event(r, error);
+  if (status == HR_OK && r->event.type == YAML_SCALAR_EVENT && is_null(r)) return HR_OK; /* only comments */
+  if (status == HR_OK && r->event.type != YAML_MAPPING_START_EVENT)
+    return malformed(r, "a recipe is a mapping of option names to values", error);
+  if (status == HR_OK) status = next_event(r, error);
+  while (status == HR_OK && r->event.type != YAML_MAPPING_END_EVENT) {
+    status = read_pair(r, error);
+    if (status == HR_OK) status = next_event(r, error);
+  }
+  if (status == HR_OK) status = next_event(r, error); /* document end */
+  if (status == HR_OK) status = next_event(r, error);
+  if (status == HR_OK && r->event.type != YAML_STREAM_END_EVENT) return malformed(r, "a recipe holds one document", error);
+  return status;
+}
+
+hr_status config_recipe(config *config, hr_error *error) {
+  recipe r = {.config = config, .path = config_text(config, OPTION_RECIPE)};
+  struct stat info;
+  hr_status status;
+  FILE *file;
+  if (!r.path) return HR_OK;
+  file = fopen(r.path, "rb");
+  if (!file || fstat(fileno(file), &info) != 0) {
+    status = text_fail(error, HR_ERROR_IO, "cannot open the recipe %s: %s", r.path, strerror(errno));
+    if (file) (void)fclose(file);
+    return status;
+  }
+  if (S_ISDIR(info.st_mode)) status = text_fail(error, HR_ERROR_INPUT, "the recipe %s is a directory", r.path);
+  else if (!yaml_parser_initialize(&r.parser)) status = text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
+  else {
+    yaml_parser_set_input_file(&r.parser, file);
+    status = read_document(&r, error);
+    if (r.event_held) yaml_event_delete(&r.event);
+    yaml_parser_delete(&r.parser);
+  }
+  (void)fclose(file);
+  return status;
+}

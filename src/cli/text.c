@@ -1,0 +1,311 @@
+#include "cli/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* ---- numbers as text ---- */
+
+char *text_size(uint64_t bytes, char out[TEXT_BYTES]) {
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = (double)bytes / 1024;
+  size_t unit = 0;
+  if (bytes < 1024) {
+    (void)snprintf(out, TEXT_BYTES, "%llu B", (unsigned long long)bytes);
+    return out;
+  }
+  for (; value >= 1023.995 && unit < 5; unit++) value /= 1024;
+  (void)snprintf(out, TEXT_BYTES, value < 99.995 ? "%.2f %s" : "%.1f %s", value, units[unit]);
+  return out;
+}
+
+char *text_count(double count, char out[TEXT_BYTES]) {
+  static const char *const units[] = {"", " k", " M", " G", " T", " P"};
+  size_t unit = 0;
+  for (; count >= 9999.5 && unit < 5; unit++) count /= 1000;
+  (void)snprintf(out, TEXT_BYTES, unit == 0 ? "%.0f%s" : count < 99.95 ? "%.2f%s" : "%.1f%s", count, units[unit]);
+  return out;
+}
+
+char *text_clock(double seconds, char out[TEXT_BYTES]) {
+  unsigned long long whole;
+  if (!(seconds >= 0) || seconds > 1e9) {
+    (void)snprintf(out, TEXT_BYTES, "-:--");
+    return out;
+  }
+  whole = (unsigned long long)(seconds + 0.5);
+  if (whole >= 3600)
+    (void)snprintf(out, TEXT_BYTES, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60);
+  else
+    (void)snprintf(out, TEXT_BYTES, "%llu:%02llu", whole / 60, whole % 60);
+  return out;
+}
+
+char *text_seconds(double seconds, char out[TEXT_BYTES]) {
+  if (!isfinite(seconds)) (void)snprintf(out, TEXT_BYTES, "?");
+  else if (seconds < 1e-3) (void)snprintf(out, TEXT_BYTES, "%.1f us", seconds * 1e6);
+  else if (seconds < 1) (void)snprintf(out, TEXT_BYTES, "%.3g ms", seconds * 1e3);
+  else if (seconds < 600) (void)snprintf(out, TEXT_BYTES, "%.3g s", seconds);
+  else return text_clock(seconds, out);
+  return out;
+}
+
+char *text_number(double number, char out[TEXT_BYTES]) {
+  for (int digits = 6; digits <= 17; digits++) {
+    (void)snprintf(out, TEXT_BYTES, "%.*g", digits, number);
+    if (strtod(out, NULL) == number) break;
+  }
+  return out;
+}
+
+/* ---- text as numbers ---- */
+
+bool text_parse_number(const char *text, double *number) {
+  char *end;
+  double value;
+  if (!*text || strchr(" \t\n", *text)) return false;
+  value = strtod(text, &end);
+  if (*end || !isfinite(value)) return false;
+  *number = value;
+  return true;
+}
+
+bool text_parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *count) {
+  unsigned long long value;
+  char *end;
+  if (*text < '0' || *text > '9') return false;
+  errno = 0;
+  value = strtoull(text, &end, 10);
+  if (*end || errno != 0 || value < low || value > high) return false;
+  *count = value;
+  return true;
+}
+
+static const struct {
+  const char *suffix;
+  double factor;
+} size_units[] = {
+    {"B", 1},      {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+    {"kB", 1e3},   {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
+};
+
+const char *text_parse_size(const char *text, uint64_t *bytes, bool *percent, double *share) {
+  const char *rest = text;
+  char digits[32];
+  size_t count = strspn(text, "0123456789.");
+  double value, factor = 0;
+  *percent = false;
+  if (count == 0 || count >= sizeof digits) return "it does not start with a number";
+  memcpy(digits, text, count);
+  digits[count] = 0;
+  if (!text_parse_number(digits, &value)) return "it does not start with a number";
+  rest += count;
+  if (!*rest) return text_parse_count(digits, 0, UINT64_MAX, bytes) ? NULL : "bytes are whole numbers";
+  rest += strspn(rest, " ");
+  if (strcmp(rest, "%") == 0) {
+    if (value > 100) return "a share is at most 100%";
+    *percent = true;
+    *share = value / 100;
+    return NULL;
+  }
+  for (size_t i = 0; i < sizeof size_units / sizeof *size_units; i++)
+    if (strcasecmp(rest, size_units[i].suffix) == 0) factor = size_units[i].factor;
+  if (factor <= 0) return "its unit is unknown; write GiB (2^30 bytes) or GB (10^9 bytes), likewise KiB, MiB, TiB, KB, MB, TB, or %";
+  if (value * factor >= 9.2e18) return "it is larger than any memory";
+  *bytes = (uint64_t)(value * factor + 0.5);
+  return NULL;
+}
+
+static int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool text_unescape(const char *text, char *out) {
+  for (; *text; text++) {
+    if (*text != '\\') {
+      *out++ = *text;
+      continue;
+    }
+    switch (*++text) {
+    case 'n': *out++ = '\n'; break;
+    case 't': *out++ = '\t'; break;
+    case 'r': *out++ = '\r'; break;
+    case '\\': *out++ = '\\'; break;
+    case 'x':
+      if (hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0) return false;
+      if (hex_digit(text[1]) + hex_digit(text[2]) == 0) return false; /* the option is passed on as a C string */
+      *out++ = (char)(hex_digit(text[1]) * 16 + hex_digit(text[2]));
+      text += 2;
+      break;
+    default: return false;
+    }
+  }
+  *out = 0;
+  return true;
+}
+
+/* ---- memory ---- */
+
+static void *must(void *memory, size_t bytes) {
+  if (!memory) {
+    (void)fprintf(stderr, "headroom: the host refused %zu bytes for the command line\n", bytes);
+    exit(hr_status_exit_code(HR_ERROR_MEMORY));
+  }
+  return memory;
+}
+
+void *text_alloc(size_t bytes) { return must(calloc(1, bytes ? bytes : 1), bytes); }
+void *text_grow(void *memory, size_t bytes) { return must(realloc(memory, bytes ? bytes : 1), bytes); }
+
+char *text_copy(const char *text, size_t bytes) {
+  char *copy = text_alloc(bytes + 1);
+  memcpy(copy, text, bytes);
+  return copy;
+}
+
+/* ---- errors ---- */
+
+hr_status text_fail(hr_error *error, hr_status code, const char *format, ...) {
+  va_list args;
+  memset(error, 0, sizeof *error);
+  error->code = code;
+  va_start(args, format);
+  (void)vsnprintf(error->message, sizeof error->message, format, args);
+  va_end(args);
+  return code;
+}
+
+hr_status text_hint(hr_error *error, hr_status code, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(error->hint, sizeof error->hint, format, args);
+  va_end(args);
+  return code;
+}
+
+void text_print_error(const hr_error *error) {
+  (void)fprintf(stderr, "%sheadroom:%s %s\n", screen_style(stderr, STYLE_BAD), screen_style(stderr, STYLE_PLAIN), error->message);
+  if (error->hint[0]) (void)fprintf(stderr, "  try: %s\n", error->hint);
+}
+
+/* ---- near misses: edit distance with swapped neighbours ---- */
+
+enum { WORD_MAX = 48 };
+
+static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
+
+static unsigned edit_distance(const char *a, const char *b) {
+  unsigned rows[3][WORD_MAX + 1], *before = rows[0], *last = rows[1], *now = rows[2], *swap;
+  size_t a_length = strlen(a), b_length = strlen(b);
+  if (a_length > WORD_MAX || b_length > WORD_MAX) return WORD_MAX;
+  memset(rows, 0, sizeof rows);
+  for (unsigned j = 0; j <= b_length; j++) last[j] = j;
+  for (unsigned i = 1; i <= a_length; i++) {
+    now[0] = i;
+    for (unsigned j = 1; j <= b_length; j++) {
+      unsigned cost = a[i - 1] != b[j - 1];
+      now[j] = least(least(last[j] + 1, now[j - 1] + 1), last[j - 1] + cost);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) now[j] = least(now[j], before[j - 2] + 1);
+    }
+    swap = before;
+    before = last;
+    last = now;
+    now = swap;
+  }
+  return last[b_length];
+}
+
+void nearest_begin(nearest *search, const char *word) { *search = (nearest){.word = word, .distance = WORD_MAX}; }
+
+void nearest_offer(nearest *search, const char *candidate) {
+  unsigned distance = edit_distance(search->word, candidate);
+  size_t length = strlen(search->word);
+  /* A word cut short ("micro" for micro-batch, "eval" for evaluate) is as near as a small slip. */
+  if (length >= 3 && strncmp(search->word, candidate, length) == 0 && distance > 2) distance = 2;
+  if (distance >= search->distance) return;
+  search->distance = distance;
+  search->best = candidate;
+}
+
+const char *nearest_end(const nearest *search) {
+  unsigned third = (unsigned)strlen(search->word) / 3;
+  return search->distance <= (third > 2 ? third : least(2, (unsigned)strlen(search->word) - 1)) ? search->best : NULL;
+}
+
+/* ---- the screen ---- */
+
+static bool color_on[3]; /* by file descriptor: 1 and 2 */
+
+static bool terminal(int fd) {
+  const char *term = getenv("TERM");
+  return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
+}
+
+void screen_init(color_mode mode) {
+  const char *none = getenv("NO_COLOR");
+  bool refused = mode == COLOR_NEVER || (mode == COLOR_AUTO && none && *none);
+  for (int fd = 1; fd <= 2; fd++) color_on[fd] = mode == COLOR_ALWAYS || (!refused && terminal(fd));
+}
+
+static int stream_number(const FILE *stream) { return stream == stdout ? 1 : stream == stderr ? 2 : 0; }
+
+const char *screen_style(const FILE *stream, style wanted) {
+  static const char *const sequences[] = {"\033[0m", "\033[1m", "\033[1;32m", "\033[1;31m", "\033[33m", "\033[2m"};
+  return color_on[stream_number(stream)] ? sequences[wanted] : "";
+}
+
+bool screen_live(const FILE *stream) { return stream_number(stream) > 0 && terminal(stream_number(stream)); }
+
+unsigned screen_width(FILE *stream) {
+  struct winsize size;
+  if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return 80;
+  return size.ws_col;
+}
+
+enum { RIGHT_EDGE = 79 };
+
+/* Words from the current column on; lines after the first start at `indent`. Returns nothing but a closed line. */
+static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text) {
+  bool first = true; /* of its line */
+  while (*text) {
+    int length = (int)strcspn(text, " \n");
+    if (!first && column + 1 + (unsigned)length > RIGHT_EDGE) {
+      (void)fprintf(stream, "\n%*s", (int)indent, "");
+      column = indent;
+      first = true;
+    }
+    if (length > 0) column += (unsigned)fprintf(stream, "%s%.*s", first ? "" : " ", length, text);
+    if (length > 0) first = false;
+    text += length;
+    text += strspn(text, " ");
+    if (*text == '\n') {
+      (void)fprintf(stream, "\n%*s", (int)indent, "");
+      column = indent;
+      first = true;
+      text++;
+    }
+  }
+  (void)fputc('\n', stream);
+}
+
+void screen_wrap(FILE *stream, unsigned indent, const char *text) {
+  (void)fprintf(stream, "%*s", (int)indent, "");
+  wrap_from(stream, indent, indent, text);
+}
+
+void screen_hang(FILE *stream, unsigned column, const char *left, const char *text) {
+  unsigned used = (unsigned)fprintf(stream, "%s", left);
+  if (used + 2 > column) {
+    (void)fputc('\n', stream);
+    used = 0;
+  }
+  (void)fprintf(stream, "%*s", (int)(column - used), "");
+  wrap_from(stream, column, column, text);
+}

@@ -1,0 +1,74 @@
+/* Words for people: sizes, times, errors, colour, near misses. The library is quiet; only these files talk. */
+#ifndef CLI_TEXT_H
+#define CLI_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <headroom/status.h>
+
+#define CLI_PRINTF(format, first) __attribute__((format(printf, format, first)))
+
+/* ---- numbers as text: each writes into `out` and returns it ---- */
+enum { TEXT_BYTES = 32 };
+char *text_size(uint64_t bytes, char out[TEXT_BYTES]);      /* "1.50 GiB", "512 B" */
+char *text_count(double count, char out[TEXT_BYTES]);       /* "124.4 M" */
+char *text_seconds(double seconds, char out[TEXT_BYTES]);   /* "3.10 ms", "12.4 s", "1:02:03" */
+char *text_clock(double seconds, char out[TEXT_BYTES]);     /* "2:07", "1:02:03" */
+char *text_number(double number, char out[TEXT_BYTES]);     /* the shortest decimal text that reads back as `number` */
+#define SIZE_TEXT(bytes) text_size((bytes), (char[TEXT_BYTES]){0})
+#define COUNT_TEXT(count) text_count((double)(count), (char[TEXT_BYTES]){0})
+#define SECONDS_TEXT(seconds) text_seconds((seconds), (char[TEXT_BYTES]){0})
+#define CLOCK_TEXT(seconds) text_clock((seconds), (char[TEXT_BYTES]){0})
+
+/* ---- text as numbers ---- */
+
+/* "6GiB", "1.5 GB", "123" are bytes; "90%" sets *percent and stores the share in *share. NULL when read, else the reason. */
+const char *text_parse_size(const char *text, uint64_t *bytes, bool *percent, double *share);
+/* Whole numbers in [low, high]; finite numbers. The whole text must be used. */
+bool text_parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *count);
+bool text_parse_number(const char *text, double *number);
+/* "\n", "\t", "\r", "\\" and "\xHH" become the bytes they name; `out` needs strlen(text) + 1 bytes. False on another escape. */
+bool text_unescape(const char *text, char *out);
+
+/* ---- memory: the program (not the library) may give up; exit code 4 says so ---- */
+void *text_alloc(size_t bytes);
+void *text_grow(void *memory, size_t bytes);
+char *text_copy(const char *text, size_t bytes);
+
+/* ---- errors ---- */
+hr_status text_fail(hr_error *error, hr_status code, const char *format, ...) CLI_PRINTF(3, 4);
+hr_status text_hint(hr_error *error, hr_status code, const char *format, ...) CLI_PRINTF(3, 4);
+/* "headroom: MESSAGE" and, when there is a hint, "  try: HINT" on standard error. */
+void text_print_error(const hr_error *error);
+
+/* ---- near misses ---- */
+typedef struct nearest {
+  const char *word, *best;
+  unsigned distance;
+} nearest;
+void nearest_begin(nearest *search, const char *word);
+void nearest_offer(nearest *search, const char *candidate);
+/* The best offer, or NULL when none is near enough to be a slip of the fingers. */
+const char *nearest_end(const nearest *search);
+
+/* ---- the screen ---- */
+typedef enum style { STYLE_PLAIN = 0, STYLE_BOLD, STYLE_GOOD, STYLE_BAD, STYLE_WARN, STYLE_DIM } style;
+typedef enum color_mode { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER } color_mode;
+
+/* Decides about colour per stream: `always` and `never` rule; else a terminal, TERM not "dumb", NO_COLOR empty or unset. */
+void screen_init(color_mode mode);
+/* The escape sequence that starts a style on a stream, "" without colour. STYLE_PLAIN ends it. */
+const char *screen_style(const FILE *stream, style wanted);
+/* True when lines on this stream may be repainted. */
+bool screen_live(const FILE *stream);
+/* Columns of the terminal behind a stream, 80 when unknown. */
+unsigned screen_width(FILE *stream);
+/* Prints words, wrapped to 80 columns, each line behind `indent` spaces. */
+void screen_wrap(FILE *stream, unsigned indent, const char *text);
+/* Prints `left` and beside it, from `column` on, words wrapped to 80 columns; below it when `left` is too long. */
+void screen_hang(FILE *stream, unsigned column, const char *left, const char *text);
+
+#endif

@@ -1,0 +1,135 @@
+#include "data/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+/* ---- Digest: eight bytes at a time, each folded in by one multiplication and one shift ---- */
+
+static inline uint64_t fold(uint64_t state, uint64_t word) {
+  state = (state ^ word) * 0x9E3779B97F4A7C15u;
+  return state ^ state >> 32;
+}
+
+void hri_digest_add(hri_digest *digest, const void *bytes, size_t count) {
+  const unsigned char *next = bytes, *end = next + count;
+  uint64_t state = digest->state, word = digest->word;
+  unsigned held = (unsigned)(digest->count % 8);
+  digest->count += count;
+  while (next < end) {
+    if (held == 0 && end - next >= 8) {
+      uint64_t whole = 0;
+      for (unsigned i = 0; i < 8; i++) whole |= (uint64_t)next[i] << 8 * i; /* one load on little-endian machines */
+      state = fold(state, whole);
+      next += 8;
+      continue;
+    }
+    word |= (uint64_t)*next++ << 8 * held;
+    held = (held + 1) % 8;
+    if (held == 0) {
+      state = fold(state, word);
+      word = 0;
+    }
+  }
+  digest->state = state;
+  digest->word = word;
+}
+
+void hri_digest_add_u64(hri_digest *digest, uint64_t value) {
+  unsigned char bytes[8];
+  for (unsigned i = 0; i < 8; i++) bytes[i] = (unsigned char)(value >> 8 * i);
+  hri_digest_add(digest, bytes, sizeof bytes);
+}
+
+uint64_t hri_digest_value(const hri_digest *digest) {
+  return fold(fold(fold(digest->state, digest->word), digest->count), 0x5851F42D4C957F2Du);
+}
+
+/* ---- Stamps ---- */
+
+static hri_file_stamp stamp_of(const struct stat *info) {
+  hri_file_stamp stamp = {.bytes = (uint64_t)info->st_size, .changed = info->st_mtim};
+  return stamp;
+}
+
+hr_status hri_stamp_open(const char *path, int *fd, hri_file_stamp *stamp, hr_error *error) {
+  struct stat info;
+  hr_status status = HR_OK;
+  int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe without a writer must not block */
+  if (opened < 0) return hri_fail_errno(error, errno, "open", path);
+  if (fstat(opened, &info) != 0) {
+    status = hri_fail_errno(error, errno, "read", path);
+  } else if (!S_ISREG(info.st_mode)) {
+    status = hri_fail(error, HR_ERROR_INPUT, "%s is %s, not a regular file", path, S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
+    status = hri_hint(error, status, "name the data files themselves; write a stream to a file first");
+  }
+  if (status != HR_OK) {
+    close(opened);
+    return status;
+  }
+  *stamp = stamp_of(&info);
+  *fd = opened;
+  return HR_OK;
+}
+
+hr_status hri_stamp_check(const hri_file_stamp *stamp, int fd, const char *path, hr_error *error) {
+  struct stat info;
+  hri_file_stamp now;
+  hr_status code;
+  if (fstat(fd, &info) != 0) return hri_fail_errno(error, errno, "read", path);
+  now = stamp_of(&info);
+  if (now.bytes == stamp->bytes && now.changed.tv_sec == stamp->changed.tv_sec && now.changed.tv_nsec == stamp->changed.tv_nsec)
+    return HR_OK;
+  code = hri_fail(error, HR_ERROR_INPUT, "%s was changed while it was in use (%llu bytes, now %llu)", path,
+                  (unsigned long long)stamp->bytes, (unsigned long long)now.bytes);
+  return hri_hint(error, code, "leave data files alone during a run; start it again");
+}
+
+/* ---- Reader ---- */
+
+hr_status hri_reader_open(hri_reader *reader, const char *path, hri_digest *digest, hr_error *error) {
+  hri_reader fresh = {.path = path, .digest = digest, .fd = -1};
+  *reader = fresh;
+  HRI_TRY(hri_stamp_open(path, &reader->fd, &reader->stamp, error));
+  reader->buffer = hri_alloc(HRI_READER_BYTES + 1);
+  if (!reader->buffer) return hri_fail_memory(error, HRI_READER_BYTES + 1, "reading data");
+  reader->next = reader->end = reader->buffer;
+  return hri_reader_fill(reader, error);
+}
+
+hr_status hri_reader_fill(hri_reader *reader, hr_error *error) {
+  size_t kept = hri_reader_left(reader);
+  char *fresh;
+  if (kept > 0) memmove(reader->buffer, reader->next, kept);
+  reader->next = reader->buffer;
+  reader->end = fresh = reader->buffer + kept;
+  while (!reader->at_end && reader->end < reader->buffer + HRI_READER_BYTES) {
+    ssize_t got = read(reader->fd, reader->end, (size_t)(reader->buffer + HRI_READER_BYTES - reader->end));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return hri_fail_errno(error, errno, "read", reader->path);
+    if (got == 0) reader->at_end = true;
+    reader->end += got;
+    reader->offset += (uint64_t)got;
+  }
+  *reader->end = 0;
+  hri_digest_add(reader->digest, fresh, (size_t)(reader->end - fresh));
+  return HR_OK;
+}
+
+hr_status hri_reader_finish(hri_reader *reader, hr_error *error) {
+  hri_file_stamp read_stamp = reader->stamp;
+  read_stamp.bytes = reader->offset; /* what was read, and what stat said before, must both be what it says now */
+  HRI_TRY(hri_stamp_check(&reader->stamp, reader->fd, reader->path, error));
+  return hri_stamp_check(&read_stamp, reader->fd, reader->path, error);
+}
+
+void hri_reader_close(hri_reader *reader) {
+  if (reader->fd >= 0) close(reader->fd);
+  hri_free(reader->buffer);
+  reader->fd = -1;
+  reader->buffer = reader->next = reader->end = NULL;
+}

@@ -1,0 +1,14 @@
+/* This machine as a device: what the operating system says of its processors and memory. */
+#ifndef HRI_DEVICE_CPU_H
+#define HRI_DEVICE_CPU_H
+
+#include <headroom/device.h>
+
+/* What the process has before its first tensor: program, libraries, stacks, heap. Assumed, generously, until a probe on
+ * this machine replaces it (fixed_measured says which). */
+#define HRI_CPU_FIXED_BYTES (64ull << 20)
+
+/* Fills `device` for the CPU. Never fails: what cannot be read keeps a modest default. */
+void hri_device_cpu(hr_device *device);
+
+#endif

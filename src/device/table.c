@@ -1,0 +1,204 @@
+/* The devices that one can plan for: a table of published figures, and this machine.
+ *
+ * What a process can use is less than what is built in, and torch, nvidia-smi and the data sheet give three different
+ * totals. The table takes what cudaMemGetInfo reported where that is known, else nvidia-smi's total less a reserve: 1.6 %,
+ * at least 256 MiB and at most 0.85 GiB, which covers every gap between the two that is known (0.24 GiB T4, 0.31 RTX 3090,
+ * 0.43 H100, 0.48 RTX 5090, 0.6 H200, 0.62 RTX 6000 Ada, 0.85 A100-80).
+ *
+ * The rates are dense, with fp32 accumulation: on GeForce bf16 = 2 x fp32 (Ampere and later), on data-centre parts 4 x
+ * or more. Memory of the CUDA context depends on driver and version and is never tabulated as truth: 500 MiB is assumed
+ * (256 to 612 MiB were seen with lazily loaded kernels). */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <headroom/device.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "device/cpu.h"
+
+#define KIB 1024ull
+#define MIB (1024ull * 1024)
+#define GIB (1024ull * 1024 * 1024)
+
+enum { CONTEXT_MIB = 500 };
+/* cuBLAS workspace as torch configures it: ":4096:2:16:8" before Hopper, 32 MiB from Hopper on (CublasHandlePool.cpp). */
+#define WORKSPACE_CLASSIC (8320 * KIB)
+#define WORKSPACE_HOPPER (32 * MIB)
+
+/* Where figures come from: letters in a row, spelled out by source_text. */
+static const struct {
+  char letter;
+  const char *text;
+} sources[] = {
+    {'M', "ml-engineering accelerator tables"}, {'L', "Lightning throughput tables"},     {'A', "llm-analysis configs"},
+    {'H', "huggingface.js hardware table"},     {'X', "hmc-tech specification pages"},    {'R', "bf16 = 2 x fp32"},
+    {'d', "data sheet, unverified"},            {'C', "codesota"},                        {'p', "host link assumed"},                {'u', "total unverified"},
+};
+
+typedef struct row {
+  const char *name, *title;
+  const char *aliases;    /* more names, separated by blanks; compared like names */
+  double capacity_gib;
+  double smi_mib;         /* nvidia-smi's total; 0: not known, the capacity is taken */
+  double usable_gib;      /* cudaMemGetInfo's total; 0: not known */
+  double gigabytes;       /* memory, 1e9 bytes per second */
+  double bf16, tf32, fp32; /* 1e12 operations per second, dense; 0: not offered */
+  double link;            /* PCIe, 1e9 bytes per second in one direction */
+  double efficiency;      /* best large bf16 GEMM over the published rate, where measured; else 0.75 (torch's roofline) */
+  uint64_t workspace;
+  const char *sources, *date; /* date: of the collection that the row was taken from */
+} row;
+
+#define OLD WORKSPACE_CLASSIC
+#define NEW WORKSPACE_HOPPER
+
+static const row rows[] = {
+    {"rtx-3060", "NVIDIA GeForce RTX 3060", "rtx-3060-12gb", 12, 12288, 0, 360, 25.5, 12.7, 12.7, 31, 0.75, OLD, "HRu", "2026-08"},
+    {"rtx-3080", "NVIDIA GeForce RTX 3080 10G", "rtx-3080-10gb", 10, 10240, 0, 760, 59.5, 29.8, 29.8, 31, 0.75, OLD, "LRdu", "2026-08"},
+    {"rtx-3090", "NVIDIA GeForce RTX 3090", "", 24, 24576, 23.69, 936, 71.2, 35.6, 35.6, 31, 0.75, OLD, "LRdu", "2026-08"},
+    {"rtx-4060-ti-16", "NVIDIA GeForce RTX 4060 Ti 16G", "rtx-4060-ti rtx-4060-ti-16gb", 16, 16380, 0, 288, 44.1, 22.1, 22.1, 16, 0.75, OLD, "HRu", "2026-08"},
+    {"rtx-4070-ti-super", "NVIDIA GeForce RTX 4070 Ti Super", "", 16, 16376, 0, 672, 88.2, 44.1, 44.1, 31, 0.75, OLD, "HRu", "2026-08"},
+    {"rtx-4080", "NVIDIA GeForce RTX 4080", "", 16, 16376, 0, 717, 97.5, 48.7, 48.7, 31, 0.75, OLD, "LRu", "2026-08"},
+    {"rtx-4090", "NVIDIA GeForce RTX 4090", "", 24, 24564, 0, 1008, 165.2, 82.6, 82.6, 31, 0.75, OLD, "X", "2026-08"},
+    {"rtx-5070-ti", "NVIDIA GeForce RTX 5070 Ti", "", 16, 16303, 0, 896, 87.9, 43.9, 43.9, 63, 0.75, NEW, "HRu", "2026-08"},
+    {"rtx-5080", "NVIDIA GeForce RTX 5080", "", 16, 16303, 0, 960, 112.6, 56.3, 56.3, 63, 0.75, NEW, "HRXu", "2026-08"},
+    {"rtx-5090", "NVIDIA GeForce RTX 5090", "", 32, 32607, 31.36, 1792, 209.5, 104.8, 104.8, 63, 0.75, NEW, "HRC", "2026-08"},
+    {"t4", "NVIDIA T4", "tesla-t4", 16, 15360, 14.76, 320, 0, 0, 8.1, 16, 0.75, OLD, "Ldu", "2026-08"},
+    {"v100-16", "NVIDIA V100 SXM2 16GB", "tesla-v100-16gb v100", 16, 16160, 15.75, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08"},
+    {"v100-32", "NVIDIA V100 SXM2 32GB", "tesla-v100-32gb", 32, 32510, 0, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08"},
+    {"a10", "NVIDIA A10", "", 24, 23028, 0, 600, 125, 62.5, 31.2, 31, 0.75, OLD, "LA", "2026-08"},
+    {"a40", "NVIDIA A40", "", 48, 46068, 0, 696, 149.7, 74.8, 37.4, 31, 0.75, OLD, "Lu", "2026-08"},
+    {"rtx-a6000", "NVIDIA RTX A6000", "a6000", 48, 49140, 0, 768, 154.8, 77.4, 38.7, 31, 0.75, OLD, "ALR", "2026-08"},
+    {"rtx-6000-ada", "NVIDIA RTX 6000 Ada Generation", "6000-ada", 48, 49140, 47.37, 960, 364, 182, 91.1, 31, 0.75, OLD, "HRd", "2026-08"},
+    {"l4", "NVIDIA L4", "", 24, 23034, 0, 300, 121, 60, 30.3, 31, 0.75, OLD, "L", "2026-08"},
+    {"l40s", "NVIDIA L40S", "", 48, 46068, 0, 864, 362, 183, 91.6, 31, 0.75, OLD, "M", "2026-08"},
+    {"a100-40", "NVIDIA A100 40GB", "a100-40gb a100-sxm4-40gb a100-pcie-40gb", 40, 40960, 0, 1555, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08"},
+    {"a100-80", "NVIDIA A100 80GB SXM", "a100-80gb a100 a100-sxm4-80gb", 80, 81920, 79.15, 2039, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08"},
+    {"a100-80-pcie", "NVIDIA A100 80GB PCIe", "a100-pcie-80gb a100-80gb-pcie", 80, 81920, 79.15, 1935, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08"},
+    {"h100", "NVIDIA H100 80GB SXM", "h100-sxm h100-80 h100-80gb h100-80gb-hbm3", 80, 81559, 79.22, 3350, 989, 494.5, 67, 63, 0.8, NEW, "M", "2026-08"},
+    {"h100-pcie", "NVIDIA H100 80GB PCIe", "h100-80gb-pcie", 80, 81559, 79.22, 2000, 756, 378, 51, 63, 0.8, NEW, "MA", "2026-08"},
+    {"h200", "NVIDIA H200 SXM", "h200-sxm", 141, 143771, 139.80, 4800, 989, 494.5, 67, 63, 0.8, NEW, "M", "2026-08"},
+    {"b200", "NVIDIA B200 SXM", "b200-sxm", 180, 183359, 178.35, 8000, 2250, 1125, 80, 63, 0.78, NEW, "M", "2026-08"},
+    {"gb200", "NVIDIA GB200 (one GPU)", "", 186, 189471, 0, 8000, 2500, 1250, 80, 63, 0.73, NEW, "Mp", "2026-08"},
+    /* 288e9 and 256e9 bytes: no tool's total is known, so the smaller reading of "GB" is taken. */
+    {"b300", "NVIDIA B300 SXM", "b300-sxm", 268.22, 0, 0, 8000, 2250, 1125, 80, 63, 0.75, NEW, "M", "2026-08"},
+    /* A process sees one of the two dies as a device of its own: half of the card's published figures. */
+    {"mi250x", "AMD Instinct MI250X (one GCD)", "mi250x-gcd", 64, 0, 0, 1638.5, 191.5, 0, 23.95, 31, 0.75, NEW, "M", "2026-08"},
+    {"mi300x", "AMD Instinct MI300X", "", 192, 0, 0, 5300, 1300, 654, 163, 63, 0.51, NEW, "Mu", "2026-08"},
+    {"mi325x", "AMD Instinct MI325X", "", 238.42, 0, 0, 6000, 1300, 654, 163, 63, 0.6, NEW, "M", "2026-08"},
+};
+
+enum { ROW_COUNT = sizeof rows / sizeof *rows };
+
+uint32_t hr_device_count(void) { return ROW_COUNT; }
+
+static uint64_t to_bytes(double value, uint64_t unit) { return (uint64_t)(value * (double)unit + 0.5); }
+
+static uint64_t usable_bytes(const row *r) {
+  uint64_t whole = r->smi_mib > 0 ? to_bytes(r->smi_mib, MIB) : to_bytes(r->capacity_gib, GIB), reserve = whole / 1000 * 16;
+  if (r->usable_gib > 0) return to_bytes(r->usable_gib, GIB);
+  if (reserve < 256 * MIB) reserve = 256 * MIB;
+  if (reserve > 870 * MIB) reserve = 870 * MIB;
+  return whole - reserve;
+}
+
+static void source_text(const row *r, char *out, size_t bytes) {
+  size_t used = 0;
+  for (const char *letter = r->sources; *letter; letter++)
+    for (size_t i = 0; i < sizeof sources / sizeof *sources && used < bytes; i++)
+      if (sources[i].letter == *letter) used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? ", " : "", sources[i].text);
+  if (used >= bytes) return;
+  (void)snprintf(out + used, bytes - used, "; usable: %s",
+                 r->usable_gib > 0 ? "cudaMemGetInfo" : r->smi_mib > 0 ? "nvidia-smi less a reserve" : "capacity less a reserve");
+}
+
+hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error) {
+  const row *r;
+  if (index >= ROW_COUNT) return hri_fail(error, HR_ERROR_USAGE, "device %u: the table has %d", index, ROW_COUNT);
+  r = &rows[index];
+  memset(device, 0, sizeof *device);
+  (void)snprintf(device->name, sizeof device->name, "%s", r->name);
+  (void)snprintf(device->title, sizeof device->title, "%s", r->title);
+  device->capacity_bytes = to_bytes(r->capacity_gib, GIB);
+  device->usable_bytes = usable_bytes(r);
+  device->memory_bytes_per_second = r->gigabytes * 1e9;
+  device->flops_fp32 = r->fp32 * 1e12;
+  device->flops_tf32 = r->tf32 * 1e12;
+  device->flops_bf16 = r->bf16 * 1e12;
+  device->link_bytes_per_second = r->link * 1e9;
+  device->gemm_efficiency = r->efficiency;
+  device->memory_efficiency = 0.9; /* llm-analysis */
+  device->fixed_bytes = CONTEXT_MIB * MIB;
+  device->library_workspace_bytes = r->workspace;
+  source_text(r, device->source, sizeof device->source);
+  (void)snprintf(device->date, sizeof device->date, "%s", r->date);
+  return HR_OK;
+}
+
+/* ---- look-up ---- */
+
+enum { PLAIN_BYTES = 64 };
+
+/* Letters and digits in lower case, without "nvidia", "geforce" and the like in front: "RTX 4090" is rtx4090. */
+static void plain_name(const char *name, size_t length, char out[PLAIN_BYTES]) {
+  static const char *const noise[] = {"nvidia", "geforce", "amd", "instinct", "tesla"};
+  char *rest = out;
+  size_t used = 0;
+  for (size_t i = 0; i < length && used + 1 < PLAIN_BYTES; i++)
+    if (isalnum((unsigned char)name[i])) out[used++] = (char)tolower((unsigned char)name[i]);
+  out[used] = 0;
+  for (size_t i = 0; i < sizeof noise / sizeof *noise; i++)
+    if (strncmp(rest, noise[i], strlen(noise[i])) == 0 && rest[strlen(noise[i])]) rest += strlen(noise[i]);
+  memmove(out, rest, strlen(rest) + 1);
+}
+
+static bool same_plain(const char *name, size_t length, const char *wanted) {
+  char plain[PLAIN_BYTES];
+  plain_name(name, length, plain);
+  return strcmp(plain, wanted) == 0;
+}
+
+static bool row_is_called(const row *r, const char *wanted) {
+  const char *alias = r->aliases;
+  if (same_plain(r->name, strlen(r->name), wanted) || same_plain(r->title, strlen(r->title), wanted)) return true;
+  while (*alias) {
+    size_t length = strcspn(alias, " ");
+    if (same_plain(alias, length, wanted)) return true;
+    alias += length + (alias[length] == ' ');
+  }
+  return false;
+}
+
+static hr_status unknown_device(const char *name, const char *wanted, hr_error *error) {
+  const char *names[ROW_COUNT + 1], *near;
+  char lower[PLAIN_BYTES];
+  size_t i;
+  for (i = 0; i < ROW_COUNT; i++) names[i] = rows[i].name;
+  names[ROW_COUNT] = "cpu";
+  for (i = 0; name[i] && i + 1 < PLAIN_BYTES; i++) lower[i] = name[i] == ' ' || name[i] == '_' ? '-' : (char)tolower((unsigned char)name[i]);
+  lower[i] = 0;
+  near = hri_nearest(lower, names, ROW_COUNT + 1);
+  if (!near) near = hri_nearest(wanted, names, ROW_COUNT + 1);
+  hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);
+  if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
+  return hri_hint(error, HR_ERROR_USAGE, "cpu, or one of the table, for example rtx-4090, l4, a100-80, h100; `headroom devices` lists them");
+}
+
+hr_status hr_device_find(const char *name, hr_device *device, hr_error *error) {
+  char wanted[PLAIN_BYTES];
+  if (!name || !*name) return hri_fail(error, HR_ERROR_USAGE, "the device has no name");
+  plain_name(name, strlen(name), wanted);
+  if (strcmp(wanted, "cpu") == 0) {
+    hri_device_cpu(device);
+    return HR_OK;
+  }
+  if (strncmp(wanted, "cuda", 4) == 0) {
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "device '%.80s': this version has no CUDA backend", name);
+    return hri_hint(error, HR_ERROR_UNSUPPORTED, "plan for a device by its name (rtx-4090, a100-80, ...), or run on the cpu");
+  }
+  for (uint32_t i = 0; i < ROW_COUNT; i++)
+    if (row_is_called(&rows[i], wanted)) return hr_device_get(i, device, error);
+  return unknown_device(name, wanted, error);
+}

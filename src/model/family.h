@@ -1,0 +1,38 @@
+/* What a family of models fixes, and the sizes that make sense. Internal to src/model. */
+#ifndef HRI_MODEL_FAMILY_H
+#define HRI_MODEL_FAMILY_H
+
+#include <stddef.h>
+
+#include <headroom/model.h>
+
+/* Sane limits: beyond every published model, and low enough that no product below overflows (parameters < 2^54, rows of
+ * a fused matrix < 2^31). Layers: HR_MAX_LAYERS of headroom/job.h. */
+enum {
+  HRI_MODEL_MAX_LAYERS = 512,
+  HRI_MODEL_MAX_HIDDEN = 1 << 20,
+  HRI_MODEL_MAX_HEADS = 1 << 16,
+  HRI_MODEL_MAX_HEAD_SIZE = 1 << 14,
+  HRI_MODEL_MAX_MLP = 1 << 22,
+  HRI_MODEL_MAX_VOCABULARY = 1 << 24,
+  HRI_MODEL_MAX_POSITIONS = 1 << 26,
+  HRI_MODEL_MAX_QKV_ROWS = 1 << 24
+};
+
+/* Clears `model` and sets what the family fixes (norm, activation, gating, positions, biases, tying) and the defaults of
+ * its transformers configuration (epsilon, theta, init_std, tokens); sizes and names stay empty. */
+void hri_family_defaults(hr_model *model, hr_family family);
+
+/* Fills what follows from the sizes: kv_head_count and head_size when 0, then attention_scale = head_size ** -0.5. */
+void hri_family_derive(hr_model *model);
+
+/* The family called `name` ("gpt2", "llama"); false when there is none. */
+bool hri_family_find(const char *name, hr_family *family);
+
+/* "gpt2, llama" */
+const char *hri_family_list(void);
+
+/* Copies text into a field of `bytes`, cut at a whole UTF-8 character. */
+void hri_model_set_text(char *out, size_t bytes, const char *text);
+
+#endif

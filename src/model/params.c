@@ -1,0 +1,239 @@
+#include "model/params.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/family.h"
+
+/* ---- tables ---- */
+
+typedef enum place { PLACE_EMBED = 0, PLACE_LAYER, PLACE_HEAD } place;
+
+/* In the order of execution; our names are stable, checkpoints depend on them. */
+static const struct {
+  const char *name;
+  place place;
+} slots[HRI_SLOT_COUNT] = {
+    [HRI_SLOT_TOKEN_EMBEDDING] = {"token_embedding.weight", PLACE_EMBED},
+    [HRI_SLOT_POSITION_EMBEDDING] = {"position_embedding.weight", PLACE_EMBED},
+    [HRI_SLOT_NORM1_WEIGHT] = {"norm1.weight", PLACE_LAYER},
+    [HRI_SLOT_NORM1_BIAS] = {"norm1.bias", PLACE_LAYER},
+    [HRI_SLOT_QKV_WEIGHT] = {"qkv.weight", PLACE_LAYER},
+    [HRI_SLOT_QKV_BIAS] = {"qkv.bias", PLACE_LAYER},
+    [HRI_SLOT_ATTENTION_OUTPUT_WEIGHT] = {"attention_output.weight", PLACE_LAYER},
+    [HRI_SLOT_ATTENTION_OUTPUT_BIAS] = {"attention_output.bias", PLACE_LAYER},
+    [HRI_SLOT_NORM2_WEIGHT] = {"norm2.weight", PLACE_LAYER},
+    [HRI_SLOT_NORM2_BIAS] = {"norm2.bias", PLACE_LAYER},
+    [HRI_SLOT_MLP_IN_WEIGHT] = {"mlp_in.weight", PLACE_LAYER},
+    [HRI_SLOT_MLP_IN_BIAS] = {"mlp_in.bias", PLACE_LAYER},
+    [HRI_SLOT_MLP_OUT_WEIGHT] = {"mlp_out.weight", PLACE_LAYER},
+    [HRI_SLOT_MLP_OUT_BIAS] = {"mlp_out.bias", PLACE_LAYER},
+    [HRI_SLOT_FINAL_NORM_WEIGHT] = {"final_norm.weight", PLACE_HEAD},
+    [HRI_SLOT_FINAL_NORM_BIAS] = {"final_norm.bias", PLACE_HEAD},
+    [HRI_SLOT_HEAD_WEIGHT] = {"head.weight", PLACE_HEAD},
+};
+
+/* The Hugging Face side of a slot: full names, or inside of a layer what follows layer_prefix and its number. */
+typedef struct hf_slot {
+  const char *parts[HRI_PARAM_PARTS];
+  bool transposed; /* Conv1D holds [in, out] (transformers pytorch_utils.py) */
+} hf_slot;
+
+static const struct {
+  const char *prefix, *layer_prefix;
+  hf_slot slots[HRI_SLOT_COUNT];
+} hf_names[HR_FAMILY_COUNT] = {
+    [HR_FAMILY_GPT2] = {"transformer.", "transformer.h.", {
+        [HRI_SLOT_TOKEN_EMBEDDING] = {{"transformer.wte.weight"}, false},
+        [HRI_SLOT_POSITION_EMBEDDING] = {{"transformer.wpe.weight"}, false},
+        [HRI_SLOT_NORM1_WEIGHT] = {{"ln_1.weight"}, false},
+        [HRI_SLOT_NORM1_BIAS] = {{"ln_1.bias"}, false},
+        [HRI_SLOT_QKV_WEIGHT] = {{"attn.c_attn.weight"}, true},
+        [HRI_SLOT_QKV_BIAS] = {{"attn.c_attn.bias"}, false},
+        [HRI_SLOT_ATTENTION_OUTPUT_WEIGHT] = {{"attn.c_proj.weight"}, true},
+        [HRI_SLOT_ATTENTION_OUTPUT_BIAS] = {{"attn.c_proj.bias"}, false},
+        [HRI_SLOT_NORM2_WEIGHT] = {{"ln_2.weight"}, false},
+        [HRI_SLOT_NORM2_BIAS] = {{"ln_2.bias"}, false},
+        [HRI_SLOT_MLP_IN_WEIGHT] = {{"mlp.c_fc.weight"}, true},
+        [HRI_SLOT_MLP_IN_BIAS] = {{"mlp.c_fc.bias"}, false},
+        [HRI_SLOT_MLP_OUT_WEIGHT] = {{"mlp.c_proj.weight"}, true},
+        [HRI_SLOT_MLP_OUT_BIAS] = {{"mlp.c_proj.bias"}, false},
+        [HRI_SLOT_FINAL_NORM_WEIGHT] = {{"transformer.ln_f.weight"}, false},
+        [HRI_SLOT_FINAL_NORM_BIAS] = {{"transformer.ln_f.bias"}, false},
+        [HRI_SLOT_HEAD_WEIGHT] = {{"lm_head.weight"}, false},
+    }},
+    [HR_FAMILY_LLAMA] = {"model.", "model.layers.", {
+        [HRI_SLOT_TOKEN_EMBEDDING] = {{"model.embed_tokens.weight"}, false},
+        [HRI_SLOT_NORM1_WEIGHT] = {{"input_layernorm.weight"}, false},
+        [HRI_SLOT_QKV_WEIGHT] = {{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"}, false},
+        [HRI_SLOT_QKV_BIAS] = {{"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}, false},
+        [HRI_SLOT_ATTENTION_OUTPUT_WEIGHT] = {{"self_attn.o_proj.weight"}, false},
+        [HRI_SLOT_ATTENTION_OUTPUT_BIAS] = {{"self_attn.o_proj.bias"}, false},
+        [HRI_SLOT_NORM2_WEIGHT] = {{"post_attention_layernorm.weight"}, false},
+        [HRI_SLOT_MLP_IN_WEIGHT] = {{"mlp.gate_proj.weight", "mlp.up_proj.weight"}, false},
+        [HRI_SLOT_MLP_IN_BIAS] = {{"mlp.gate_proj.bias", "mlp.up_proj.bias"}, false},
+        [HRI_SLOT_MLP_OUT_WEIGHT] = {{"mlp.down_proj.weight"}, false},
+        [HRI_SLOT_MLP_OUT_BIAS] = {{"mlp.down_proj.bias"}, false},
+        [HRI_SLOT_FINAL_NORM_WEIGHT] = {{"model.norm.weight"}, false},
+        [HRI_SLOT_HEAD_WEIGHT] = {{"lm_head.weight"}, false},
+    }},
+};
+
+/* ---- which slots there are, and their shapes ---- */
+
+static bool present(const hr_model *m, hri_slot slot) {
+  switch (slot) {
+  case HRI_SLOT_POSITION_EMBEDDING: return m->learned_positions;
+  case HRI_SLOT_NORM1_BIAS: case HRI_SLOT_NORM2_BIAS: case HRI_SLOT_FINAL_NORM_BIAS: return m->norm == HR_NORM_LAYER;
+  case HRI_SLOT_QKV_BIAS: return m->qkv_bias;
+  case HRI_SLOT_ATTENTION_OUTPUT_BIAS: return m->attention_output_bias;
+  case HRI_SLOT_MLP_IN_BIAS: case HRI_SLOT_MLP_OUT_BIAS: return m->mlp_bias;
+  case HRI_SLOT_HEAD_WEIGHT: return !m->tied_embeddings;
+  default: return true;
+  }
+}
+
+/* Sets dims to [rows, columns], or [n, 1] for vectors; returns the rank. */
+static uint32_t shape(const hr_model *m, hri_slot slot, uint64_t dims[2]) {
+  const uint64_t hidden = m->hidden_size, heads = (uint64_t)m->head_count * m->head_size;
+  const uint64_t qkv = heads + 2 * (uint64_t)m->kv_head_count * m->head_size, mlp_in = (m->gated_mlp ? 2 : 1) * (uint64_t)m->mlp_size;
+  uint64_t rows = hidden, columns = 0; /* columns 0: a vector */
+  switch (slot) {
+  case HRI_SLOT_TOKEN_EMBEDDING: case HRI_SLOT_HEAD_WEIGHT: rows = m->vocabulary_size, columns = hidden; break;
+  case HRI_SLOT_POSITION_EMBEDDING: rows = m->max_positions, columns = hidden; break;
+  case HRI_SLOT_QKV_WEIGHT: rows = qkv, columns = hidden; break;
+  case HRI_SLOT_QKV_BIAS: rows = qkv; break;
+  case HRI_SLOT_ATTENTION_OUTPUT_WEIGHT: columns = heads; break;
+  case HRI_SLOT_MLP_IN_WEIGHT: rows = mlp_in, columns = hidden; break;
+  case HRI_SLOT_MLP_IN_BIAS: rows = mlp_in; break;
+  case HRI_SLOT_MLP_OUT_WEIGHT: columns = m->mlp_size; break;
+  default: break; /* norms and output biases: [hidden] */
+  }
+  dims[0] = rows;
+  dims[1] = columns ? columns : 1;
+  return columns ? 2 : 1;
+}
+
+static uint32_t count_in(const hr_model *m, place where) {
+  uint32_t count = 0;
+  for (int s = 0; s < HRI_SLOT_COUNT; s++) count += slots[s].place == where && present(m, (hri_slot)s);
+  return count;
+}
+
+/* The index-th present slot of a place; the caller keeps index in range. */
+static hri_slot slot_at(const hr_model *m, place where, uint32_t index) {
+  int s;
+  for (s = 0; s < HRI_SLOT_COUNT - 1; s++)
+    if (slots[s].place == where && present(m, (hri_slot)s) && index-- == 0) break;
+  return (hri_slot)s;
+}
+
+uint32_t hri_param_count(const hr_model *model) {
+  return count_in(model, PLACE_EMBED) + model->layer_count * count_in(model, PLACE_LAYER) + count_in(model, PLACE_HEAD);
+}
+
+uint64_t hr_model_parameter_count(const hr_model *model) {
+  uint64_t total = 0, dims[2];
+  for (int s = 0; s < HRI_SLOT_COUNT; s++) {
+    if (!present(model, (hri_slot)s)) continue;
+    (void)shape(model, (hri_slot)s, dims);
+    total += dims[0] * dims[1] * (slots[s].place == PLACE_LAYER ? model->layer_count : 1);
+  }
+  return total;
+}
+
+/* ---- one parameter ---- */
+
+static void set_init(const hr_model *m, hri_param_spec *spec) {
+  bool into_residual = spec->slot == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT || spec->slot == HRI_SLOT_MLP_OUT_WEIGHT;
+  bool norm_weight = spec->slot == HRI_SLOT_NORM1_WEIGHT || spec->slot == HRI_SLOT_NORM2_WEIGHT || spec->slot == HRI_SLOT_FINAL_NORM_WEIGHT;
+  spec->init = spec->rank == 2 ? HRI_INIT_NORMAL : norm_weight ? HRI_INIT_ONES : HRI_INIT_ZEROS;
+  if (spec->rank != 2) return;
+  spec->init_std = m->init_std;
+  if (into_residual && m->init_scale_residual) spec->init_std /= sqrt(2.0 * m->layer_count);
+}
+
+/* Rows of part `part` of `count`: q, k, v have their own sizes, gate and up share equally. */
+static uint64_t part_rows(const hr_model *m, const hri_param_spec *spec, uint32_t part, uint32_t count) {
+  if (count == 3) return (uint64_t)(part == 0 ? m->head_count : m->kv_head_count) * m->head_size;
+  return spec->dims[0] / count;
+}
+
+static void set_parts(const hr_model *m, hri_param_spec *spec) {
+  const hf_slot *names = &hf_names[m->family].slots[spec->slot];
+  uint64_t row = 0;
+  while (spec->part_count < HRI_PARAM_PARTS && names->parts[spec->part_count]) spec->part_count++;
+  for (uint32_t i = 0; i < spec->part_count; i++) {
+    hri_param_part *part = &spec->parts[i];
+    if (spec->layer >= 0)
+      (void)snprintf(part->name, sizeof part->name, "%s%d.%s", hf_names[m->family].layer_prefix, spec->layer, names->parts[i]);
+    else
+      (void)snprintf(part->name, sizeof part->name, "%s", names->parts[i]);
+    part->row = row;
+    part->rows = part_rows(m, spec, i, spec->part_count);
+    part->transposed = names->transposed;
+    row += part->rows;
+  }
+}
+
+void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec) {
+  uint32_t embed = count_in(model, PLACE_EMBED), per_layer = count_in(model, PLACE_LAYER), in_layers = per_layer * model->layer_count;
+  memset(spec, 0, sizeof *spec);
+  spec->layer = -1;
+  if (index < embed) {
+    spec->slot = slot_at(model, PLACE_EMBED, index);
+    spec->unit = HRI_UNIT_EMBED;
+  } else if (index - embed < in_layers) {
+    spec->layer = (int32_t)((index - embed) / per_layer);
+    spec->slot = slot_at(model, PLACE_LAYER, (index - embed) % per_layer);
+    spec->unit = HRI_UNIT_FIRST_LAYER + (uint32_t)spec->layer;
+  } else {
+    spec->slot = slot_at(model, PLACE_HEAD, index - embed - in_layers);
+    spec->unit = HRI_UNIT_FIRST_LAYER + model->layer_count;
+  }
+  if (spec->layer >= 0)
+    (void)snprintf(spec->name, sizeof spec->name, "layers.%d.%s", spec->layer, slots[spec->slot].name);
+  else
+    (void)snprintf(spec->name, sizeof spec->name, "%s", slots[spec->slot].name);
+  spec->rank = shape(model, spec->slot, spec->dims);
+  spec->decay = spec->rank == 2;
+  set_init(model, spec);
+  set_parts(model, spec);
+}
+
+/* ---- names in files ---- */
+
+/* What follows `prefix`, or NULL. */
+static const char *after(const char *name, const char *prefix) {
+  size_t length = strlen(prefix);
+  return strncmp(name, prefix, length) == 0 ? name + length : NULL;
+}
+
+/* True for "h.N.attn.bias" and "h.N.attn.masked_bias": the causal mask that old gpt2 files hold. */
+static bool is_gpt2_mask(const char *name) {
+  const char *rest = after(name, "transformer.");
+  rest = after(rest ? rest : name, "h.");
+  if (!rest || *rest < '0' || *rest > '9') return false;
+  while (*rest >= '0' && *rest <= '9') rest++;
+  return strcmp(rest, ".attn.bias") == 0 || strcmp(rest, ".attn.masked_bias") == 0;
+}
+
+static bool ends_with(const char *name, const char *suffix) {
+  size_t length = strlen(name), end = strlen(suffix);
+  return length >= end && strcmp(name + length - end, suffix) == 0;
+}
+
+bool hri_param_ignored(const hr_model *model, const char *name) {
+  if (model->tied_embeddings && strcmp(name, "lm_head.weight") == 0) return true;
+  if (ends_with(name, ".rotary_emb.inv_freq")) return !model->learned_positions;
+  return model->family == HR_FAMILY_GPT2 && is_gpt2_mask(name);
+}
+
+bool hri_param_variant(const hr_model *model, const char *name, uint32_t variant, char out[128]) {
+  const char *spelling = variant == 0 ? name : NULL;
+  if (variant == 1) spelling = after(name, hf_names[model->family].prefix);
+  if (!spelling || strlen(spelling) >= 128) return false;
+  memcpy(out, spelling, strlen(spelling) + 1);
+  return true;
+}

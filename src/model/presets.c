@@ -1,0 +1,217 @@
+/* Published models by name, small ones for the demo and the tests, and bare dimensions ("custom:layers=12,...").
+ *
+ * Sizes are those of the published config.json files; the parameter counts that they make are held against the published
+ * counts in tests/unit/test_model.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/text.h"
+#include "model/family.h"
+
+typedef struct preset {
+  const char *name, *alias; /* alias: NULL when there is none */
+  hr_family family;
+  uint32_t layers, hidden, heads, kv_heads, head_size, mlp, vocabulary, positions;
+  bool tied;
+  double epsilon, theta, init_std;
+  double rope_factor; /* llama3 scaling of an 8192 token model; 0: no scaling */
+  int32_t bos, eos;
+  double dropout;
+} preset;
+
+#define GPT2 HR_FAMILY_GPT2
+#define LLAMA HR_FAMILY_LLAMA
+
+/* The byte-level models have 256 bytes and an end-of-text token, 256. */
+static const preset presets[] = {
+    {"gpt2-124m", "gpt2", GPT2, 12, 768, 12, 12, 64, 3072, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1},
+    {"gpt2-355m", "gpt2-medium", GPT2, 24, 1024, 16, 16, 64, 4096, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1},
+    {"gpt2-774m", "gpt2-large", GPT2, 36, 1280, 20, 20, 64, 5120, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1},
+    {"gpt2-1558m", "gpt2-xl", GPT2, 48, 1600, 25, 25, 64, 6400, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1},
+    {"llama-2-7b", NULL, LLAMA, 32, 4096, 32, 32, 128, 11008, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0},
+    {"llama-2-13b", NULL, LLAMA, 40, 5120, 40, 40, 128, 13824, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0},
+    {"llama-2-70b", NULL, LLAMA, 80, 8192, 64, 8, 128, 28672, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0},
+    {"llama-3-8b", NULL, LLAMA, 32, 4096, 32, 8, 128, 14336, 128256, 8192, false, 1e-5, 5e5, 0.02, 0, 128000, 128001, 0},
+    {"llama-3-70b", NULL, LLAMA, 80, 8192, 64, 8, 128, 28672, 128256, 8192, false, 1e-5, 5e5, 0.02, 0, 128000, 128001, 0},
+    {"llama-3.2-1b", NULL, LLAMA, 16, 2048, 32, 8, 64, 8192, 128256, 131072, true, 1e-5, 5e5, 0.02, 32, 128000, 128001, 0},
+    {"llama-3.2-3b", NULL, LLAMA, 28, 3072, 24, 8, 128, 8192, 128256, 131072, true, 1e-5, 5e5, 0.02, 32, 128000, 128001, 0},
+    {"smollm2-135m", NULL, LLAMA, 30, 576, 9, 3, 64, 1536, 49152, 8192, true, 1e-5, 1e5, 1.0 / 24, 0, 0, 0, 0},
+    {"smollm2-360m", NULL, LLAMA, 32, 960, 15, 5, 64, 2560, 49152, 8192, true, 1e-5, 1e5, 0.02, 0, 0, 0, 0},
+    {"smollm2-1.7b", NULL, LLAMA, 24, 2048, 32, 32, 64, 8192, 49152, 8192, true, 1e-5, 1.3e5, 0.02, 0, 0, 0, 0},
+    {"tiny-llama-bytes", NULL, LLAMA, 6, 256, 8, 4, 32, 704, 257, 1024, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0},
+    {"micro-llama-bytes", NULL, LLAMA, 2, 64, 4, 2, 16, 176, 257, 256, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0},
+    {"micro-gpt2-bytes", NULL, GPT2, 2, 64, 4, 4, 16, 256, 257, 256, true, 1e-5, 0, 0.02, 0, 256, 256, 0},
+};
+
+enum { PRESET_COUNT = sizeof presets / sizeof *presets };
+
+uint32_t hr_model_preset_count(void) { return PRESET_COUNT; }
+
+const char *hr_model_preset_name(uint32_t index) { return index < PRESET_COUNT ? presets[index].name : NULL; }
+
+static void fill(hr_model *model, const preset *p) {
+  hri_family_defaults(model, p->family);
+  hri_model_set_text(model->name, sizeof model->name, p->name);
+  model->layer_count = p->layers;
+  model->hidden_size = p->hidden;
+  model->head_count = p->heads;
+  model->kv_head_count = p->kv_heads;
+  model->head_size = p->head_size;
+  model->mlp_size = p->mlp;
+  model->vocabulary_size = p->vocabulary;
+  model->max_positions = p->positions;
+  model->tied_embeddings = p->tied;
+  model->norm_epsilon = p->epsilon;
+  model->init_std = p->init_std;
+  model->bos_token = p->bos;
+  model->eos_token = p->eos;
+  model->dropout = p->dropout;
+  if (p->theta > 0) model->rope.theta = p->theta;
+  if (p->rope_factor > 0)
+    model->rope = (hr_rope){.theta = p->theta, .scaling = HR_ROPE_LLAMA3, .factor = p->rope_factor, .low_frequency_factor = 1,
+                            .high_frequency_factor = 4, .original_max_positions = 8192};
+  hri_family_derive(model);
+}
+
+/* ---- bare dimensions ---- */
+
+static const struct {
+  const char *key;
+  size_t offset;
+} custom_sizes[] = {
+    {"layers", offsetof(hr_model, layer_count)},         {"hidden", offsetof(hr_model, hidden_size)},
+    {"heads", offsetof(hr_model, head_count)},           {"kv-heads", offsetof(hr_model, kv_head_count)},
+    {"head-size", offsetof(hr_model, head_size)},        {"mlp", offsetof(hr_model, mlp_size)},
+    {"vocab", offsetof(hr_model, vocabulary_size)},      {"positions", offsetof(hr_model, max_positions)},
+};
+
+enum { CUSTOM_SIZE_COUNT = sizeof custom_sizes / sizeof *custom_sizes, CUSTOM_WORD_BYTES = 32 };
+
+typedef struct custom {
+  hr_model sizes; /* only the size fields */
+  bool seen[CUSTOM_SIZE_COUNT], family_seen, tied_seen, tied;
+  hr_family family;
+} custom;
+
+static hr_status custom_fail(hr_error *error, const char *what, const char *word) {
+  hri_fail(error, HR_ERROR_USAGE, "custom model: %s '%s'", what, word);
+  return hri_hint(error, HR_ERROR_USAGE, "write custom:layers=12,hidden=768,heads=12[,kv-heads=..,head-size=..,mlp=..,vocab=..,positions=..,family=gpt2|llama,tied]");
+}
+
+static bool parse_size(const char *text, uint32_t *value) {
+  uint64_t sum = 0;
+  if (!*text) return false;
+  for (; *text; text++) {
+    if (*text < '0' || *text > '9') return false;
+    sum = sum * 10 + (uint64_t)(*text - '0');
+    if (sum > INT32_MAX) return false;
+  }
+  *value = (uint32_t)sum;
+  return sum > 0;
+}
+
+static hr_status custom_item(custom *c, const char *key, const char *value, hr_error *error) {
+  uint32_t size;
+  for (size_t i = 0; i < CUSTOM_SIZE_COUNT; i++) {
+    if (strcmp(key, custom_sizes[i].key) != 0) continue;
+    if (c->seen[i]) return custom_fail(error, "there are two values for", key);
+    if (!value || !parse_size(value, &size)) return custom_fail(error, "a positive whole number is wanted for", key);
+    memcpy((char *)&c->sizes + custom_sizes[i].offset, &size, sizeof size);
+    c->seen[i] = true;
+    return HR_OK;
+  }
+  if (strcmp(key, "family") == 0) {
+    if (c->family_seen) return custom_fail(error, "there are two values for", key);
+    if (!value || !hri_family_find(value, &c->family)) return custom_fail(error, "there is no family", value ? value : "");
+    c->family_seen = true;
+    return HR_OK;
+  }
+  if (strcmp(key, "tied") == 0) {
+    if (c->tied_seen) return custom_fail(error, "there are two values for", key);
+    if (value && strcmp(value, "true") != 0 && strcmp(value, "false") != 0) return custom_fail(error, "true or false is wanted for", key);
+    c->tied_seen = true;
+    c->tied = !value || strcmp(value, "true") == 0;
+    return HR_OK;
+  }
+  return custom_fail(error, "unknown dimension", key);
+}
+
+static hr_status custom_parse(const char *text, custom *c, hr_error *error) {
+  while (*text) {
+    char word[2 * CUSTOM_WORD_BYTES];
+    size_t length = strcspn(text, ",");
+    char *equals;
+    if (length == 0 || length >= sizeof word) return custom_fail(error, length ? "too long:" : "there is an empty item before", text);
+    memcpy(word, text, length);
+    word[length] = 0;
+    equals = strchr(word, '=');
+    if (equals) *equals = 0;
+    HRI_TRY(custom_item(c, word, equals ? equals + 1 : NULL, error));
+    text += length;
+    if (*text == ',' && !*++text) return custom_fail(error, "there is an empty item after", word);
+  }
+  return HR_OK;
+}
+
+/* Llama's MLP: two thirds of 4 x hidden, rounded up to 256 (meta-llama/llama, model.py, multiple_of). */
+static uint32_t default_mlp(hr_family family, uint32_t hidden) {
+  uint64_t wide = 4 * (uint64_t)hidden;
+  if (family == HR_FAMILY_LLAMA) wide = hri_round_up(wide * 2 / 3, 256);
+  return wide > UINT32_MAX ? UINT32_MAX : (uint32_t)wide;
+}
+
+static hr_status open_custom(const char *source, hr_model *model, hr_error *error) {
+  custom c = {.family = HR_FAMILY_GPT2};
+  const hr_model *s = &c.sizes;
+  hr_model made;
+  HRI_TRY(custom_parse(source + strlen("custom:"), &c, error));
+  for (size_t i = 0; i < 3; i++)
+    if (!c.seen[i]) return custom_fail(error, "there is no value for", custom_sizes[i].key);
+  hri_family_defaults(&made, c.family);
+  hri_model_set_text(made.name, sizeof made.name, source);
+  made.layer_count = s->layer_count;
+  made.hidden_size = s->hidden_size;
+  made.head_count = s->head_count;
+  made.kv_head_count = s->kv_head_count;
+  made.head_size = s->head_size;
+  made.mlp_size = s->mlp_size ? s->mlp_size : default_mlp(c.family, s->hidden_size);
+  made.vocabulary_size = s->vocabulary_size ? s->vocabulary_size : c.family == HR_FAMILY_GPT2 ? 50257 : 32000;
+  made.max_positions = s->max_positions ? s->max_positions : c.family == HR_FAMILY_GPT2 ? 1024 : 4096;
+  if (c.tied_seen) made.tied_embeddings = c.tied;
+  made.bos_token = made.eos_token = -1;
+  made.dropout = 0;
+  if (!s->head_size && s->hidden_size % s->head_count != 0)
+    return custom_fail(error, "hidden is no multiple of heads; add head-size= or change", "heads");
+  hri_family_derive(&made);
+  if (hr_model_check(&made, error) != HR_OK) return hri_context(error, HR_ERROR_USAGE, "custom model: ");
+  *model = made;
+  return HR_OK;
+}
+
+/* ---- look-up ---- */
+
+static hr_status unknown(const char *name, hr_error *error) {
+  const char *names[2 * PRESET_COUNT], *near;
+  size_t count = 0;
+  for (size_t i = 0; i < PRESET_COUNT; i++) {
+    names[count++] = presets[i].name;
+    if (presets[i].alias) names[count++] = presets[i].alias;
+  }
+  near = hri_nearest(name, names, count);
+  hri_fail(error, HR_ERROR_USAGE, "there is no model '%.100s': no such directory, file or preset", name);
+  if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
+  return hri_hint(error, HR_ERROR_USAGE, "presets are gpt2-124m, llama-2-7b, llama-3-8b, smollm2-135m, tiny-llama-bytes and others; "
+                                         "or name a Hugging Face directory, a config.json, or custom:layers=..,hidden=..,heads=..");
+}
+
+hr_status hr_model_preset(const char *name, hr_model *model, hr_error *error) {
+  if (strncasecmp(name, "custom:", 7) == 0) return open_custom(name, model, error);
+  for (size_t i = 0; i < PRESET_COUNT; i++)
+    if (strcasecmp(name, presets[i].name) == 0 || (presets[i].alias && strcasecmp(name, presets[i].alias) == 0)) {
+      fill(model, &presets[i]);
+      return HR_OK;
+    }
+  return unknown(name, error);
+}

@@ -1,0 +1,110 @@
+#include "plan/compile.h"
+
+#include <string.h>
+
+#include "model/build.h"
+#include "program/check.h"
+
+enum { AUTO_CHUNK_TOKENS = 1024 };
+static const uint64_t AUTO_CHUNK_BYTES = 64u << 20; /* logits below this are not worth chunking */
+
+uint64_t hri_loss_chunk(const hr_job *spec) {
+  uint64_t rows = (uint64_t)spec->micro_batch * spec->sequence_length;
+  if (spec->loss_chunk == HR_LOSS_CHUNK_OFF) return rows;
+  if (spec->loss_chunk != HR_LOSS_CHUNK_AUTO) return spec->loss_chunk < rows ? spec->loss_chunk : rows;
+  if (rows * spec->model.vocabulary_size * 4 <= AUTO_CHUNK_BYTES || rows <= AUTO_CHUNK_TOKENS) return rows;
+  return AUTO_CHUNK_TOKENS;
+}
+
+static hr_status verify(const hri_job *job, const hri_compile_options *options, hri_pass after, hr_error *error) {
+  hr_status status = hri_job_ok(job, error);
+  if (status != HR_OK || !options->check_each) return status;
+  status = hri_job_check(job, error);
+  if (status != HR_OK) hri_context(error, status, "after pass %s: ", hri_pass_name(after));
+  return status;
+}
+
+/* Levels per layer and the group size that --recompute means. */
+static uint32_t resolve_levels(const hr_job *spec, uint8_t levels[HR_MAX_LAYERS]) {
+  const hr_recompute *r = &spec->recompute;
+  uint32_t layers = spec->model.layer_count, group = 1;
+  memset(levels, r->kind == HR_RECOMPUTE_NONE ? HR_LEVEL_KEEP : HR_LEVEL_BLOCK, HR_MAX_LAYERS);
+  if (r->kind == HR_RECOMPUTE_EVERY) group = r->every;
+  if (r->kind == HR_RECOMPUTE_SQRT)
+    while (group * group < layers) group++;
+  for (uint32_t l = 0; r->kind == HR_RECOMPUTE_LEVELS && l < layers; l++)
+    levels[l] = r->level_count ? r->levels[l < r->level_count ? l : r->level_count - 1] : HR_LEVEL_KEEP;
+  return group;
+}
+
+static void emit_heads(hri_job *job, const hr_job *spec, const hri_forward *forwards, hri_id gradients[HRI_PROGRAM_COUNT]) {
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    const hri_forward *f = &forwards[kind];
+    gradients[kind] = HRI_NONE;
+    if (!f->present) continue;
+    if (kind == HRI_PREFILL || kind == HRI_DECODE) {
+      hri_id logits = hri_pass_last_logits(job, kind, f->hidden, f->head, f->vocabulary, f->unit);
+      *(kind == HRI_PREFILL ? &job->generate_logits : &job->decode_logits) = logits;
+    } else {
+      gradients[kind] = hri_pass_head(job, kind, f->hidden, f->head, f->targets, f->vocabulary, f->unit, f->with_gradient, hri_loss_chunk(spec));
+    }
+  }
+}
+
+static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_compile_options *options, const hri_forward *forwards,
+                                  const hri_id *gradients, hr_error *error) {
+  static const hri_op ops[] = {[HR_OPTIMIZER_ADAMW] = HRI_OP_ADAMW, [HR_OPTIMIZER_SGD] = HRI_OP_SGD, [HR_OPTIMIZER_MOMENTUM] = HRI_OP_MOMENTUM};
+  uint8_t program = spec->accumulate > 1 ? HRI_MICRO : HRI_STEP, levels[HR_MAX_LAYERS];
+  uint32_t group = resolve_levels(spec, levels);
+  hri_update_options update = {.op = ops[spec->optimizer], .beta1 = spec->optimizer == HR_OPTIMIZER_MOMENTUM ? spec->momentum : spec->beta1, .beta2 = spec->beta2,
+                               .epsilon = spec->epsilon, .weight_decay = spec->weight_decay, .clip = spec->clip > 0,
+                               .in_backward = spec->update == HR_UPDATE_IN_BACKWARD};
+  HRI_TRY(hri_pass_autodiff(job, program, forwards[program].hidden, gradients[program], program == HRI_MICRO, error));
+  HRI_TRY(verify(job, options, HRI_PASS_AUTODIFF, error));
+  HRI_TRY(hri_pass_layout(job, update.in_backward, error));
+  HRI_TRY(verify(job, options, HRI_PASS_LAYOUT, error));
+  HRI_TRY(hri_pass_recompute(job, program, levels, spec->model.layer_count, group, error));
+  HRI_TRY(verify(job, options, HRI_PASS_RECOMPUTE, error));
+  HRI_TRY(hri_pass_update(job, &update, error));
+  HRI_TRY(verify(job, options, HRI_PASS_UPDATE, error));
+  if (options->offload_bytes) {
+    HRI_TRY(hri_pass_offload(job, program, options->offload_bytes, options->offload_distance, error));
+    HRI_TRY(verify(job, options, HRI_PASS_OFFLOAD, error));
+  }
+  return HR_OK;
+}
+
+static hr_status compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job, hr_error *error) {
+  hri_forward forwards[HRI_PROGRAM_COUNT];
+  hri_id gradients[HRI_PROGRAM_COUNT];
+  job->team = backend->team;
+  memcpy(job->instruction_set, backend->instruction_set, sizeof job->instruction_set);
+  memcpy(job->libraries, backend->libraries, sizeof job->libraries);
+  HRI_TRY(hri_build(job, spec, forwards, error));
+  HRI_TRY(verify(job, options, HRI_PASS_BUILD, error));
+  emit_heads(job, spec, forwards, gradients);
+  HRI_TRY(verify(job, options, HRI_PASS_HEAD, error));
+  if (spec->purpose == HR_PURPOSE_TRAIN) HRI_TRY(compile_training(job, spec, options, forwards, gradients, error));
+  else HRI_TRY(hri_pass_layout(job, false, error));
+  if (!options->no_fuse) HRI_TRY(hri_pass_fuse(job, error));
+  HRI_TRY(verify(job, options, HRI_PASS_FUSE, error));
+  if (!options->no_inplace) HRI_TRY(hri_pass_inplace(job, error));
+  HRI_TRY(verify(job, options, HRI_PASS_INPLACE, error));
+  HRI_TRY(hri_pass_schedule(job, error));
+  HRI_TRY(verify(job, options, HRI_PASS_SCHEDULE, error));
+  HRI_TRY(hri_pass_workspace(job, backend, error));
+  HRI_TRY(verify(job, options, HRI_PASS_WORKSPACE, error));
+  return options->check_each ? HR_OK : hri_job_check(job, error);
+}
+
+hr_status hri_compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job, hr_error *error) {
+  static const hri_compile_options none = {0};
+  hr_status status;
+  hri_job_init(job);
+  status = compile(spec, backend, options ? options : &none, job, error);
+  if (status != HR_OK) {
+    hri_job_deinit(job);
+    hri_job_init(job);
+  }
+  return status;
+}

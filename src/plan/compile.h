@@ -1,0 +1,23 @@
+/* From a job in words to programs: build, then every pass in its fixed order. */
+#ifndef HRI_PLAN_COMPILE_H
+#define HRI_PLAN_COMPILE_H
+
+#include <headroom/job.h>
+
+#include "pass/pass.h"
+
+/* Things that tests turn on and the command line never needs. */
+typedef struct hri_compile_options {
+  bool check_each;             /* hri_job_check after every pass */
+  bool no_inplace, no_fuse;    /* leave a pass out (same-bits tests) */
+  uint64_t offload_bytes;      /* simulated host tier: saved activations of at least this size; 0 = off */
+  uint32_t offload_distance;
+} hri_compile_options;
+
+/* `job` is initialised here and, on failure, left empty. */
+hr_status hri_compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job, hr_error *error);
+
+/* Tokens per loss chunk that a job uses. */
+uint64_t hri_loss_chunk(const hr_job *spec);
+
+#endif

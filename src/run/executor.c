@@ -1,0 +1,135 @@
+#include "run/executor.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "device/arena.h"
+
+struct hri_executor {
+  const hri_job *job;
+  const hri_placement *placement;
+  hri_cpu *cpu;
+  hri_executor_options options;
+  hri_arena arenas[HRI_TIER_COUNT];
+  hri_launch launch;
+  void **handles; /* per node */
+  uint32_t *last; /* check mode: last position of each storage in the program that runs */
+  uint32_t *first;
+};
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
+                              const hri_executor_options *options, hri_executor **executor, hr_error *error) {
+  hri_executor *x = hri_alloc_zero(1, sizeof *x);
+  hr_status status = HR_OK;
+  if (!x) return hri_fail_memory(error, sizeof *x, "the executor");
+  x->job = job;
+  x->placement = placement;
+  x->cpu = cpu;
+  if (options) x->options = *options;
+  x->handles = hri_alloc_zero(job->nodes.count, sizeof *x->handles);
+  if (!x->handles) {
+    status = hri_fail_memory(error, job->nodes.count * sizeof *x->handles, "prepared nodes");
+    goto out;
+  }
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    for (size_t at = 0; at < job->programs[kind].order.count; at++) {
+      hri_id id = job->programs[kind].order.items[at];
+      HRI_TRY_OUT(hri_cpu_prepare(cpu, job, &job->nodes.items[id], &x->handles[id], error));
+    }
+  x->launch.job = job;
+  x->launch.offsets = placement->offsets;
+  x->launch.transfer = transfer;
+  for (int tier = 0; tier < HRI_TIER_COUNT; tier++) {
+    if (placement->peak_bytes[tier] == 0) continue;
+    HRI_TRY_OUT(hri_arena_reserve(&x->arenas[tier], placement->peak_bytes[tier], hri_cpu_threads(cpu), NULL, error));
+    x->launch.base[tier] = x->arenas[tier].base;
+    if (x->options.check) memset(x->launch.base[tier], 0xFF, placement->peak_bytes[tier]); /* NaN in every float format */
+  }
+  *executor = x;
+  return HR_OK;
+out:
+  hri_executor_destroy(x);
+  return status;
+}
+
+void hri_executor_destroy(hri_executor *x) {
+  if (!x) return;
+  for (int tier = 0; tier < HRI_TIER_COUNT; tier++) hri_arena_release(&x->arenas[tier]);
+  hri_free(x->handles);
+  hri_free(x);
+}
+
+void *hri_executor_pointer(const hri_executor *x, hri_id tensor) { return hri_launch_pointer(&x->launch, tensor); }
+hri_control *hri_executor_control(const hri_executor *x) { return hri_launch_pointer(&x->launch, x->job->control); }
+uint64_t hri_executor_reserved_bytes(const hri_executor *x, hri_tier tier) { return x->arenas[tier].bytes; }
+
+/* ---- check mode ---- */
+
+static unsigned char *storage_pointer(const hri_executor *x, hri_id s) {
+  return x->launch.base[x->job->storages.items[s].tier] + x->placement->offsets[s];
+}
+
+/* Guard zones lie between the end of a storage and the next multiple of its alignment behind the guard. */
+static hr_status check_guards(const hri_executor *x, const hri_node *node, hr_error *error) {
+  for (uint32_t i = 0; i < node->operand_count; i++) {
+    hri_id t = hri_operands(x->job, node)[i].tensor, s;
+    const unsigned char *end;
+    if (t == HRI_NONE) continue;
+    s = x->job->tensors.items[t].storage;
+    end = storage_pointer(x, s) + x->job->storages.items[s].bytes;
+    for (int k = 0; k < HRI_CHECK_GUARD; k++)
+      if (end[k] != 0xFF)
+        return hri_fail(error, HR_ERROR_MISMATCH, "check mode: %s (layer %d) wrote %d bytes behind the end of %s", hri_op_name(node->op), node->layer, k + 1,
+                        hri_name_get(x->job, x->job->storages.items[s].key));
+  }
+  return HR_OK;
+}
+
+/* Poisons what dies with this node and renews the guards of what is born. */
+static void poison_dead(const hri_executor *x, const hri_node *node, uint32_t at) {
+  for (uint32_t i = 0; i < node->operand_count; i++) {
+    hri_id t = hri_operands(x->job, node)[i].tensor, s;
+    if (t == HRI_NONE) continue;
+    s = x->job->tensors.items[t].storage;
+    if (x->job->storages.items[s].scope == 0 && x->last[s] == at) memset(storage_pointer(x, s), 0xFF, x->job->storages.items[s].bytes + HRI_CHECK_GUARD);
+  }
+}
+
+/* ---- running ---- */
+
+static hr_status run_node(hri_executor *x, hri_id id, hr_error *error) {
+  const hri_node *node = &x->job->nodes.items[id];
+  double start = x->options.after_node ? now() : 0;
+  if (node->guard != HRI_NONE && *(const double *)hri_launch_pointer(&x->launch, node->guard) != 0) return HR_OK;
+  HRI_TRY(hri_cpu_run(x->cpu, &x->launch, node, x->handles[id], error));
+  if (x->options.after_node) x->options.after_node(x->options.context, x->job, id, now() - start);
+  return HR_OK;
+}
+
+hr_status hri_executor_run_order(hri_executor *x, hri_program_kind program, const uint32_t *positions, hr_error *error) {
+  const hri_program *p = &x->job->programs[program];
+  hr_status status = HR_OK;
+  if (!p->present) return hri_fail(error, HR_ERROR_INTERNAL, "this job has no program %s", hri_program_name(program));
+  if (x->options.check) HRI_TRY(hri_touch_range(x->job, (uint8_t)program, &x->first, &x->last, error));
+  for (uint32_t k = 0; k < p->order.count && status == HR_OK; k++) {
+    uint32_t at = positions ? positions[k] : k;
+    hri_id id = p->order.items[at];
+    status = run_node(x, id, error);
+    if (x->options.check && status == HR_OK) {
+      status = check_guards(x, &x->job->nodes.items[id], error);
+      if (!positions) poison_dead(x, &x->job->nodes.items[id], at);
+    }
+  }
+  hri_free(x->first);
+  hri_free(x->last);
+  x->first = x->last = NULL;
+  return status;
+}
+
+hr_status hri_executor_run(hri_executor *x, hri_program_kind program, hr_error *error) { return hri_executor_run_order(x, program, NULL, error); }

@@ -1,0 +1,36 @@
+/* The executor: reserves one arena per tier, then runs programs node by node. It knows no technique: whatever shapes
+ * memory has happened to the program before it came here. */
+#ifndef HRI_RUN_EXECUTOR_H
+#define HRI_RUN_EXECUTOR_H
+
+#include "kernel/cpu.h"
+#include "plan/place.h"
+
+typedef struct hri_executor hri_executor;
+
+typedef struct hri_executor_options {
+  bool check; /* poison dead storage, verify guard zones (the placement must have been made with HRI_CHECK_GUARD) */
+  /* called after each node when set: profile and tests */
+  void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds);
+  void *context;
+} hri_executor_options;
+
+enum { HRI_CHECK_GUARD = 256 };
+
+/* Reserves exactly placement->peak_bytes per tier (rounded up to the granule) and prepares all nodes. The job, placement,
+ * cpu and transfer must outlive the executor. MEMORY when the host refuses. */
+hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
+                              const hri_executor_options *options, hri_executor **executor, hr_error *error);
+void hri_executor_destroy(hri_executor *executor);
+
+hr_status hri_executor_run(hri_executor *executor, hri_program_kind program, hr_error *error);
+/* Runs the nodes of a program in another order (positions into its issue order): any order that respects
+ * happens-before must give the same bits. */
+hr_status hri_executor_run_order(hri_executor *executor, hri_program_kind program, const uint32_t *positions, hr_error *error);
+
+/* Address of a tensor in its arena. Valid only while the tensor's storage is alive. */
+void *hri_executor_pointer(const hri_executor *executor, hri_id tensor);
+hri_control *hri_executor_control(const hri_executor *executor);
+uint64_t hri_executor_reserved_bytes(const hri_executor *executor, hri_tier tier);
+
+#endif

@@ -1,0 +1,213 @@
+#include "train/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "ops/cpu.h"
+
+void hri_session_tell(const hri_session *s, hr_event_kind kind, const hr_metrics *metrics, const char *text) {
+  hr_event event = {.kind = kind, .plan = s->plan, .metrics = metrics, .text = text};
+  if (s->on_event) s->on_event(s->context, &event);
+}
+
+hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
+  if (!job->device.is_cpu) {
+    hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for", job->device.name);
+    return hri_hint(error, status, "run with --device cpu, or use `headroom plan`");
+  }
+  HRI_TRY(hri_plan_create(job, options, &s->plan, error));
+  hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
+  return hr_plan_verdict(s->plan, error);
+}
+
+static hr_status fill(void *context, uint32_t param, hri_part_kind kind, float *tensor, void *staging, uint64_t bytes, hr_error *error) {
+  hri_session *s = context;
+  return hri_source_fill(&s->source, param, kind, tensor, staging, bytes, error);
+}
+
+static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const float *tensor, void *staging, uint64_t bytes, hr_error *error) {
+  hri_session *s = context;
+  return hri_sink_write(s->sink, param, kind, tensor, staging, bytes, error);
+}
+
+hr_status hri_session_load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
+  hri_executor_options options = {.check = s->plan->spec.check};
+  hri_control *control;
+  hr_status status;
+  HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, states_file, s->plan->spec.seed, error));
+  s->source_dtype = s->source.dtype;
+  s->transfer = (hri_transfer){.context = s, .fill = fill, .sink = sink};
+  HRI_TRY(hri_executor_create(&s->plan->job, &s->plan->placement, s->plan->cpu, &s->transfer, &options, &s->executor, error));
+  control = hri_executor_control(s->executor);
+  memset(control, 0, sizeof *control);
+  control->loss_scale = control->clip_scale = 1;
+  control->seed = s->plan->spec.seed;
+  status = hri_executor_run(s->executor, HRI_LOAD, error);
+  hri_source_close(&s->source); /* files are not needed any more */
+  return status;
+}
+
+void hri_session_close(hri_session *s) {
+  hri_executor_destroy(s->executor);
+  hri_source_close(&s->source);
+  hr_plan_destroy(s->plan);
+  memset(s, 0, sizeof *s);
+}
+
+static hr_status write_config(const hri_session *s, const char *directory, hri_file_dtype dtype, hr_error *error) {
+  char *text = hr_model_config_text(&s->plan->spec.model, dtype == HRI_FILE_BF16 ? "bfloat16" : dtype == HRI_FILE_F16 ? "float16" : "float32");
+  char *path = hri_path_join(directory, "config.json");
+  hr_status status = text && path ? hri_file_replace(path, text, strlen(text), error) : hri_fail_memory(error, 4096, "config.json");
+  hri_free(path);
+  hr_free(text);
+  return status;
+}
+
+hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error) {
+  hri_sink out;
+  hr_status status;
+  HRI_TRY(hri_sink_open(&out, &s->plan->spec.model, &s->plan->job, directory, dtype, with_states, error));
+  s->sink = &out;
+  status = hri_executor_run(s->executor, HRI_SAVE, error);
+  s->sink = NULL;
+  if (status == HR_OK) status = hri_sink_finish(&out, error);
+  hri_sink_abort(&out);
+  if (status == HR_OK) status = write_config(s, directory, dtype, error);
+  return status;
+}
+
+hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const char *separator, const char *cache, hri_dataset **data, hr_error *error) {
+  const hr_job *job = &s->plan->spec;
+  hri_dataset_options options = {.paths = paths, .path_count = count, .separator = separator, .sequence = job->sequence_length,
+                                 .vocabulary = job->model.vocabulary_size, .eos_token = job->model.eos_token,
+                                 .packing = job->packing == HR_PACKING_PACK, .cache_directory = cache};
+  HRI_TRY(hri_dataset_open(&options, data, error));
+  hri_session_tell(s, HR_EVENT_NOTE, NULL, hri_dataset_note(*data));
+  return HR_OK;
+}
+
+/* One batch of rows; rows past the end are padding that counts nothing. */
+static hr_status fill_eval(hri_session *s, hri_dataset *data, uint64_t first, uint64_t *counted, hr_error *error) {
+  const hri_job *job = &s->plan->job;
+  uint64_t t = s->plan->spec.sequence_length, rows = hri_dataset_row_count(data);
+  int32_t *ids = hri_executor_pointer(s->executor, job->eval_ids), *targets = hri_executor_pointer(s->executor, job->eval_targets),
+          *positions = hri_executor_pointer(s->executor, job->eval_positions), *doc_start = hri_executor_pointer(s->executor, job->eval_doc_start);
+  *counted = 0;
+  for (uint64_t b = 0; b < s->plan->spec.micro_batch; b++) {
+    uint64_t one = 0, at = b * t;
+    if (first + b < rows) {
+      HRI_TRY(hri_dataset_row(data, first + b, ids + at, targets + at, positions + at, doc_start + at, &one, error));
+    } else {
+      for (uint64_t k = 0; k < t; k++) {
+        ids[at + k] = 0;
+        targets[at + k] = HRI_LABEL_IGNORED;
+        positions[at + k] = (int32_t)k;
+        doc_start[at + k] = 0;
+      }
+    }
+    *counted += one;
+  }
+  return HR_OK;
+}
+
+hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens, hr_error *error) {
+  hri_control *control = hri_executor_control(s->executor);
+  uint64_t rows = hri_dataset_row_count(data), per = s->plan->spec.micro_batch, count = (rows + per - 1) / per, total = 0;
+  double kept = control->loss_sum, sum = 0;
+  if (batches && batches < count) count = batches;
+  for (uint64_t b = 0; b < count; b++) {
+    uint64_t counted;
+    HRI_TRY(fill_eval(s, data, b * per, &counted, error));
+    control->loss_sum = 0;
+    HRI_TRY(hri_executor_run(s->executor, HRI_EVALUATE, error));
+    sum += control->loss_sum;
+    total += counted;
+  }
+  control->loss_sum = kept;
+  *tokens = total;
+  *loss = total ? sum / (double)total : NAN;
+  return HR_OK;
+}
+
+hr_status hri_session_compare(const hri_session *s, uint64_t reserved[HR_TIER_COUNT], uint64_t planned[HR_TIER_COUNT], hr_error *error) {
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
+    reserved[tier] = hri_executor_reserved_bytes(s->executor, (hri_tier)tier);
+    planned[tier] = s->plan->info.tiers[tier].reserved_bytes;
+    if (reserved[tier] != planned[tier])
+      return hri_fail(error, HR_ERROR_MISMATCH, "the %s tier reserved %llu bytes and the plan says %llu", hri_tier_name((hri_tier)tier), (unsigned long long)reserved[tier],
+                      (unsigned long long)planned[tier]);
+  }
+  return HR_OK;
+}
+
+/* ---- generation ---- */
+
+hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, uint64_t *length, const float **logits, hr_error *error) {
+  const hri_job *job = &s->plan->job;
+  hri_control *control = hri_executor_control(s->executor);
+  if (*length + count > job->context_rows)
+    return hri_fail(error, HR_ERROR_USAGE, "%llu tokens do not fit into the planned context of %u", (unsigned long long)(*length + count), job->context_rows);
+  while (count > 0) {
+    bool decode = count == 1;
+    uint64_t n = decode ? 1 : count < job->prefill_rows ? count : job->prefill_rows, rows = decode ? 1 : job->prefill_rows;
+    int32_t *in = hri_executor_pointer(s->executor, decode ? job->decode_ids : job->generate_ids),
+            *positions = hri_executor_pointer(s->executor, decode ? job->decode_positions : job->generate_positions);
+    for (uint64_t k = 0; k < rows; k++) { /* rows past n are computed and never seen */
+      in[k] = k < n ? ids[k] : 0;
+      positions[k] = k < n ? (int32_t)(*length + k) : 0;
+    }
+    control->cache_length = (int64_t)*length;
+    control->row_count = (int64_t)n;
+    HRI_TRY(hri_executor_run(s->executor, decode ? HRI_DECODE : HRI_PREFILL, error));
+    *logits = hri_executor_pointer(s->executor, decode ? job->decode_logits : job->generate_logits);
+    *length += n;
+    ids += n;
+    count -= n;
+  }
+  return HR_OK;
+}
+
+typedef struct candidate { float logit; int32_t token; } candidate;
+
+static int more_likely(const void *a, const void *b) {
+  const candidate *x = a, *y = b;
+  if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+  return x->token < y->token ? -1 : 1;
+}
+
+hr_status hri_sample(const hri_sampler *sampler, const float *logits, uint64_t vocabulary, uint64_t index, int32_t *token, hr_error *error) {
+  candidate *list;
+  uint64_t kept = vocabulary, best = 0;
+  double sum = 0, limit, draw;
+  uint32_t word[4];
+  for (uint64_t v = 1; v < vocabulary; v++)
+    if (logits[v] > logits[best]) best = v;
+  *token = (int32_t)best;
+  if (!(sampler->temperature > 0)) return HR_OK;
+  list = hri_alloc(vocabulary * sizeof *list);
+  if (!list) return hri_fail_memory(error, vocabulary * sizeof *list, "sampling");
+  for (uint64_t v = 0; v < vocabulary; v++) list[v] = (candidate){logits[v], (int32_t)v};
+  qsort(list, vocabulary, sizeof *list, more_likely);
+  if (sampler->top_k && sampler->top_k < kept) kept = sampler->top_k;
+  for (uint64_t v = 0; v < kept; v++) sum += exp(((double)list[v].logit - list[0].logit) / sampler->temperature);
+  if (sampler->top_p < 1) { /* the smallest set whose probability reaches top_p */
+    double part = 0;
+    uint64_t v = 0;
+    while (v < kept && part < sampler->top_p * sum) part += exp(((double)list[v++].logit - list[0].logit) / sampler->temperature);
+    kept = v ? v : 1;
+    sum = part;
+  }
+  hri_philox(sampler->seed, 0x53414D504C45u, index, word);
+  limit = hri_uniform(word[0], word[1]) * sum;
+  draw = 0;
+  for (uint64_t v = 0; v < kept; v++) {
+    *token = list[v].token;
+    draw += exp(((double)list[v].logit - list[0].logit) / sampler->temperature);
+    if (draw > limit) break;
+  }
+  hri_free(list);
+  return HR_OK;
+}

@@ -1,0 +1,57 @@
+/* A plan that runs: executor, weights, and the feeding of batches. Shared by train, evaluate and generate. */
+#ifndef HRI_TRAIN_SESSION_H
+#define HRI_TRAIN_SESSION_H
+
+#include <headroom/train.h>
+
+#include "api/plan.h"
+#include "data/dataset.h"
+#include "run/executor.h"
+#include "train/weights.h"
+
+typedef struct hri_session {
+  hr_plan *plan;
+  hri_executor *executor;
+  hri_source source;
+  hri_transfer transfer;
+  hri_sink *sink;             /* the open sink while the save program runs */
+  hri_file_dtype source_dtype;
+  void (*on_event)(void *context, const hr_event *event);
+  void *context;
+} hri_session;
+
+/* Plans, tells the caller, and refuses with BUDGET before anything is read. `options` (tests) may be NULL. */
+hr_status hri_session_plan(hri_session *session, const hr_job *job, const hri_compile_options *options, hr_error *error);
+/* Checks the weight files, reserves the arenas and runs the load program. directory NULL: the model's own. */
+hr_status hri_session_load(hri_session *session, const char *directory, const char *states_file, hr_error *error);
+void hri_session_close(hri_session *session);
+
+void hri_session_tell(const hri_session *session, hr_event_kind kind, const hr_metrics *metrics, const char *text);
+
+/* Writes config.json, the weight files in `dtype`, and optimizer states if asked, into an existing directory. */
+hr_status hri_session_save(hri_session *session, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error);
+
+/* Token-weighted mean loss over at most `batches` batches (0 = all) of a data set. */
+hr_status hri_session_evaluate(hri_session *session, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens, hr_error *error);
+
+/* Opens a data set for this session's job. */
+hr_status hri_session_data(const hri_session *session, const char *const *paths, uint32_t count, const char *separator, const char *cache, hri_dataset **data, hr_error *error);
+
+/* Reserved bytes per tier as the run made them; MISMATCH when they are not the planned ones. */
+hr_status hri_session_compare(const hri_session *session, uint64_t reserved[HR_TIER_COUNT], uint64_t planned[HR_TIER_COUNT], hr_error *error);
+
+/* ---- generation over a loaded session ---- */
+
+typedef struct hri_sampler {
+  double temperature, top_p;
+  uint32_t top_k;
+  uint64_t seed;
+} hri_sampler;
+
+/* Feeds `count` ids behind what the cache holds (starting anew when *length is 0) and returns the next token's logits
+ * [V] in the arena; valid until the next call. */
+hr_status hri_session_feed(hri_session *session, const int32_t *ids, uint64_t count, uint64_t *length, const float **logits, hr_error *error);
+/* Draws a token; `index` numbers the draw. Temperature 0 takes the most likely one. */
+hr_status hri_sample(const hri_sampler *sampler, const float *logits, uint64_t vocabulary, uint64_t index, int32_t *token, hr_error *error);
+
+#endif

@@ -1,0 +1,325 @@
+/* The train loop: the one place that repeats a program. Each optimizer step is `step`, or `begin`, k x `micro`,
+ * `update`; the feeder delivers all k micro-batches before the step starts, because the loss divides by the labels of
+ * the whole step. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "device/host.h"
+#include "train/rundir.h"
+#include "train/schedule.h"
+
+typedef struct trainer {
+  hri_session session;
+  const hr_job *job;
+  const hr_run_options *options;
+  hri_dataset *data, *eval_data;
+  hri_progress progress;
+  hr_metrics metrics;
+  double started, last_warning;
+  uint64_t steps_at_start;
+  char path[4096];
+  bool near_limit_told;
+} trainer;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- data ---- */
+
+static uint64_t rows_per_step(const hr_job *job) { return (uint64_t)job->micro_batch * job->accumulate; }
+
+/* All micro-batches of a step; the rows of an epoch are followed by those of the next. */
+static hr_status feed_step(trainer *t, uint64_t *counted, hr_error *error) {
+  const hri_job *job = &t->session.plan->job;
+  uint64_t sequence = t->job->sequence_length, count = hri_dataset_row_count(t->data);
+  hri_executor *x = t->session.executor;
+  int32_t *ids = hri_executor_pointer(x, job->input_ids), *targets = hri_executor_pointer(x, job->input_targets),
+          *positions = hri_executor_pointer(x, job->input_positions), *doc_start = hri_executor_pointer(x, job->input_doc_start);
+  *counted = 0;
+  for (uint64_t r = 0; r < rows_per_step(t->job); r++) {
+    uint64_t global = t->progress.rows_seen + r, one = 0, at = r * sequence;
+    uint64_t row = hri_dataset_order(count, t->job->seed, t->job->shuffle, global / count, global % count);
+    HRI_TRY(hri_dataset_row(t->data, row, ids + at, targets + at, positions + at, doc_start + at, &one, error));
+    *counted += one;
+  }
+  return HR_OK;
+}
+
+/* ---- one step ---- */
+
+static hr_status run_programs(trainer *t, hr_error *error) {
+  hri_executor *x = t->session.executor;
+  hri_control *control = hri_executor_control(x);
+  if (t->job->accumulate == 1) {
+    control->micro_index = 0;
+    return hri_executor_run(x, HRI_STEP, error);
+  }
+  HRI_TRY(hri_executor_run(x, HRI_BEGIN, error));
+  for (uint32_t k = 0; k < t->job->accumulate; k++) {
+    control->micro_index = k;
+    control->row_base = (int64_t)k * t->job->micro_batch;
+    HRI_TRY(hri_executor_run(x, HRI_MICRO, error));
+  }
+  return hri_executor_run(x, HRI_UPDATE, error);
+}
+
+static void measure(trainer *t, double seconds, uint64_t counted) {
+  hr_metrics *m = &t->metrics;
+  const hri_control *control = hri_executor_control(t->session.executor);
+  double done = (double)(t->progress.step - t->steps_at_start), elapsed = now() - t->started;
+  m->step = t->progress.step;
+  m->steps = t->progress.steps;
+  m->loss = counted ? control->loss_sum / (double)counted : 0;
+  m->grad_norm = t->job->clip > 0 ? control->grad_norm : NAN;
+  m->learning_rate = control->learning_rate;
+  m->tokens = counted;
+  m->tokens_total = t->progress.tokens_total;
+  m->step_seconds = seconds;
+  m->tokens_per_second = (double)(rows_per_step(t->job) * t->job->sequence_length) / seconds;
+  m->eta_seconds = done > 0 ? elapsed / done * (double)(m->steps - m->step) : 0;
+  m->epoch = (double)t->progress.rows_seen / (double)hri_dataset_row_count(t->data);
+  m->process_resident_bytes = hri_host_resident_bytes();
+  m->process_peak_bytes = hri_host_peak_bytes();
+}
+
+static hr_status train_step(trainer *t, hr_error *error) {
+  hri_control *control = hri_executor_control(t->session.executor);
+  double begin = now();
+  uint64_t counted;
+  hr_status status;
+  HRI_TRY(feed_step(t, &counted, error));
+  control->step = (int64_t)t->progress.step;
+  control->learning_rate = t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps);
+  control->inv_tokens = counted ? 1.0 / (double)counted : 0;
+  control->clip_norm = t->job->clip;
+  control->clip_scale = 1;
+  control->loss_sum = 0;
+  HRI_TRY(run_programs(t, error));
+  t->progress.step++;
+  t->progress.rows_seen += rows_per_step(t->job);
+  t->progress.tokens_total += counted;
+  t->progress.applied_steps = control->applied_steps;
+  measure(t, now() - begin, counted);
+  t->progress.last_loss = t->metrics.loss;
+  HRI_TRY(hri_rundir_append_metrics(t->options->out_directory, &t->metrics, false, error));
+  hri_session_tell(&t->session, HR_EVENT_STEP, &t->metrics, NULL);
+  if (isfinite(t->metrics.loss)) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT, "the loss of step %llu is %g: training has diverged", (unsigned long long)t->progress.step, t->metrics.loss);
+  return hri_hint(error, status, "lower --lr or raise --warmup; earlier checkpoints in the run directory are intact");
+}
+
+static void warn_near_limit(trainer *t) {
+  const hr_plan_info *info = &t->session.plan->info;
+  char text[256];
+  uint64_t free_bytes = hri_host_usable_bytes();
+  if (t->near_limit_told) return;
+  if (t->metrics.process_resident_bytes > info->budget_bytes)
+    (void)snprintf(text, sizeof text, "the process holds %llu bytes, more than its budget of %llu", (unsigned long long)t->metrics.process_resident_bytes, (unsigned long long)info->budget_bytes);
+  else if (free_bytes < (64u << 20))
+    (void)snprintf(text, sizeof text, "this machine has only %llu bytes of memory left", (unsigned long long)free_bytes);
+  else return;
+  t->near_limit_told = true;
+  hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
+}
+
+/* ---- evaluation, samples, checkpoints ---- */
+
+static hr_status sample(trainer *t, hr_error *error) {
+  hri_sampler sampler = {.temperature = 0.8, .top_p = 1, .top_k = 40, .seed = t->job->seed};
+  const hr_model *model = &t->job->model;
+  const char *prompt = t->options->sample_prompt;
+  hri_text text = {0};
+  const float *logits = NULL;
+  uint64_t length = 0, count = strlen(prompt);
+  int32_t ids[256], token;
+  if (model->vocabulary_size < 256 || count == 0) return HR_OK;
+  if (count > 255) count = 255;
+  if (count + 2 > t->session.plan->job.context_rows) return HR_OK;
+  for (uint64_t k = 0; k < count; k++) ids[k] = (unsigned char)prompt[k];
+  hri_text_add_bytes(&text, prompt, count);
+  HRI_TRY(hri_session_feed(&t->session, ids, count, &length, &logits, error));
+  for (uint64_t k = 0; k < 120 && length + 1 < t->session.plan->job.context_rows; k++) {
+    int byte;
+    HRI_TRY(hri_sample(&sampler, logits, model->vocabulary_size, t->progress.step * 1000 + k, &token, error));
+    byte = hr_byte_of_token(model, token);
+    if (byte < 0) break;
+    hri_text_add_bytes(&text, &(char){(char)byte}, 1);
+    HRI_TRY(hri_session_feed(&t->session, &token, 1, &length, &logits, error));
+  }
+  hri_session_tell(&t->session, HR_EVENT_SAMPLE, &t->metrics, hri_text_get(&text));
+  hri_text_deinit(&text);
+  return HR_OK;
+}
+
+static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
+  uint64_t tokens;
+  *best = false;
+  if (t->eval_data) {
+    HRI_TRY(hri_session_evaluate(&t->session, t->eval_data, t->options->eval_batches, &t->metrics.eval_loss, &tokens, error));
+    if (!(t->metrics.eval_loss >= t->progress.best_eval_loss)) {
+      t->progress.best_eval_loss = t->metrics.eval_loss;
+      *best = true;
+    }
+    t->metrics.best_eval_loss = t->progress.best_eval_loss;
+    HRI_TRY(hri_rundir_append_metrics(t->options->out_directory, &t->metrics, true, error));
+    hri_session_tell(&t->session, HR_EVENT_EVALUATED, &t->metrics, NULL);
+  }
+  return t->options->sample_prompt && t->job->with_generation ? sample(t, error) : HR_OK;
+}
+
+static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
+  HRI_TRY(hri_rundir_checkpoint(t->options->out_directory, &t->session, &t->progress, best, t->options->keep, t->path, error));
+  hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
+  return HR_OK;
+}
+
+static bool due(uint64_t every, uint64_t step) { return every && step % every == 0; }
+
+static hr_status loop(trainer *t, hr_error *error) {
+  const hr_run_options *o = t->options;
+  while (t->progress.step < t->progress.steps) {
+    bool best = false, last;
+    HRI_TRY(train_step(t, error));
+    warn_near_limit(t);
+    last = t->progress.step == t->progress.steps;
+    if (due(o->eval_every, t->progress.step) || (last && t->eval_data)) HRI_TRY(evaluate(t, &best, error));
+    if (due(o->save_every, t->progress.step) || last || (best && o->save_every)) HRI_TRY(checkpoint(t, best, error));
+    if (!last && o->should_stop && o->should_stop(o->context)) {
+      hr_status status;
+      if (!due(o->save_every, t->progress.step)) HRI_TRY(checkpoint(t, false, error));
+      status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped after step %llu of %llu; the checkpoint is %s", (unsigned long long)t->progress.step,
+                        (unsigned long long)t->progress.steps, t->path);
+      return hri_hint(error, status, "go on with --resume %s and the same options", o->out_directory);
+    }
+  }
+  return HR_OK;
+}
+
+/* ---- set-up ---- */
+
+static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_error *error) {
+  if (job->purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "this job is not a training job");
+  if (!o->out_directory || !o->out_directory[0]) {
+    hr_status status = hri_fail(error, HR_ERROR_USAGE, "train needs an output directory");
+    return hri_hint(error, status, "add --out RUN");
+  }
+  if (o->data_path_count == 0) {
+    hr_status status = hri_fail(error, HR_ERROR_USAGE, "train needs data");
+    return hri_hint(error, status, "add --data FILE (text, or JSONL with input_ids)");
+  }
+  if (o->eval_every && o->eval_path_count == 0 && !o->sample_prompt) {
+    hr_status status = hri_fail(error, HR_ERROR_USAGE, "--eval-every needs --eval-data");
+    return hri_hint(error, status, "name held-back text with --eval-data FILE");
+  }
+  if (o->save_dtype && strcmp(o->save_dtype, "source") && strcmp(o->save_dtype, "f32") && strcmp(o->save_dtype, "bf16") && strcmp(o->save_dtype, "f16"))
+    return hri_fail(error, HR_ERROR_USAGE, "--save-dtype %s is not one of source, f32, bf16, f16", o->save_dtype);
+  return HR_OK;
+}
+
+static hr_status open_data(trainer *t, hr_error *error) {
+  const hr_run_options *o = t->options;
+  HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, o->document_separator, o->out_directory, &t->data, error));
+  if (o->eval_path_count) HRI_TRY(hri_session_data(&t->session, o->eval_paths, o->eval_path_count, o->document_separator, o->out_directory, &t->eval_data, error));
+  return HR_OK;
+}
+
+/* Steps as given, else from epochs. Neither (both 0): the model is loaded and saved. */
+static uint64_t total_steps(const trainer *t) {
+  double rows = (double)hri_dataset_row_count(t->data);
+  if (t->job->steps > 0) return t->job->steps;
+  return (uint64_t)ceil(t->job->epochs * rows / (double)rows_per_step(t->job));
+}
+
+static hr_status prepare_resume(trainer *t, hr_error *error) {
+  uint64_t hash = hri_dataset_hash(t->data), steps = total_steps(t);
+  hr_status status;
+  HRI_TRY(hri_rundir_resume(t->options->resume_directory, t->job, t->path, &t->progress, error));
+  if (t->progress.data_hash != hash) {
+    status = hri_fail(error, HR_ERROR_USAGE, "the training data is not the data of the first run (content hash %016llx, then %016llx)", (unsigned long long)hash,
+                      (unsigned long long)t->progress.data_hash);
+    return hri_hint(error, status, "give the same --data files in the same order");
+  }
+  if (t->progress.steps != steps) {
+    status = hri_fail(error, HR_ERROR_USAGE, "the first run was set to %llu steps and this one to %llu", (unsigned long long)t->progress.steps, (unsigned long long)steps);
+    return hri_hint(error, status, "the learning-rate schedule depends on the number of steps: give the same --steps or --epochs");
+  }
+  return hri_rundir_trim_metrics(t->options->resume_directory, t->progress.step, error);
+}
+
+static hr_status start(trainer *t, hr_error *error) {
+  const hr_run_options *o = t->options;
+  char states[4096];
+  bool resume = o->resume_directory != NULL;
+  hri_control *control;
+  HRI_TRY(open_data(t, error));
+  t->progress = (hri_progress){.best_eval_loss = NAN, .last_loss = NAN};
+  t->progress.data_hash = hri_dataset_hash(t->data);
+  t->progress.steps = total_steps(t);
+  if (resume) {
+    HRI_TRY(prepare_resume(t, error));
+    (void)snprintf(states, sizeof states, "%.4060s/optimizer.safetensors", t->path);
+  }
+  HRI_TRY(hri_session_load(&t->session, resume ? t->path : NULL, resume && t->session.plan->job.params.items[0].state_kind != HRI_STATE_NONE ? states : NULL, error));
+  hri_session_tell(&t->session, HR_EVENT_LOADED, NULL, resume ? t->path : t->job->model.directory[0] ? t->job->model.directory : "new weights from the seed");
+  control = hri_executor_control(t->session.executor);
+  control->applied_steps = t->progress.applied_steps;
+  t->steps_at_start = t->progress.step;
+  t->metrics.eval_loss = NAN;
+  t->metrics.best_eval_loss = t->progress.best_eval_loss;
+  t->metrics.device_reserved_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;
+  t->metrics.device_peak_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].peak_bytes;
+  t->metrics.device_budget_bytes = t->session.plan->info.budget_bytes;
+  return hri_rundir_write_run(o->out_directory, &t->session, &t->progress, "running", NULL, error);
+}
+
+static hr_status finish(trainer *t, hr_run_result *result, hr_error *error) {
+  hri_progress *p = &t->progress;
+  result->steps = p->step;
+  result->last_loss = p->last_loss;
+  result->eval_loss = t->metrics.eval_loss;
+  result->best_eval_loss = p->best_eval_loss;
+  result->perplexity = exp(t->metrics.eval_loss);
+  result->seconds = now() - t->started;
+  result->tokens_per_second = (double)((p->step - t->steps_at_start) * rows_per_step(t->job) * t->job->sequence_length) / fmax(result->seconds, 1e-9);
+  HRI_TRY(hri_session_compare(&t->session, result->reserved_bytes, result->planned_bytes, error));
+  result->process_peak_bytes = hri_host_peak_bytes();
+  return hri_rundir_write_run(t->options->out_directory, &t->session, p, p->step == p->steps ? "finished" : "stopped", result, error);
+}
+
+hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error) {
+  trainer t;
+  hr_status status, finished;
+  memset(&t, 0, sizeof t);
+  memset(result, 0, sizeof *result);
+  t.job = job;
+  t.options = options;
+  t.session.on_event = options->on_event;
+  t.session.context = options->context;
+  HRI_TRY_OUT(check_options(job, options, error));
+  HRI_TRY_OUT(hri_session_plan(&t.session, job, NULL, error));
+  if (job->model.dropout > 0) hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
+  if (!options->resume_directory) HRI_TRY_OUT(hri_rundir_create(options->out_directory, error));
+  HRI_TRY_OUT(start(&t, error));
+  t.started = now();
+  status = loop(&t, error);
+  if (status == HR_OK) {
+    status = hri_rundir_final(options->out_directory, &t.session, options->save_dtype, t.path, error);
+    if (status == HR_OK) hri_session_tell(&t.session, HR_EVENT_SAVED, &t.metrics, t.path);
+  }
+  if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
+    finished = finish(&t, result, status == HR_OK ? error : NULL);
+    if (finished != HR_OK) status = finished;
+  }
+out:
+  hri_dataset_destroy(t.data);
+  hri_dataset_destroy(t.eval_data);
+  hri_session_close(&t.session);
+  return status;
+}

@@ -1,0 +1,143 @@
+/* The device table and this machine as a device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <headroom/device.h>
+
+static const double gib = 1024.0 * 1024 * 1024;
+
+static hr_device found(const char *name) {
+  hr_device device;
+  hr_error error;
+  if (hr_device_find(name, &device, &error) != HR_OK) fail_msg("%s: %s", name, error.message);
+  return device;
+}
+
+static void test_every_row_is_sound(void **state) {
+  (void)state;
+  assert_true(hr_device_count() >= 28);
+  for (uint32_t i = 0; i < hr_device_count(); i++) {
+    hr_device d, again;
+    hr_error error;
+    double reserve;
+    assert_int_equal(hr_device_get(i, &d, &error), HR_OK);
+    reserve = (double)(d.capacity_bytes - d.usable_bytes) / (double)d.capacity_bytes;
+    if (d.usable_bytes >= d.capacity_bytes || reserve > 0.08) fail_msg("%s: usable is not a little less than built in", d.name);
+    if (d.is_cpu || d.link_bytes_per_second < 10e9 || d.memory_bytes_per_second < 200e9 || d.flops_fp32 < 5e12) fail_msg("%s: rates", d.name);
+    if (d.flops_bf16 > 0 && d.flops_bf16 < 1.9 * d.flops_fp32) fail_msg("%s: bf16 is slower than 2 x fp32", d.name);
+    if (d.flops_tf32 > 0 && d.flops_tf32 > d.flops_bf16 * 0.51) fail_msg("%s: tf32 is faster than half of bf16", d.name);
+    assert_true(d.gemm_efficiency > 0.3 && d.gemm_efficiency < 1 && d.memory_efficiency > 0.5 && d.memory_efficiency < 1);
+    assert_true(d.fixed_bytes == 500ull << 20 && !d.fixed_measured);
+    assert_true(d.title[0] && strlen(d.source) > 10 && strlen(d.source) < sizeof d.source - 1);
+    assert_non_null(strstr(d.source, "usable: ")); /* not cut */
+    assert_true(strlen(d.date) == 7 && d.date[4] == '-');
+    again = found(d.name);
+    assert_string_equal(again.name, d.name);
+    again = found(d.title);
+    assert_string_equal(again.name, d.name);
+    for (const char *c = d.name; *c; c++) assert_true(islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '-');
+  }
+}
+
+static void test_the_index_is_checked(void **state) {
+  hr_device d;
+  hr_error error;
+  (void)state;
+  assert_int_equal(hr_device_get(hr_device_count(), &d, &error), HR_ERROR_USAGE);
+}
+
+static void test_published_figures(void **state) {
+  hr_device d = found("rtx-4090");
+  (void)state;
+  assert_true(d.capacity_bytes == 24ull << 30);
+  assert_true((double)d.usable_bytes / gib > 23.3 && (double)d.usable_bytes / gib < 23.99);
+  assert_true(d.memory_bytes_per_second == 1008e9 && d.flops_fp32 == 82.6e12 && d.flops_bf16 == 165.2e12);
+  assert_true(d.library_workspace_bytes == 8519680); /* ":4096:2:16:8" in KiB */
+  d = found("h100");
+  assert_true((double)d.usable_bytes / gib > 79.21 && (double)d.usable_bytes / gib < 79.23);
+  assert_true(d.flops_bf16 == 989e12 && d.memory_bytes_per_second == 3350e9 && d.library_workspace_bytes == 32ull << 20);
+  d = found("t4");
+  assert_true(d.flops_bf16 == 0 && d.flops_tf32 == 0 && d.flops_fp32 == 8.1e12);
+  d = found("a100-80");
+  assert_true(d.memory_bytes_per_second == 2039e9 && (double)d.usable_bytes / gib < 79.16);
+  d = found("h200");
+  assert_true(d.capacity_bytes == 141ull << 30 && (double)d.usable_bytes / gib < 139.81);
+}
+
+static void test_spellings(void **state) {
+  static const char *const spellings[][2] = {
+      {"RTX 4090", "rtx-4090"},   {"rtx4090", "rtx-4090"},       {"NVIDIA GeForce RTX 4090", "rtx-4090"}, {"GeForce RTX 3060", "rtx-3060"},
+      {"A100-80GB", "a100-80"},   {"A100_40", "a100-40"},        {"H100 SXM", "h100"},                    {"Tesla T4", "t4"},
+      {"Tesla-V100-16GB", "v100-16"}, {"NVIDIA RTX A6000", "rtx-a6000"}, {"AMD Instinct MI300X", "mi300x"}, {"NVIDIA A100-SXM4-80GB", "a100-80"},
+      {"NVIDIA H100 80GB HBM3", "h100"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+    hr_device d = found(spellings[i][0]);
+    assert_string_equal(d.name, spellings[i][1]);
+  }
+}
+
+static void test_unknown_names(void **state) {
+  hr_device d;
+  hr_error error;
+  (void)state;
+  assert_int_equal(hr_device_find("rtx 4091", &d, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "rtx 4091"));
+  assert_non_null(strstr(error.hint, "rtx-4090"));
+  assert_int_equal(hr_device_find("", &d, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_device_find("nvidia", &d, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_device_find("a-name-that-is-longer-than-any-device-name-could-possibly-ever-be-in-this-table", &d, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_device_find("cuda:0", &d, &error), HR_ERROR_UNSUPPORTED);
+  assert_int_equal(hr_device_find("nothing-of-the-kind", &d, NULL), HR_ERROR_USAGE);
+}
+
+static void test_this_machine(void **state) {
+  hr_device d = found("CPU");
+  (void)state;
+  assert_true(d.is_cpu);
+  assert_string_equal(d.name, "cpu");
+  assert_true(d.title[0] != 0);
+  assert_true(d.usable_bytes > 16ull << 20 && d.usable_bytes <= d.capacity_bytes);
+  assert_true(hr_device_cpu_threads() >= 1 && hr_device_cpu_threads() <= 4096);
+  assert_true(d.flops_fp32 >= 20e9 * hr_device_cpu_threads());
+  assert_true(d.link_bytes_per_second == 0 && d.fixed_bytes > 0 && d.memory_bytes_per_second > 0);
+  assert_true(d.gemm_efficiency > 0 && d.gemm_efficiency <= 1);
+}
+
+static void test_an_address_space_limit_bounds_what_is_usable(void **state) {
+  struct rlimit before, lower;
+  hr_device d;
+  (void)state;
+#if defined(__SANITIZE_ADDRESS__) /* it needs terabytes of address space */
+  skip();
+#endif
+  assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+  lower = before;
+  lower.rlim_cur = 1ull << 30;
+  assert_int_equal(setrlimit(RLIMIT_AS, &lower), 0);
+  d = found("cpu");
+  assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+  assert_true(d.usable_bytes <= 1ull << 30);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_row_is_sound),
+      cmocka_unit_test(test_the_index_is_checked),
+      cmocka_unit_test(test_published_figures),
+      cmocka_unit_test(test_spellings),
+      cmocka_unit_test(test_unknown_names),
+      cmocka_unit_test(test_this_machine),
+      cmocka_unit_test(test_an_address_space_limit_bounds_what_is_usable),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1292 @@
+/* The element-wise and reduction kernels of src/ops, for every instruction set that this machine has:
+ *   - each result is as near to the double reference as a plain fp32 implementation, times 4;
+ *   - the bits are the same for 1, 2, 3 and 4 threads and for every allowed aliasing;
+ *   - each backward reference is the directional derivative of its forward reference;
+ *   - vector math keeps the errors stated in ops/vmath.h.
+ *
+ * Tolerances. The plain fp32 implementation is the reference itself, compiled for float (ops/reference.h). Per output
+ * array the largest absolute error may be 4 times the plain one's, which is at least half an ulp of the largest value
+ * (the error of rounding the right result, below which nothing can be asked). No tolerance is a chosen number. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <float.h>
+#include <math.h>
+
+#include "base/rng.h"
+#include "ops/cpu.h"
+#include "ops/embed/ref.h"
+#include "ops/loss/ref.h"
+#include "ops/move/random.h"
+#include "ops/move/ref.h"
+#include "ops/norm/ref.h"
+#include "ops/optim/ref.h"
+#include "ops/pointwise/ref.h"
+#include "ops/pointwise/rope_table.h"
+#include "ops/reference.h"
+#include "ops/scratch.h"
+
+/* The plain fp32 implementations: naive_<op>. */
+#undef HRI_REAL
+#undef HRI_REF
+#undef HRI_REF_API
+#define HRI_REAL float
+#define HRI_REF(name) naive_##name
+#define HRI_REF_API static __attribute__((unused))
+#include "ops/embed/ref.c"
+#include "ops/loss/ref.c"
+#include "ops/norm/ref.c"
+#include "ops/optim/ref.c"
+#include "ops/pointwise/ref.c"
+/* tgmath.h is in force from here on, with doubles as arguments: the ordinary functions. */
+
+/* ---- memory: everything a test takes is given back after it ---- */
+
+static void *pool[4096];
+static size_t pool_count;
+
+static void *take(size_t bytes) {
+  void *memory = NULL;
+  assert_true(pool_count < sizeof pool / sizeof *pool);
+  assert_int_equal(posix_memalign(&memory, 64, bytes ? bytes : 1), 0);
+  pool[pool_count++] = memory;
+  return memory;
+}
+
+static void release_to(size_t mark) {
+  while (pool_count > mark)
+    free(pool[--pool_count]);
+}
+
+static int teardown(void **state) {
+  (void)state;
+  release_to(0);
+  return 0;
+}
+
+static uint64_t draw_stream = 1;
+
+/* n values, uniform in [-range, range). */
+static float *floats(int64_t n, double range) {
+  float *x = take((size_t)n * sizeof *x);
+  uint64_t stream = draw_stream++;
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t word[4];
+    hri_philox(2024, stream, (uint64_t)i, word);
+    x[i] = (float)(range * (2.0 * hri_uniform(word[0], word[1]) - 1.0));
+  }
+  return x;
+}
+
+static int32_t *integers(int64_t n, int32_t below) {
+  int32_t *x = take((size_t)n * sizeof *x);
+  uint64_t stream = draw_stream++;
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t word[4];
+    hri_philox(2025, stream, (uint64_t)i, word);
+    x[i] = (int32_t)(word[0] % (uint32_t)below);
+  }
+  return x;
+}
+
+static float *copy_of(const float *x, int64_t n) {
+  float *y = take((size_t)n * sizeof *y);
+  if (n) memcpy(y, x, (size_t)n * sizeof *y);
+  return y;
+}
+
+static double *doubles(const float *x, int64_t n) {
+  double *y = take((size_t)n * sizeof *y);
+  for (int64_t i = 0; i < n; i++)
+    y[i] = (double)x[i];
+  return y;
+}
+
+static double *double_zeros(int64_t n) {
+  double *y = take((size_t)n * sizeof *y);
+  for (int64_t i = 0; i < n; i++)
+    y[i] = 0.0;
+  return y;
+}
+
+/* ---- instruction sets ---- */
+
+typedef struct isa {
+  const char *name;
+  hri_cpu_kernels kernels;
+} isa;
+
+static isa isas[3];
+static int isa_count;
+
+#define ADD_ISA(suffix)                                                                                                \
+  do {                                                                                                                 \
+    hri_cpu_kernels *table = &isas[isa_count].kernels;                                                                 \
+    isas[isa_count++].name = #suffix;                                                                                  \
+    hri_norm_kernels_##suffix(table);                                                                                  \
+    hri_pointwise_kernels_##suffix(table);                                                                             \
+    hri_embed_kernels_##suffix(table);                                                                                 \
+    hri_loss_kernels_##suffix(table);                                                                                  \
+    hri_optim_kernels_##suffix(table);                                                                                 \
+    hri_move_kernels_##suffix(table);                                                                                  \
+  } while (0)
+
+static int setup_isas(void **state) {
+  (void)state;
+  ADD_ISA(base);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) ADD_ISA(avx2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    ADD_ISA(avx512);
+#endif
+  return 0;
+}
+
+/* ---- comparison ---- */
+
+enum { MOST_PIECES = 4 };
+
+/* Outputs of an op, one after the other in one array. */
+typedef struct pieces {
+  int count;
+  int64_t n[MOST_PIECES];
+} pieces;
+
+static int64_t total(const pieces *p) {
+  int64_t n = 0;
+  for (int i = 0; i < p->count; i++)
+    n += p->n[i];
+  return n;
+}
+
+static double largest_error(const float *got, const double *want, int64_t n) {
+  double worst = 0.0;
+  for (int64_t i = 0; i < n; i++) {
+    double error = fabs((double)got[i] - want[i]);
+    if (!(error <= worst)) worst = error; /* a NaN stays */
+    if (isnan(error)) return HUGE_VAL;
+  }
+  return worst;
+}
+
+static double largest(const double *x, int64_t n) {
+  double worst = 0.0;
+  for (int64_t i = 0; i < n; i++)
+    worst = fabs(x[i]) > worst ? fabs(x[i]) : worst;
+  return worst;
+}
+
+static void check_near(const char *name, const char *isa_name, const pieces *p, const float *got, const float *naive,
+                       const double *want) {
+  for (int i = 0; i < p->count; i++) {
+    double plain = largest_error(naive, want, p->n[i]), error = largest_error(got, want, p->n[i]);
+    double rounding = 0.5 * (double)FLT_EPSILON * largest(want, p->n[i]);
+    double limit = 4.0 * (plain > rounding ? plain : rounding);
+    if (!(error <= limit))
+      fail_msg("%s on %s, output %d: error %.3g, allowed %.3g (plain fp32 %.3g)", name, isa_name, i, error, limit,
+               plain);
+    got += p->n[i];
+    naive += p->n[i];
+    want += p->n[i];
+  }
+}
+
+/* Runs an op into out (as laid out by `pieces`), with operands aliased in way `alias`. */
+typedef void (*runner)(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out);
+
+/* The op is near the reference on every instruction set, and has the same bits for all teams and aliasings. */
+static void hold(const char *name, runner run, const void *context, int aliases, const pieces *p, const float *naive,
+                 const double *want) {
+  int64_t n = total(p);
+  size_t mark = pool_count;
+  float *first = take((size_t)n * sizeof *first), *out = take((size_t)n * sizeof *out);
+  for (int i = 0; i < isa_count; i++) {
+    memset(first, 0xff, (size_t)n * sizeof *first); /* NaN: what is not written shows */
+    run(&isas[i].kernels, 1, 0, context, first);
+    check_near(name, isas[i].name, p, first, naive, want);
+    for (int threads = 1; threads <= 4; threads++)
+      for (int alias = 0; alias < aliases; alias++) {
+        size_t inner = pool_count;
+        memset(out, 0xff, (size_t)n * sizeof *out);
+        run(&isas[i].kernels, threads, alias, context, out);
+        if (memcmp(out, first, (size_t)n * sizeof *out) != 0)
+          fail_msg("%s on %s: other bits with %d threads, aliasing %d", name, isas[i].name, threads, alias);
+        release_to(inner);
+      }
+  }
+  release_to(mark);
+}
+
+/* ---- directional derivatives ---- */
+
+/* A scalar function of p[n]; the test compares its derivative along a random direction with grad . direction. */
+typedef double (*scalar)(const double *p, const void *context);
+
+static double slope(scalar f, const void *context, const double *p, const double *direction, int64_t n, double h) {
+  size_t mark = pool_count;
+  double *q = double_zeros(n), up, down;
+  for (int64_t i = 0; i < n; i++)
+    q[i] = p[i] + h * direction[i];
+  up = f(q, context);
+  for (int64_t i = 0; i < n; i++)
+    q[i] = p[i] - h * direction[i];
+  down = f(q, context);
+  release_to(mark);
+  return (up - down) / (2.0 * h);
+}
+
+/* Extrapolated central difference (error h^4); its error is estimated by what the extrapolation changed at half the
+ * step, plus the rounding of f itself: n terms of a sum of size `magnitude`, divided by the step. */
+static void check_gradient(const char *name, scalar f, const void *context, const double *p, const double *grad,
+                           int64_t n, double magnitude) {
+  double *direction = doubles(floats(n, 1.0), n), dot = 0.0, h = 1e-3;
+  double d1 = slope(f, context, p, direction, n, h), d2 = slope(f, context, p, direction, n, h / 2);
+  double d3 = slope(f, context, p, direction, n, h / 4), coarse = (4 * d2 - d1) / 3, fine = (4 * d3 - d2) / 3;
+  double limit = fabs(fine - coarse) + 16.0 * DBL_EPSILON * magnitude / h;
+  for (int64_t i = 0; i < n; i++)
+    dot += grad[i] * direction[i];
+  if (!(fabs(dot - fine) <= limit))
+    fail_msg("%s: derivative %.12g, differences give %.12g, allowed error %.3g", name, dot, fine, limit);
+  assert_true(limit < 1e-4 * (fabs(fine) + 1e-3 * magnitude)); /* the comparison says something */
+}
+
+static double dot_product(const double *a, const double *b, int64_t n) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < n; i++)
+    sum += a[i] * b[i];
+  return sum;
+}
+static double size_of_sum(const double *a, const double *b, int64_t n) {
+  double sum = 1.0;
+  for (int64_t i = 0; i < n; i++)
+    sum += fabs(a[i] * b[i]);
+  return sum;
+}
+
+/* ---- norm ---- */
+
+typedef struct norm_case {
+  bool layer, residual, bias, extra, accumulate;
+  int64_t rows, columns;
+  float *x, *r, *w, *b, *dy, *e, *stats, *dw, *db;
+} norm_case;
+
+static norm_case make_norm(bool layer, int variant, int64_t rows, int64_t columns) {
+  norm_case c = {.layer = layer, .rows = rows, .columns = columns};
+  c.residual = variant & 1;
+  c.bias = variant & 2;
+  c.extra = variant & 1;
+  c.accumulate = variant & 2;
+  c.x = floats(rows * columns, 2.0);
+  for (int64_t i = 0; i < rows * columns; i++)
+    c.x[i] += 0.5f; /* a mean to take away */
+  c.r = floats(rows * columns, 1.0);
+  c.w = floats(columns, 1.0);
+  c.b = floats(columns, 1.0);
+  c.dy = floats(rows * columns, 1.0);
+  c.e = floats(rows * columns, 1.0);
+  c.dw = floats(columns, 1.0);
+  c.db = floats(columns, 1.0);
+  return c;
+}
+
+/* Output: y, s (x without residual), stats. */
+static void run_norm(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const norm_case *c = context;
+  int64_t n = c->rows * c->columns;
+  float *x = copy_of(c->x, n), *r = copy_of(c->r, n), *s = out + n;
+  hri_norm_args args = {.rows = c->rows,
+                        .columns = c->columns,
+                        .x = x,
+                        .residual = c->residual ? r : NULL,
+                        .s = s,
+                        .weight = c->w,
+                        .bias = c->bias ? c->b : NULL,
+                        .eps = 1e-5,
+                        .y = out,
+                        .stats = out + 2 * n,
+                        .threads = threads};
+  if (alias && c->residual) args.s = alias == 1 ? x : r; /* s over x, s over r */
+  if (alias && c->residual) args.y = alias == 1 ? r : x;
+  if (alias && !c->residual) args.y = x;
+  (c->layer ? k->layernorm : k->rmsnorm)(&args);
+  if (args.y != out) memcpy(out, args.y, (size_t)n * sizeof *out);
+  if (!c->residual) memcpy(s, c->x, (size_t)n * sizeof *out);
+  if (args.s != s && c->residual) memcpy(s, args.s, (size_t)n * sizeof *out);
+}
+
+/* Output: dx, dw, db. */
+static void run_norm_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const norm_case *c = context;
+  int64_t n = c->rows * c->columns;
+  float *dy = copy_of(c->dy, n), *x = copy_of(c->x, n), *e = copy_of(c->e, n), *dx = out;
+  float *dw = out + n, *db = dw + c->columns;
+  if (alias == 1) dx = dy;
+  if (alias == 2) dx = x;
+  if (alias == 3 && c->extra) dx = e;
+  if (c->accumulate) memcpy(dw, c->dw, (size_t)c->columns * sizeof *dw);
+  if (c->accumulate) memcpy(db, c->db, (size_t)c->columns * sizeof *db);
+  (c->layer ? k->layernorm_backward : k->rmsnorm_backward)(&(hri_norm_backward_args){
+      .rows = c->rows,
+      .columns = c->columns,
+      .dy = dy,
+      .x = x,
+      .stats = c->stats,
+      .weight = c->w,
+      .extra = c->extra ? e : NULL,
+      .dx = dx,
+      .dweight = dw,
+      .dbias = c->bias ? db : NULL,
+      .accumulate = c->accumulate,
+      .threads = threads,
+      .scratch = take(hri_norm_backward_scratch_bytes(c->rows, c->columns, true, c->bias, threads))});
+  if (dx != out) memcpy(out, dx, (size_t)n * sizeof *out);
+  if (!c->bias) memset(db, 0, (size_t)c->columns * sizeof *db);
+}
+
+static void hold_norm(norm_case *c) {
+  int64_t rows = c->rows, columns = c->columns, n = rows * columns, stats = c->layer ? 2 * rows : rows;
+  pieces forward = {3, {n, n, stats}}, backward = {3, {n, columns, columns}};
+  float *plain = take((size_t)(2 * n + stats) * sizeof *plain),
+        *plain_back = take((size_t)(n + 2 * columns) * sizeof *plain);
+  double *want = double_zeros(2 * n + stats), *want_back = double_zeros(n + 2 * columns);
+  double *stats64;
+  (c->layer ? naive_layernorm : naive_rmsnorm)(plain, plain + n, plain + 2 * n, c->x, c->residual ? c->r : NULL, c->w,
+                                               c->bias ? c->b : NULL, 1e-5f, rows, columns);
+  (c->layer ? hri_ref_layernorm : hri_ref_rmsnorm)(want, want + n, want + 2 * n, doubles(c->x, n),
+                                                   c->residual ? doubles(c->r, n) : NULL, doubles(c->w, columns),
+                                                   c->bias ? doubles(c->b, columns) : NULL, 1e-5, rows, columns);
+  hold(c->layer ? "layernorm" : "rmsnorm", run_norm, c, c->residual ? 3 : 2, &forward, plain, want);
+
+  c->stats = plain + 2 * n; /* any statistics will do, as long as all three get the same */
+  stats64 = doubles(c->stats, stats);
+  for (int64_t i = 0; i < 2 * columns; i++) {
+    plain_back[n + i] = !c->accumulate || (i >= columns && !c->bias) ? 0.0f
+                        : i < columns                                ? c->dw[i]
+                                                                     : c->db[i - columns];
+    want_back[n + i] = (double)plain_back[n + i];
+  }
+  (c->layer ? naive_layernorm_backward : naive_rmsnorm_backward)(plain_back, plain_back + n,
+                                                                 c->bias ? plain_back + n + columns : NULL, c->dy, c->x,
+                                                                 c->stats, c->w, c->extra ? c->e : NULL, rows, columns);
+  (c->layer ? hri_ref_layernorm_backward : hri_ref_rmsnorm_backward)(
+      want_back, want_back + n, c->bias ? want_back + n + columns : NULL, doubles(c->dy, n), doubles(c->x, n), stats64,
+      doubles(c->w, columns), c->extra ? doubles(c->e, n) : NULL, rows, columns);
+  hold(c->layer ? "layernorm backward" : "rmsnorm backward", run_norm_backward, c, 4, &backward, plain_back, want_back);
+}
+
+static void norms_match_the_reference(void **state) {
+  static const int64_t shapes[][2] = {{1, 1}, {3, 17}, {17, 3}, {257, 64}, {33, 1000}, {5, 4096}, {600, 96}};
+  (void)state;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (int variant = 0; variant < 4; variant++)
+      for (int layer = 0; layer < 2; layer++) {
+        /* a layer norm of one column has a gradient of 0 by cancellation alone: no size to measure an error by */
+        if (layer && shapes[i][1] == 1) continue;
+        norm_case c = make_norm(layer, variant, shapes[i][0], shapes[i][1]);
+        hold_norm(&c);
+        release_to(0);
+      }
+}
+
+/* A frozen norm has no weight gradient, and an evaluation needs no statistics: NULL skips both. */
+static void norms_skip_what_is_not_asked(void **state) {
+  norm_case c = make_norm(true, 0, 9, 33);
+  int64_t n = c.rows * c.columns;
+  (void)state;
+  for (int i = 0; i < isa_count; i++) {
+    float *stats = take(18 * sizeof *stats), *y = floats(n, 1), *y2 = floats(n, 1), *dx = floats(n, 1),
+          *dx2 = floats(n, 1);
+    float *dw = floats(33, 1), *scratch = take(hri_norm_backward_scratch_bytes(9, 33, true, false, 1));
+    hri_norm_args forward = {
+        .rows = 9, .columns = 33, .x = c.x, .weight = c.w, .eps = 1e-5, .y = y, .stats = stats, .threads = 1};
+    hri_norm_backward_args back = {.rows = 9,
+                                   .columns = 33,
+                                   .dy = c.dy,
+                                   .x = c.x,
+                                   .stats = stats,
+                                   .weight = c.w,
+                                   .dx = dx,
+                                   .dweight = dw,
+                                   .scratch = scratch,
+                                   .threads = 1};
+    isas[i].kernels.layernorm(&forward);
+    forward.y = y2;
+    forward.stats = NULL;
+    isas[i].kernels.layernorm(&forward);
+    assert_memory_equal(y, y2, (size_t)n * sizeof *y);
+    isas[i].kernels.layernorm_backward(&back);
+    back.dx = dx2;
+    back.dweight = NULL;
+    back.scratch = NULL;
+    isas[i].kernels.layernorm_backward(&back);
+    assert_memory_equal(dx, dx2, (size_t)n * sizeof *dx);
+  }
+  assert_int_equal(hri_norm_backward_scratch_bytes(9, 33, false, false, 4), 0);
+}
+
+/* p: x [M,C], weight [C], bias [C]. */
+typedef struct norm_scalar {
+  bool layer;
+  int64_t rows, columns;
+  const double *dy;
+} norm_scalar;
+
+static double norm_value(const double *p, const void *context) {
+  const norm_scalar *c = context;
+  int64_t n = c->rows * c->columns;
+  double *y = double_zeros(n), *s = double_zeros(n), *stats = double_zeros(2 * c->rows);
+  (c->layer ? hri_ref_layernorm : hri_ref_rmsnorm)(y, s, stats, p, NULL, p + n, p + n + c->columns, 1e-5, c->rows,
+                                                   c->columns);
+  return dot_product(y, c->dy, n);
+}
+
+static void norm_backward_is_the_derivative(void **state) {
+  (void)state;
+  for (int layer = 0; layer < 2; layer++)
+    for (int64_t columns = 2; columns < 40; columns += 5) {
+      int64_t rows = 3, n = rows * columns, all = n + 2 * columns;
+      double *p = doubles(floats(all, 1.0), all), *dy = doubles(floats(n, 1.0), n), *grad = double_zeros(all);
+      double *y = double_zeros(n), *s = double_zeros(n), *stats = double_zeros(2 * rows);
+      norm_scalar c = {layer, rows, columns, dy};
+      (layer ? hri_ref_layernorm : hri_ref_rmsnorm)(y, s, stats, p, NULL, p + n, p + n + columns, 1e-5, rows, columns);
+      (layer ? hri_ref_layernorm_backward : hri_ref_rmsnorm_backward)(grad, grad + n, grad + n + columns, dy, p, stats,
+                                                                      p + n, NULL, rows, columns);
+      check_gradient(layer ? "layernorm" : "rmsnorm", norm_value, &c, p, grad, all, size_of_sum(y, dy, n));
+    }
+}
+
+/* ---- pointwise ---- */
+
+typedef struct flat_case {
+  hr_activation kind;
+  int64_t n, rows, width; /* glu: n unused */
+  float factor;
+  bool accumulate;
+  float *a, *b, *c;
+} flat_case;
+
+static void run_add(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const flat_case *c = context;
+  float *a = copy_of(c->a, c->n), *b = copy_of(c->b, c->n), *y = alias == 0 ? out : alias == 1 ? a : b;
+  k->add(y, a, b, c->n, threads);
+  if (y != out) memcpy(out, y, (size_t)c->n * sizeof *y);
+}
+
+static void run_scale(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const flat_case *c = context;
+  float *a = copy_of(c->a, c->n), *y = alias ? a : out;
+  k->scale(y, a, c->factor, c->n, threads);
+  if (y != out) memcpy(out, y, (size_t)c->n * sizeof *y);
+}
+
+static void run_activation(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const flat_case *c = context;
+  float *a = copy_of(c->a, c->n), *y = alias ? a : out;
+  k->activation(c->kind, y, a, c->n, threads);
+  if (y != out) memcpy(out, y, (size_t)c->n * sizeof *y);
+}
+
+static void run_activation_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const flat_case *c = context;
+  float *x = copy_of(c->a, c->n), *dy = copy_of(c->b, c->n), *dx = alias == 0 ? out : alias == 1 ? x : dy;
+  k->activation_backward(c->kind, dx, dy, x, c->n, threads);
+  if (dx != out) memcpy(out, dx, (size_t)c->n * sizeof *dx);
+}
+
+static const int64_t flat_sizes[] = {0, 1, 3, 15, 16, 17, 257, 1000, 8191, 40001};
+enum { FLAT_SIZES = sizeof flat_sizes / sizeof *flat_sizes };
+
+static void add_and_scale_match_the_reference(void **state) {
+  (void)state;
+  for (int i = 0; i < FLAT_SIZES; i++) {
+    int64_t n = flat_sizes[i];
+    flat_case c = {.n = n, .factor = -1.7f, .a = floats(n, 3.0), .b = floats(n, 1.0)};
+    float *plain = floats(n, 1.0);
+    double *want = double_zeros(n);
+    pieces p = {1, {n}};
+    naive_add(plain, c.a, c.b, n);
+    hri_ref_add(want, doubles(c.a, n), doubles(c.b, n), n);
+    hold("add", run_add, &c, 3, &p, plain, want);
+    naive_scale(plain, c.a, c.factor, n);
+    hri_ref_scale(want, doubles(c.a, n), (double)c.factor, n);
+    hold("scale", run_scale, &c, 2, &p, plain, want);
+    release_to(0);
+  }
+}
+
+static void activations_match_the_reference(void **state) {
+  (void)state;
+  for (int i = 0; i < 4 * FLAT_SIZES; i++) {
+    int64_t n = flat_sizes[i / 4];
+    double range = i & 2 ? 1.0 : 12.0; /* the small range tells errors near 0 apart */
+    flat_case c = {.kind = i & 1 ? HR_ACTIVATION_SILU : HR_ACTIVATION_GELU_TANH,
+                   .n = n,
+                   .a = floats(n, range),
+                   .b = floats(n, 1.0)};
+    float *plain = floats(n, 1.0);
+    double *want = double_zeros(n);
+    pieces p = {1, {n}};
+    naive_activation(c.kind, plain, c.a, n);
+    hri_ref_activation(c.kind, want, doubles(c.a, n), n);
+    hold("activation", run_activation, &c, 2, &p, plain, want);
+    naive_activation_backward(c.kind, plain, c.b, c.a, n);
+    hri_ref_activation_backward(c.kind, want, doubles(c.b, n), doubles(c.a, n), n);
+    hold("activation backward", run_activation_backward, &c, 3, &p, plain, want);
+    release_to(0);
+  }
+}
+
+/* Far from 0 an activation is x or 0, its slope 1 or 0; nothing overflows on the way. NaN stays NaN. */
+static void activations_at_the_extremes(void **state) {
+  float x[] = {1e4f, -1e4f, 1e30f, -1e30f, 100.0f, -100.0f, NAN, 0.0f}, ones[8], y[8], d[8];
+  (void)state;
+  for (int i = 0; i < 8; i++)
+    ones[i] = 1.0f;
+  for (int i = 0; i < isa_count; i++)
+    for (int kind = 0; kind < 2; kind++) {
+      isas[i].kernels.activation((hr_activation)kind, y, x, 8, 1);
+      isas[i].kernels.activation_backward((hr_activation)kind, d, ones, x, 8, 1);
+      for (int j = 0; j < 6; j++) {
+        assert_true(fabs((double)y[j] - (x[j] > 0 ? (double)x[j] : 0.0)) <= 1e-30);
+        if (fabsf(x[j]) < 1e19f) assert_true(fabs((double)d[j] - (x[j] > 0 ? 1.0 : 0.0)) <= 1e-20);
+      }
+      assert_true(isnan(y[6]) && isnan(d[6]));
+      assert_true(y[7] == 0.0f && d[7] == 0.5f);
+    }
+}
+
+static void run_glu(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const flat_case *c = context;
+  (void)alias;
+  k->glu(c->kind, out, c->a, c->rows, c->width, threads);
+}
+
+static void run_glu_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const flat_case *c = context;
+  int64_t n = 2 * c->rows * c->width;
+  float *gu = copy_of(c->a, n), *dgu = alias ? gu : out;
+  k->glu_backward(c->kind, dgu, c->b, gu, c->rows, c->width, threads);
+  if (dgu != out) memcpy(out, dgu, (size_t)n * sizeof *out);
+}
+
+static void glu_matches_the_reference(void **state) {
+  static const int64_t shapes[][2] = {{1, 1}, {3, 17}, {17, 3}, {257, 96}, {9, 1000}};
+  (void)state;
+  for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+    int64_t rows = shapes[i / 2][0], width = shapes[i / 2][1], n = rows * width;
+    flat_case c = {
+        .kind = (hr_activation)(i & 1), .rows = rows, .width = width, .a = floats(2 * n, 4.0), .b = floats(n, 1.0)};
+    float *plain = floats(2 * n, 1.0);
+    double *want = double_zeros(2 * n);
+    pieces p = {1, {n}}, back = {1, {2 * n}};
+    naive_glu(c.kind, plain, c.a, rows, width);
+    hri_ref_glu(c.kind, want, doubles(c.a, 2 * n), rows, width);
+    hold("glu", run_glu, &c, 1, &p, plain, want);
+    naive_glu_backward(c.kind, plain, c.b, c.a, rows, width);
+    hri_ref_glu_backward(c.kind, want, doubles(c.b, n), doubles(c.a, 2 * n), rows, width);
+    hold("glu backward", run_glu_backward, &c, 2, &back, plain, want);
+    release_to(0);
+  }
+}
+
+static void run_bias_gradient(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const flat_case *c = context;
+  (void)alias;
+  if (c->accumulate) memcpy(out, c->b, (size_t)c->width * sizeof *out);
+  k->bias_gradient(out, c->a, c->rows, c->width, c->accumulate,
+                   take(hri_bias_gradient_scratch_bytes(c->rows, c->width, threads)), threads);
+}
+
+static void bias_gradient_matches_the_reference(void **state) {
+  static const int64_t shapes[][2] = {{1, 1}, {3, 17}, {17, 3}, {257, 96}, {1000, 257}, {4099, 5}};
+  (void)state;
+  for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+    int64_t rows = shapes[i / 2][0], columns = shapes[i / 2][1], n = rows * columns;
+    flat_case c = {.rows = rows, .width = columns, .accumulate = i & 1, .a = floats(n, 1.0), .b = floats(columns, 1.0)};
+    float *plain = copy_of(c.b, columns);
+    double *want = doubles(c.b, columns);
+    pieces p = {1, {columns}};
+    if (!c.accumulate) memset(plain, 0, (size_t)columns * sizeof *plain);
+    if (!c.accumulate) want = double_zeros(columns);
+    naive_bias_gradient(plain, c.a, rows, columns);
+    hri_ref_bias_gradient(want, doubles(c.a, n), rows, columns);
+    hold("bias gradient", run_bias_gradient, &c, 1, &p, plain, want);
+    release_to(0);
+  }
+}
+
+typedef struct rope_case {
+  int64_t rows, heads, kv_heads, head_size;
+  float *x, *cosines, *sines;
+  int32_t *position;
+  bool inverse;
+} rope_case;
+
+static void run_rope(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const rope_case *c = context;
+  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->head_size;
+  float *x = copy_of(c->x, n), *y = alias ? x : out;
+  k->rope(&(hri_rope_args){.rows = c->rows,
+                           .heads = c->heads,
+                           .kv_heads = c->kv_heads,
+                           .head_size = c->head_size,
+                           .x = x,
+                           .y = y,
+                           .cosines = c->cosines,
+                           .sines = c->sines,
+                           .position = c->position,
+                           .inverse = c->inverse,
+                           .threads = threads});
+  if (y != out) memcpy(out, y, (size_t)n * sizeof *out);
+}
+
+static void rope_matches_the_reference(void **state) {
+  static const int64_t shapes[][4] = {{1, 1, 1, 2}, {3, 4, 2, 6}, {17, 3, 1, 34}, {65, 6, 2, 64}, {9, 2, 2, 80}};
+  hr_rope rope = {.theta = 10000.0, .scaling = HR_ROPE_DEFAULT};
+  (void)state;
+  for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+    const int64_t *s = shapes[i / 2];
+    int64_t half = s[3] / 2, n = s[0] * (s[1] + 2 * s[2]) * s[3], table = 100 * half;
+    rope_case c = {s[0], s[1], s[2], s[3], floats(n, 1.0), floats(table, 1), floats(table, 1), integers(s[0], 100),
+                   i & 1};
+    float *plain = floats(n, 1.0);
+    double *want = double_zeros(n);
+    pieces p = {1, {n}};
+    hri_rope_table(&rope, s[3], 100, c.cosines, c.sines, 2);
+    naive_rope(plain, c.x, c.cosines, c.sines, c.position, s[0], s[1], s[2], s[3], c.inverse);
+    hri_ref_rope(want, doubles(c.x, n), doubles(c.cosines, table), doubles(c.sines, table), c.position, s[0], s[1],
+                 s[2], s[3], c.inverse);
+    hold("rope", run_rope, &c, 2, &p, plain, want);
+    release_to(0);
+  }
+}
+
+/* Values from the formulas of transformers' modeling_rope_utils.py, worked out by hand for exact cases. */
+static void rope_table_follows_the_scaling(void **state) {
+  hr_rope rope = {.theta = 500000.0,
+                  .factor = 8.0,
+                  .low_frequency_factor = 1.0,
+                  .high_frequency_factor = 4.0,
+                  .original_max_positions = 8192};
+  float cosines[3 * 64], sines[3 * 64];
+  (void)state;
+  for (int64_t pair = 0; pair < 64; pair++) {
+    double plain = pow(rope.theta, -(double)pair / 64.0), wavelength = 2.0 * acos(-1.0) / plain, want, share;
+    rope.scaling = HR_ROPE_DEFAULT;
+    assert_true(fabs((double)hri_rope_inverse_frequency(&rope, 128, pair) / plain - 1.0) < 2.0 * (double)FLT_EPSILON);
+    rope.scaling = HR_ROPE_LINEAR;
+    assert_true(fabs((double)hri_rope_inverse_frequency(&rope, 128, pair) * 8.0 / plain - 1.0) <
+                2.0 * (double)FLT_EPSILON);
+    share = (8192.0 / wavelength - 1.0) / 3.0; /* 1: keep, 0: stretch */
+    share = share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
+    want = plain * (share + (1.0 - share) / 8.0);
+    rope.scaling = HR_ROPE_LLAMA3;
+    assert_true(fabs((double)hri_rope_inverse_frequency(&rope, 128, pair) / want - 1.0) < 8.0 * (double)FLT_EPSILON);
+  }
+  hri_rope_table(&rope, 128, 3, cosines, sines, 2);
+  for (int64_t i = 0; i < 3 * 64; i++) {
+    double angle = (double)((float)(i / 64) * hri_rope_inverse_frequency(&rope, 128, i % 64));
+    assert_true(cosines[i] == (float)cos(angle) && sines[i] == (float)sin(angle));
+  }
+}
+
+/* Kinds: 0, 1 activations; 2, 3 gated units; 4 rope. p: x (or gu, qkv). */
+typedef struct flat_scalar {
+  int kind;
+  const double *dy, *cosines, *sines;
+  const int32_t *position;
+} flat_scalar;
+
+static double flat_value(const double *p, const void *context) {
+  const flat_scalar *c = context;
+  double *y = double_zeros(120);
+  if (c->kind < 2) hri_ref_activation((hr_activation)c->kind, y, p, 120);
+  if (c->kind == 2 || c->kind == 3) hri_ref_glu((hr_activation)(c->kind - 2), y, p, 4, 15);
+  if (c->kind == 4) hri_ref_rope(y, p, c->cosines, c->sines, c->position, 3, 2, 1, 10, false);
+  return dot_product(y, c->dy, c->kind == 2 || c->kind == 3 ? 60 : 120);
+}
+
+static void pointwise_backward_is_the_derivative(void **state) {
+  double cosines[20 * 5], sines[20 * 5];
+  (void)state;
+  for (int i = 0; i < 100; i++)
+    cosines[i] = cos(0.37 * i), sines[i] = sin(0.37 * i);
+  for (int kind = 0; kind < 5; kind++) {
+    double *p = doubles(floats(120, 3.0), 120), *dy = doubles(floats(120, 1.0), 120), *grad = double_zeros(120);
+    int32_t *position = integers(3, 20);
+    flat_scalar c = {kind, dy, cosines, sines, position};
+    if (kind < 2) hri_ref_activation_backward((hr_activation)kind, grad, dy, p, 120);
+    if (kind == 2 || kind == 3) hri_ref_glu_backward((hr_activation)(kind - 2), grad, dy, p, 4, 15);
+    if (kind == 4) hri_ref_rope(grad, dy, cosines, sines, position, 3, 2, 1, 10, true);
+    check_gradient("pointwise", flat_value, &c, p, grad, 120, 400.0);
+  }
+}
+
+/* ---- embed ---- */
+
+typedef struct embed_case {
+  int64_t rows, columns, vocabulary, stored, skip;
+  float *tokens, *positions, *dy, *dtable;
+  int32_t *ids, *position;
+  bool accumulate;
+} embed_case;
+
+static void run_embed(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const embed_case *c = context;
+  (void)alias;
+  k->embed(&(hri_embed_args){.rows = c->rows,
+                             .columns = c->columns,
+                             .tokens = c->tokens,
+                             .positions = c->positions,
+                             .ids = c->ids,
+                             .position = c->position,
+                             .y = out,
+                             .threads = threads});
+}
+
+static void run_embed_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const embed_case *c = context;
+  (void)alias;
+  if (c->accumulate) memcpy(out, c->dtable, (size_t)(c->stored * c->columns) * sizeof *out);
+  k->embed_backward(&(hri_embed_backward_args){.rows = c->rows,
+                                               .columns = c->columns,
+                                               .dy = c->dy,
+                                               .index = c->ids,
+                                               .skip_index = c->skip,
+                                               .dtable = out,
+                                               .stored_rows = c->stored,
+                                               .accumulate = c->accumulate,
+                                               .threads = threads});
+}
+
+static void embedding_matches_the_reference(void **state) {
+  static const int64_t shapes[][3] = {{1, 1, 1}, {3, 17, 5}, {300, 65, 7}, {257, 768, 33}, {1000, 24, 300}};
+  (void)state;
+  for (size_t i = 0; i < 4 * sizeof shapes / sizeof *shapes; i++) {
+    int64_t rows = shapes[i / 4][0], columns = shapes[i / 4][1], vocabulary = shapes[i / 4][2], n = rows * columns;
+    int64_t stored = (vocabulary + 63) / 64 * 64, table = stored * columns;
+    embed_case c = {rows,
+                    columns,
+                    vocabulary,
+                    stored,
+                    i & 2 ? vocabulary / 2 : -1,
+                    floats(table, 1.0),
+                    i & 1 ? floats(20 * columns, 1.0) : NULL,
+                    floats(n, 1.0),
+                    floats(table, 1.0),
+                    integers(rows, (int32_t)vocabulary),
+                    integers(rows, 20),
+                    i & 1};
+    float *plain = floats(n, 1.0), *plain_back = copy_of(c.dtable, table);
+    double *want = double_zeros(n), *want_back = c.accumulate ? doubles(c.dtable, table) : double_zeros(table);
+    pieces p = {1, {n}}, back = {1, {table}};
+    naive_embed(plain, c.tokens, c.positions, c.ids, c.position, rows, columns);
+    hri_ref_embed(want, doubles(c.tokens, table), c.positions ? doubles(c.positions, 20 * columns) : NULL, c.ids,
+                  c.position, rows, columns);
+    hold("embed", run_embed, &c, 1, &p, plain, want);
+    if (!c.accumulate) memset(plain_back, 0, (size_t)table * sizeof *plain_back);
+    naive_embed_backward(plain_back, c.dy, c.ids, c.skip, rows, columns);
+    hri_ref_embed_backward(want_back, doubles(c.dy, n), c.ids, c.skip, rows, columns);
+    hold("embed backward", run_embed_backward, &c, 1, &back, plain_back, want_back);
+    release_to(0);
+  }
+}
+
+/* The embedding is linear in its table, so <dy, embed(d)> = <embed_backward(dy), d> exactly up to rounding. */
+static void embed_backward_is_the_transpose(void **state) {
+  int32_t *ids = integers(50, 9);
+  double *dy = doubles(floats(50 * 7, 1.0), 50 * 7), *d = doubles(floats(9 * 7, 1.0), 9 * 7);
+  double *y = double_zeros(50 * 7), *grad = double_zeros(9 * 7);
+  (void)state;
+  hri_ref_embed(y, d, NULL, ids, NULL, 50, 7);
+  hri_ref_embed_backward(grad, dy, ids, -1, 50, 7);
+  assert_true(fabs(dot_product(y, dy, 350) - dot_product(grad, d, 63)) <= 350 * DBL_EPSILON * size_of_sum(y, dy, 350));
+}
+
+/* ---- loss ---- */
+
+typedef struct loss_case {
+  int64_t rows, vocabulary, stored;
+  float *logits;
+  int32_t *labels;
+  bool gradient;
+} loss_case;
+
+/* Output: losses, dlogits (or, in an evaluation, the logits, which must be untouched). */
+static void run_cross_entropy(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const loss_case *c = context;
+  int64_t n = c->rows * c->stored;
+  float *logits = copy_of(c->logits, n), *d = alias ? logits : out + c->rows;
+  k->cross_entropy(&(hri_cross_entropy_args){.rows = c->rows,
+                                             .vocabulary = c->vocabulary,
+                                             .stored = c->stored,
+                                             .logits = logits,
+                                             .labels = c->labels,
+                                             .gradient_scale = 0.01,
+                                             .losses = out,
+                                             .dlogits = c->gradient ? d : NULL,
+                                             .threads = threads});
+  if (c->gradient && alias) memcpy(out + c->rows, d, (size_t)n * sizeof *d);
+  if (!c->gradient) memcpy(out + c->rows, logits, (size_t)n * sizeof *d);
+}
+
+static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, double range) {
+  int64_t stored = (vocabulary + 63) / 64 * 64, n = rows * stored;
+  loss_case c = {rows, vocabulary, stored, floats(n, range), integers(rows, (int32_t)vocabulary), gradient};
+  float *plain = floats(rows + n, 1.0);
+  double *want = double_zeros(rows + n);
+  pieces p = {2, {rows, n}};
+  for (int64_t r = 0; r < rows; r++) {
+    if (r % 5 == 1) c.labels[r] = r % 2 ? -100 : -1;
+    for (int64_t v = vocabulary; v < stored; v++)
+      c.logits[r * stored + v] = v % 2 ? 1e30f : NAN; /* must not be seen */
+  }
+  naive_cross_entropy(plain, gradient ? plain + rows : NULL, c.logits, c.labels, 0.01f, rows, vocabulary, stored);
+  hri_ref_cross_entropy(want, gradient ? want + rows : NULL, doubles(c.logits, n), c.labels, 0.01, rows, vocabulary,
+                        stored);
+  if (!gradient) { /* the logits are compared as bits by hold(); NaN padding would never be "near" */
+    p.count = 1;
+    for (int i = 0; i < isa_count; i++) {
+      float *out = floats(rows + n, 1.0);
+      run_cross_entropy(&isas[i].kernels, 2, 0, &c, out);
+      assert_memory_equal(out + rows, c.logits, (size_t)n * sizeof *out);
+      check_near("cross entropy without gradient", isas[i].name, &p, out, plain, want);
+    }
+  } else {
+    hold("cross entropy", run_cross_entropy, &c, 2, &p, plain, want);
+  }
+  release_to(0);
+}
+
+static void cross_entropy_matches_the_reference(void **state) {
+  (void)state;
+  for (int gradient = 0; gradient < 2; gradient++) {
+    hold_cross_entropy(1, 1, gradient, 1.0);
+    hold_cross_entropy(7, 3, gradient, 4.0);
+    hold_cross_entropy(129, 257, gradient, 10.0);
+    hold_cross_entropy(11, 1000, gradient, 100.0); /* most terms underflow */
+    hold_cross_entropy(9, 2049, gradient, 1.0);    /* one element more than a chunk */
+    hold_cross_entropy(3, 50257, gradient, 10.0);
+    hold_cross_entropy(2, 600001, gradient, 5.0); /* chunks longer than usual */
+  }
+}
+
+/* PyTorch's fp32 loss over 49k classes is 8e-6 low. Ours must be nearer than 1e-7 relative: the rounding of the result.
+ */
+static void cross_entropy_has_no_bias(void **state) {
+  int64_t rows = 64, vocabulary = 49152, n = rows * vocabulary;
+  float *logits = floats(n, 4.0), *losses = floats(rows, 1.0);
+  int32_t *labels = integers(rows, (int32_t)vocabulary);
+  double *want = double_zeros(rows);
+  (void)state;
+  hri_ref_cross_entropy(want, NULL, doubles(logits, n), labels, 1.0, rows, vocabulary, vocabulary);
+  for (int i = 0; i < isa_count; i++) {
+    double bias = 0.0;
+    isas[i].kernels.cross_entropy(&(hri_cross_entropy_args){.rows = rows,
+                                                            .vocabulary = vocabulary,
+                                                            .stored = vocabulary,
+                                                            .logits = logits,
+                                                            .labels = labels,
+                                                            .gradient_scale = 1.0,
+                                                            .losses = losses,
+                                                            .threads = 2});
+    for (int64_t r = 0; r < rows; r++)
+      bias += ((double)losses[r] - want[r]) / want[r] / (double)rows;
+    assert_true(fabs(bias) <= (double)FLT_EPSILON / 2.0);
+    bias = 0.0;
+    for (int64_t r = 0; r < rows; r++)
+      bias += (double)losses[r];
+    assert_true(isas[i].kernels.loss_sum(losses, rows) == bias);
+  }
+}
+
+/* NaN and infinite logits must show in the loss of their row and nowhere else; -inf is a class with no weight. */
+static void cross_entropy_shows_bad_logits(void **state) {
+  (void)state;
+  for (int i = 0; i < isa_count; i++) {
+    float x[4 * 20], d[4 * 20], losses[4];
+    int32_t labels[4] = {3, 3, 3, 3};
+    for (int j = 0; j < 80; j++)
+      x[j] = 0.0f;
+    x[0 * 20 + 18] = NAN;
+    x[1 * 20 + 5] = INFINITY;
+    x[2 * 20 + 7] = -INFINITY;
+    isas[i].kernels.cross_entropy(&(hri_cross_entropy_args){.rows = 4,
+                                                            .vocabulary = 19,
+                                                            .stored = 20,
+                                                            .logits = x,
+                                                            .labels = labels,
+                                                            .gradient_scale = 1.0,
+                                                            .losses = losses,
+                                                            .dlogits = d,
+                                                            .threads = 1});
+    assert_true(isnan(losses[0]) && isnan(losses[1]));
+    assert_true(isnan(d[0]) && isnan(d[20]));
+    assert_true(fabs((double)losses[2] - log(18.0)) < 1e-6 && fabs((double)losses[3] - log(19.0)) < 1e-6);
+    assert_true(d[2 * 20 + 7] == 0.0f && d[2 * 20 + 19] == 0.0f);
+  }
+}
+
+typedef struct loss_scalar {
+  const int32_t *labels;
+} loss_scalar;
+
+static double loss_value(const double *p, const void *context) {
+  const loss_scalar *c = context;
+  double losses[6], sum = 0.0;
+  hri_ref_cross_entropy(losses, NULL, p, c->labels, 1.0, 6, 13, 16);
+  for (int r = 0; r < 6; r++)
+    sum += losses[r];
+  return 0.25 * sum;
+}
+
+static void cross_entropy_gradient_is_the_derivative(void **state) {
+  int32_t labels[6] = {0, 12, -100, 5, 7, -1};
+  double *p = doubles(floats(96, 2.0), 96), *grad = double_zeros(96), losses[6];
+  loss_scalar c = {labels};
+  (void)state;
+  hri_ref_cross_entropy(losses, grad, p, labels, 0.25, 6, 13, 16);
+  check_gradient("cross entropy", loss_value, &c, p, grad, 96, 20.0);
+}
+
+/* ---- optim ---- */
+
+typedef struct optim_case {
+  int64_t n;
+  float *w, *m, *v, *g;
+  bool momentum;
+  hri_adamw_factors adamw;
+  hri_sgd_factors sgd;
+} optim_case;
+
+/* Output: w, m, v. */
+static void run_adamw(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const optim_case *c = context;
+  (void)alias;
+  memcpy(out, c->w, (size_t)c->n * sizeof *out);
+  memcpy(out + c->n, c->m, (size_t)c->n * sizeof *out);
+  memcpy(out + 2 * c->n, c->v, (size_t)c->n * sizeof *out);
+  k->adamw(out, out + c->n, out + 2 * c->n, c->g, c->n, &c->adamw, threads);
+}
+
+static void adamw_matches_the_reference(void **state) {
+  (void)state;
+  for (int i = 0; i < 3 * FLAT_SIZES; i++) {
+    int64_t n = flat_sizes[i / 3], t = i % 3 == 0 ? 1 : i % 3 == 1 ? 7 : 100000;
+    double lr = 3e-2, b1 = (double)0.9f, b2 = (double)0.999f, decay = 0.1, scale = 0.37;
+    optim_case c = {.n = n, .w = floats(n, 1.0), .m = floats(n, 0.1), .v = floats(n, 0.01), .g = floats(n, 1.0)};
+    float *plain = take((size_t)(3 * n) * sizeof *plain + 1);
+    double *want = double_zeros(3 * n);
+    pieces p = {3, {n, n, n}};
+    for (int64_t j = 0; j < n; j++)
+      c.v[j] = fabsf(c.v[j]);
+    if (t == 1 && n) memset(c.m, 0, (size_t)n * sizeof *c.m);
+    if (t == 1 && n) memset(c.v, 0, (size_t)n * sizeof *c.v);
+    c.adamw = hri_adamw_factors_make(lr, b1, b2, 1e-8, decay, t, scale);
+    for (int64_t j = 0; j < n; j++) {
+      plain[j] = c.w[j], plain[n + j] = c.m[j], plain[2 * n + j] = c.v[j];
+      want[j] = (double)c.w[j], want[n + j] = (double)c.m[j], want[2 * n + j] = (double)c.v[j];
+    }
+    naive_adamw(plain, plain + n, plain + 2 * n, c.g, n, (float)lr, (float)b1, (float)b2, 1e-8f, (float)decay, t,
+                (float)scale);
+    hri_ref_adamw(want, want + n, want + 2 * n, doubles(c.g, n), n, lr, b1, b2, 1e-8, decay, t, scale);
+    hold("adamw", run_adamw, &c, 1, &p, plain, want);
+    release_to(0);
+  }
+}
+
+/* Output: w, buffer. */
+static void run_sgd(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const optim_case *c = context;
+  (void)alias;
+  memcpy(out, c->w, (size_t)c->n * sizeof *out);
+  memcpy(out + c->n, c->m, (size_t)c->n * sizeof *out);
+  k->sgd(out, c->momentum ? out + c->n : NULL, c->g, c->n, &c->sgd, threads);
+}
+
+static void sgd_matches_the_reference(void **state) {
+  (void)state;
+  for (int i = 0; i < 2 * FLAT_SIZES; i++) {
+    int64_t n = flat_sizes[i / 2];
+    optim_case c = {.n = n,
+                    .w = floats(n, 1.0),
+                    .m = floats(n, 1.0),
+                    .g = floats(n, 1.0),
+                    .momentum = i & 1,
+                    .sgd = {0.1f, 0.01f, 0.9f, 0.5f}};
+    float *plain = take((size_t)(2 * n) * sizeof *plain + 1);
+    double *want = double_zeros(2 * n);
+    pieces p = {2, {n, n}};
+    for (int64_t j = 0; j < n; j++) {
+      plain[j] = c.w[j], plain[n + j] = c.m[j];
+      want[j] = (double)c.w[j], want[n + j] = (double)c.m[j];
+    }
+    naive_sgd(plain, c.momentum ? plain + n : NULL, c.g, n, 0.1f, 0.01f, 0.9f, 0.5f);
+    hri_ref_sgd(want, c.momentum ? want + n : NULL, doubles(c.g, n), n, (double)0.1f, (double)0.01f, (double)0.9f, 0.5);
+    hold("sgd", run_sgd, &c, 1, &p, plain, want);
+    release_to(0);
+  }
+}
+
+static void square_sum_is_exact_and_shows_bad_values(void **state) {
+  int64_t n = 3 * HRI_SQUARE_SUM_BLOCK + 77, count = hri_square_sum_count(n);
+  float *g = floats(n, 1.0);
+  (void)state;
+  assert_int_equal(count, 4);
+  for (int i = 0; i < isa_count; i++) {
+    const hri_cpu_kernels *k = &isas[i].kernels;
+    double first[4], partials[4], want = hri_ref_square_sum(doubles(g, n), n);
+    k->square_sum(first, g, n, 1);
+    /* all in double: a sum of n terms of one sign is off by n/2 roundings at most, in practice by their root */
+    assert_true(fabs(k->partial_sum(first, count) / want - 1.0) < (double)n * DBL_EPSILON);
+    for (int threads = 2; threads <= 4; threads++) {
+      k->square_sum(partials, g, n, threads);
+      assert_memory_equal(partials, first, sizeof partials);
+    }
+    g[HRI_SQUARE_SUM_BLOCK + 5] = 1e30f; /* its square is no float, but no error either */
+    k->square_sum(partials, g, n, 2);
+    assert_true(isfinite(partials[1]) && partials[1] > 1e59);
+    g[HRI_SQUARE_SUM_BLOCK + 5] = NAN;
+    g[n - 1] = -INFINITY;
+    k->square_sum(partials, g, n, 2);
+    assert_true(isfinite(partials[0]) && isnan(partials[1]) && isfinite(partials[2]) && isinf(partials[3]));
+    g[HRI_SQUARE_SUM_BLOCK + 5] = 0.25f;
+    g[n - 1] = 0.25f;
+  }
+}
+
+/* ---- move ---- */
+
+static void copy_zero_and_fill_touch_just_their_range(void **state) {
+  static const int64_t sizes[] = {0, 1, 7, 64, 1001, 262144, 1000003};
+  (void)state;
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (int i = 0; i < isa_count; i++) {
+      int64_t bytes = sizes[s], n = bytes / 4;
+      unsigned char *from = take((size_t)bytes + 1), *to = take((size_t)bytes + 2);
+      float *y = floats(n + 1, 1.0), last = y[n];
+      for (int64_t j = 0; j < bytes; j++)
+        from[j] = (unsigned char)(j * 131 % 251);
+      to[bytes] = 0xAB;
+      isas[i].kernels.copy(to, from, bytes, 3);
+      for (int64_t j = 0; j < bytes; j++)
+        assert_int_equal(to[j], from[j]);
+      isas[i].kernels.zero(to, bytes, 3);
+      for (int64_t j = 0; j < bytes; j++)
+        assert_int_equal(to[j], 0);
+      assert_int_equal(to[bytes], 0xAB);
+      isas[i].kernels.fill(y, -0.0f, n, 3);
+      for (int64_t j = 0; j < n; j++)
+        assert_true(y[j] == 0.0f && signbit(y[j]));
+      assert_true(y[n] == last);
+      release_to(0);
+    }
+}
+
+static void searches_match_the_reference(void **state) {
+  static const int64_t sizes[] = {1, 3, 16, 17, 257, 1000, 65536, 300001};
+  (void)state;
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (int trial = 0; trial < 12; trial++) {
+      int64_t n = sizes[s];
+      float *x = floats(n, 1.0);
+      for (int64_t j = 0; j < n; j++)
+        x[j] = floorf(x[j] * 50.0f); /* many equal largest values: the first counts */
+      if (trial > 2) x[n * trial / 12] = trial % 3 == 0 ? NAN : trial % 3 == 1 ? INFINITY : -INFINITY;
+      if (trial > 8) x[n - 1] = NAN;
+      if (trial == 11) /* nothing but NaN */
+        for (int64_t j = 0; j < n; j++)
+          x[j] = NAN;
+      for (int i = 0; i < isa_count; i++) {
+        assert_int_equal(isas[i].kernels.argmax(x, n), hri_ref_argmax(doubles(x, n), n));
+        for (int threads = 1; threads <= 4; threads++)
+          assert_int_equal(isas[i].kernels.first_nonfinite(x, n, threads), hri_ref_first_nonfinite(doubles(x, n), n));
+      }
+      release_to(0);
+    }
+}
+
+/* ---- random ---- */
+
+static void normal_fill_does_not_depend_on_how_it_is_cut(void **state) {
+  int64_t n = 20011;
+  float *all = floats(n, 1.0), *part = floats(n, 1.0);
+  (void)state;
+  hri_fill_normal(all, n, 0.02, 7, 3, 0, 1);
+  for (int threads = 2; threads <= 4; threads++) {
+    hri_fill_normal(part, n, 0.02, 7, 3, 0, threads);
+    assert_memory_equal(part, all, (size_t)n * sizeof *all);
+  }
+  for (int64_t begin = 0; begin < n; begin += 997) { /* slices at every offset modulo 4 */
+    int64_t count = n - begin < 997 ? n - begin : 997;
+    hri_fill_normal(part, count, 0.02, 7, 3, begin, 2);
+    assert_memory_equal(part, all + begin, (size_t)count * sizeof *all);
+  }
+  hri_fill_normal(part, n, 0.02, 7, 4, 0, 1);
+  assert_memory_not_equal(part, all, 64);
+  hri_fill_normal(part, n, 0.02, 8, 3, 0, 1);
+  assert_memory_not_equal(part, all, 64);
+}
+
+/* Box-Muller by libm, from the words that the fill uses: element 4 b + lane of block b. */
+static void normal_fill_is_box_muller(void **state) {
+  float *y = floats(40000, 1.0);
+  (void)state;
+  hri_fill_normal(y, 40000, 1.0, 11, 5, 0, 2);
+  for (int64_t i = 0; i < 40000; i++) {
+    uint32_t word[4];
+    double radius, angle, want;
+    hri_philox(11, 5, (uint64_t)i / 4, word);
+    radius = sqrt(-2.0 * log(((double)word[i % 4 / 2 * 2] + 0.5) * 0x1p-32));
+    angle = 2.0 * acos(-1.0) * (double)word[i % 4 / 2 * 2 + 1] * 0x1p-32;
+    want = radius * (i % 2 ? sin(angle) : cos(angle));
+    assert_true(fabs((double)y[i] - want) <= (double)FLT_EPSILON * fabs(want) + 1e-12);
+  }
+}
+
+/* Moments and tails of 4 million values: each within 5 standard errors. */
+static void normal_fill_is_normal(void **state) {
+  int64_t n = 1 << 22, beyond = 0;
+  float *y = take((size_t)n * sizeof *y);
+  double m1 = 0.0, m2 = 0.0, m3 = 0.0, m4 = 0.0, root = sqrt((double)n), tail = erfc(2.0 / sqrt(2.0));
+  (void)state;
+  hri_fill_normal(y, n, 1.0, 1, 1, 0, 2);
+  for (int64_t i = 0; i < n; i++) {
+    double z = (double)y[i];
+    m1 += z, m2 += z * z, m3 += z * z * z, m4 += z * z * z * z;
+    beyond += fabs(z) > 2.0;
+  }
+  assert_true(fabs(m1 / (double)n) < 5.0 / root);
+  assert_true(fabs(m2 / (double)n - 1.0) < 5.0 * sqrt(2.0) / root);
+  assert_true(fabs(m3 / (double)n) < 5.0 * sqrt(15.0) / root);
+  assert_true(fabs(m4 / (double)n - 3.0) < 5.0 * sqrt(96.0) / root);
+  assert_true(fabs((double)beyond / (double)n - tail) < 5.0 * sqrt(tail * (1 - tail)) / root);
+}
+
+/* The values are part of the promise "same seed, same model": three of them, recorded. */
+static void normal_fill_is_pinned(void **state) {
+  float y[8];
+  uint32_t bits[8];
+  (void)state;
+  hri_fill_normal(y, 8, 1.0, 42, 9, 1000, 1);
+  memcpy(bits, y, sizeof bits);
+  assert_int_equal(bits[0], 0x3bb370dbu);
+  assert_int_equal(bits[3], 0xbe6714f3u);
+  assert_int_equal(bits[6], 0xbf62dd88u);
+}
+
+/* ---- vector math ---- */
+
+static double ulp_of(double want) {
+  int exponent;
+  if (fabs(want) < 0x1p-126) return 0x1p-149;
+  frexp(want, &exponent);
+  return ldexp(1.0, exponent - 24);
+}
+
+static double math_value(hri_math f, double x) {
+  if (f == HRI_MATH_EXP) return exp(x);
+  if (f == HRI_MATH_LOG) return log(x);
+  if (f == HRI_MATH_TANH) return tanh(x);
+  return 1.0 / (1.0 + exp(-x));
+}
+
+/* In ulp; infinities and NaN must be exactly right. */
+static double math_error(hri_math f, float x, float got) {
+  double want = math_value(f, (double)x);
+  if (isnan(want)) return isnan(got) ? 0.0 : HUGE_VAL;
+  if (isinf((float)want)) return got == (float)want ? 0.0 : (double)got < 3.40e38 ? HUGE_VAL : 1.0;
+  if (!isfinite(got)) return HUGE_VAL;
+  return fabs((double)got - want) / ulp_of(want);
+}
+
+static void hold_math(hri_math f, double limit, const float *x, int64_t n) {
+  float *y = take((size_t)n * sizeof *y);
+  for (int i = 0; i < isa_count; i++) {
+    isas[i].kernels.math(f, y, x, n);
+    for (int64_t j = 0; j < n; j++) {
+      double error = math_error(f, x[j], y[j]);
+      double allowed = limit;
+      if (f == HRI_MATH_EXP && math_value(f, (double)x[j]) < 0x1p-126) allowed = 3.0;
+      if (f == HRI_MATH_SIGMOID && math_value(f, (double)x[j]) < 0x1p-126) allowed = 0x1p23; /* flushed to 0 */
+      if (!(error <= allowed))
+        fail_msg("math %d on %s at %a: %a, off by %.3g ulp", (int)f, isas[i].name, (double)x[j], (double)y[j], error);
+    }
+  }
+}
+
+/* Every float is too many for a test that runs often; a stride that is prime to everything takes all binades. */
+static void vector_math_keeps_its_stated_error(void **state) {
+  static const double limits[HRI_MATH_COUNT] = {1.5, 2.0, 2.0, 3.0};
+  static const float special[] = {0.0f,       -0.0f,      INFINITY,   -INFINITY, NAN,      1.0f,    -1.0f,
+                                  88.722839f, 88.722847f, -87.33655f, -103.97f,  -103.98f, -150.0f, 200.0f,
+                                  FLT_MAX,    -FLT_MAX,   FLT_MIN,    0x1p-149f, 0.625f};
+  uint32_t stride = getenv("HEADROOM_TEST_QUICK") ? 65521 : getenv("HEADROOM_TEST_LONG") ? 17 : 1021;
+  int64_t n = 0;
+  float *x = take((size_t)(UINT32_MAX / stride + 1) * sizeof *x);
+  (void)state;
+  for (uint64_t bits = 0; bits <= UINT32_MAX; bits += stride) {
+    uint32_t word = (uint32_t)bits;
+    memcpy(x + n++, &word, sizeof word);
+  }
+  for (int f = 0; f < HRI_MATH_COUNT; f++) {
+    hold_math((hri_math)f, limits[f], x, n);
+    hold_math((hri_math)f, limits[f], special, (int64_t)(sizeof special / sizeof *special));
+  }
+}
+
+/* ---- scratch ---- */
+
+static void row_blocks_cover_all_rows(void **state) {
+  (void)state;
+  for (int64_t rows = 0; rows < 5000; rows++) {
+    int64_t size = hri_row_block(rows), count = hri_row_block_count(rows);
+    assert_true(count <= HRI_ROW_BLOCKS && size % 4 == 0 && size * count >= rows &&
+                size * (count - 1) < (rows ? rows : 1));
+  }
+  assert_int_equal(hri_bias_gradient_scratch_bytes(INT64_MAX / 2, INT64_MAX / 2, 1), UINT64_MAX);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_teardown(name, teardown)
+      TEST(norms_match_the_reference),
+      TEST(norms_skip_what_is_not_asked),
+      TEST(norm_backward_is_the_derivative),
+      TEST(add_and_scale_match_the_reference),
+      TEST(activations_match_the_reference),
+      TEST(activations_at_the_extremes),
+      TEST(glu_matches_the_reference),
+      TEST(bias_gradient_matches_the_reference),
+      TEST(rope_matches_the_reference),
+      TEST(rope_table_follows_the_scaling),
+      TEST(pointwise_backward_is_the_derivative),
+      TEST(embedding_matches_the_reference),
+      TEST(embed_backward_is_the_transpose),
+      TEST(cross_entropy_matches_the_reference),
+      TEST(cross_entropy_has_no_bias),
+      TEST(cross_entropy_shows_bad_logits),
+      TEST(cross_entropy_gradient_is_the_derivative),
+      TEST(adamw_matches_the_reference),
+      TEST(sgd_matches_the_reference),
+      TEST(square_sum_is_exact_and_shows_bad_values),
+      TEST(copy_zero_and_fill_touch_just_their_range),
+      TEST(searches_match_the_reference),
+      TEST(normal_fill_does_not_depend_on_how_it_is_cut),
+      TEST(normal_fill_is_box_muller),
+      TEST(normal_fill_is_normal),
+      TEST(normal_fill_is_pinned),
+      TEST(vector_math_keeps_its_stated_error),
+      TEST(row_blocks_cover_all_rows),
+  };
+  return cmocka_run_group_tests_name("kernels", tests, setup_isas, NULL);
+}

@@ -1,0 +1,328 @@
+/* Properties of compiled jobs, over random models and strategies: the rules hold after every pass, the placement is
+ * legal by an independent proof, and its gap to the live-bytes bound is small. The seed of a failure is printed;
+ * HEADROOM_TEST_SEED repeats it. No kernel runs here: scratch sizes come from a fake backend. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "plan/compile.h"
+#include "plan/place.h"
+#include "program/check.h"
+
+typedef struct dice { uint64_t seed, count; } dice;
+static uint32_t roll(dice *d, uint32_t sides) {
+  uint32_t w[4];
+  hri_philox(d->seed, 0, d->count++, w);
+  return w[0] % sides;
+}
+
+/* Scratch that depends on the operands, like a library's. */
+static hr_status fake_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+  (void)self;
+  (void)error;
+  *bytes = node->op == HRI_OP_LINEAR || node->op == HRI_OP_LINEAR_DW ? 64 + hri_tensor_bytes(&job->tensors.items[hri_operands(job, node)[1].tensor]) % 4096 : 0;
+  return HR_OK;
+}
+
+static hri_backend fake_backend(void) {
+  hri_backend b = {.name = "fake", .team = 2, .instruction_set = "none", .libraries = "none", .workspace = fake_workspace};
+  return b;
+}
+
+static void random_model(dice *d, hr_model *m) {
+  hr_error e = {0};
+  uint32_t heads = 1 + roll(d, 4), group = 1 + roll(d, 2);
+  assert_int_equal(hr_model_open(roll(d, 2) ? "micro-llama-bytes" : "micro-gpt2-bytes", m, &e), HR_OK);
+  m->layer_count = 1 + roll(d, 7);
+  m->head_size = 2 * (1 + roll(d, 6));
+  m->kv_head_count = heads;
+  m->head_count = heads * group;
+  if (m->family == HR_FAMILY_GPT2) m->kv_head_count = m->head_count;
+  m->hidden_size = m->family == HR_FAMILY_GPT2 ? m->head_count * m->head_size : 2 + roll(d, 40);
+  m->mlp_size = 1 + roll(d, 90);
+  m->vocabulary_size = 3 + roll(d, 300);
+  m->tied_embeddings = m->family == HR_FAMILY_GPT2 || roll(d, 2);
+  if (m->family == HR_FAMILY_LLAMA) {
+    m->qkv_bias = roll(d, 2);
+    m->attention_output_bias = roll(d, 2);
+    m->mlp_bias = roll(d, 2);
+  }
+  m->eos_token = m->bos_token = m->pad_token = -1;
+}
+
+static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
+  hr_error e = {0};
+  hr_job_init(job);
+  random_model(d, &job->model);
+  assert_int_equal(hr_device_find("rtx-3090", &job->device, &e), HR_OK);
+  job->sequence_length = 1 + roll(d, 33);
+  job->micro_batch = 1 + roll(d, 4);
+  job->accumulate = roll(d, 2) ? 1 : 2 + roll(d, 3);
+  job->attention = (hr_attention)(roll(d, 4) == 0);
+  job->optimizer = (hr_optimizer)roll(d, 3);
+  job->clip = roll(d, 2) ? 1.0 : 0;
+  if (job->clip == 0 && job->accumulate == 1 && roll(d, 2)) job->update = HR_UPDATE_IN_BACKWARD;
+  job->given = HR_GIVEN_CLIP;
+  job->loss_chunk = roll(d, 2) ? HR_LOSS_CHUNK_OFF : 16 + roll(d, 20);
+  job->recompute.kind = (hr_recompute_kind)roll(d, 5);
+  job->recompute.every = 1 + roll(d, job->model.layer_count);
+  job->recompute.level_count = 1 + roll(d, job->model.layer_count);
+  for (uint32_t l = 0; l < job->recompute.level_count; l++) job->recompute.levels[l] = (uint8_t)roll(d, HR_LEVEL_COUNT);
+  job->with_generation = roll(d, 3) == 0;
+  job->context_length = 40;
+  memset(options, 0, sizeof *options);
+  options->check_each = true;
+  options->no_fuse = roll(d, 4) == 0;
+  options->no_inplace = roll(d, 4) == 0;
+  if (roll(d, 3) == 0) {
+    options->offload_bytes = 1;
+    options->offload_distance = 1 + roll(d, 6);
+  }
+}
+
+static void one_seed(uint64_t seed, double *worst_gap, uint32_t *copies) {
+  dice d = {seed, 0};
+  hr_job spec;
+  hri_compile_options options;
+  hri_backend backend = fake_backend();
+  hri_job job;
+  hri_placement placement;
+  hr_error error = {0};
+  random_job(&d, &spec, &options);
+  if (hri_compile(&spec, &backend, &options, &job, &error) != HR_OK) {
+    print_error("seed %llu: %s\n", (unsigned long long)seed, error.message);
+    fail();
+  }
+  for (size_t n = 0; n < job.nodes.count; n++) *copies += job.nodes.items[n].op == HRI_OP_COPY;
+  if (hri_place_job(&job, 0, &placement, &error) != HR_OK || hri_placement_verify(&job, &placement, &error) != HR_OK) {
+    print_error("seed %llu: %s\n", (unsigned long long)seed, error.message);
+    fail();
+  }
+  for (int tier = 0; tier < HRI_TIER_COUNT; tier++) {
+    uint64_t bound[HRI_TIER_COUNT];
+    assert_int_equal(hri_live_bound(&job, bound, &error), HR_OK);
+    assert_int_equal(bound[tier], placement.lower_bound_bytes[tier]);
+    assert_true(placement.peak_bytes[tier] >= placement.lower_bound_bytes[tier]);
+    if (placement.lower_bound_bytes[tier]) {
+      double gap = (double)placement.peak_bytes[tier] / (double)placement.lower_bound_bytes[tier] - 1;
+      if (gap > *worst_gap) *worst_gap = gap;
+    }
+  }
+  hri_placement_deinit(&placement);
+  hri_job_deinit(&job);
+}
+
+static void random_jobs_obey_the_rules(void **state) {
+  const char *one = getenv("HEADROOM_TEST_SEED");
+  uint64_t count = getenv("HEADROOM_TEST_QUICK") ? 200 : 1200;
+  double worst = 0;
+  uint32_t copies = 0;
+  (void)state;
+  if (one) {
+    one_seed(strtoull(one, NULL, 10), &worst, &copies);
+    return;
+  }
+  for (uint64_t seed = 1; seed <= count; seed++) one_seed(seed, &worst, &copies);
+  assert_true(copies > 1000); /* the second and third lane were really there */
+  print_message("%llu seeds, worst placement gap %.2f %%, %u copies on other lanes\n", (unsigned long long)count, 100 * worst, copies);
+}
+
+/* ---- the checker can fail: one broken job per rule ---- */
+
+static void compile_small(hri_job *job, bool offload) {
+  dice d = {7, 0};
+  hr_job spec;
+  hri_compile_options options = {.check_each = true};
+  hri_backend backend = fake_backend();
+  hr_error error = {0};
+  (void)d;
+  hr_job_init(&spec);
+  assert_int_equal(hr_model_open("micro-llama-bytes", &spec.model, &error), HR_OK);
+  assert_int_equal(hr_device_find("rtx-3090", &spec.device, &error), HR_OK);
+  spec.sequence_length = 16;
+  spec.micro_batch = 2;
+  spec.recompute.kind = HR_RECOMPUTE_BLOCK;
+  if (offload) {
+    options.offload_bytes = 1;
+    options.offload_distance = 3;
+    spec.recompute.kind = HR_RECOMPUTE_NONE;
+  }
+  if (hri_compile(&spec, &backend, &options, job, &error) != HR_OK) {
+    print_error("%s\n", error.message);
+    fail();
+  }
+}
+
+static hri_id find_node(const hri_job *job, uint8_t program, uint16_t op, uint32_t nth, size_t *at) {
+  const hri_program *p = &job->programs[program];
+  for (size_t k = 0; k < p->order.count; k++)
+    if (job->nodes.items[p->order.items[k]].op == op && nth-- == 0) {
+      if (at) *at = k;
+      return p->order.items[k];
+    }
+  fail();
+  return HRI_NONE;
+}
+
+static void expect_rule(const hri_job *job, const char *rule) {
+  hr_error error = {0};
+  assert_int_equal(hri_job_check(job, &error), HR_ERROR_INTERNAL);
+  if (!strstr(error.message, rule)) {
+    print_error("expected %s, got: %s\n", rule, error.message);
+    fail();
+  }
+}
+
+static void rule_1_write_before_read(void **state) {
+  hri_job job;
+  size_t at;
+  hri_id *order;
+  hri_id id;
+  (void)state;
+  compile_small(&job, false);
+  find_node(&job, HRI_STEP, HRI_OP_LINEAR, 2, &at); /* swap a node with its successor, which reads it */
+  order = job.programs[HRI_STEP].order.items;
+  id = order[at];
+  order[at] = order[at + 1];
+  order[at + 1] = id;
+  expect_rule(&job, "rule 1");
+  hri_job_deinit(&job);
+}
+
+static void rule_1_written_twice(void **state) {
+  hri_job job;
+  size_t at;
+  (void)state;
+  compile_small(&job, false);
+  find_node(&job, HRI_STEP, HRI_OP_EMBED, 0, &at);
+  assert_true(hri_array_push(&job.programs[HRI_STEP].order, 0u)); /* room */
+  memmove(job.programs[HRI_STEP].order.items + at + 1, job.programs[HRI_STEP].order.items + at, (job.programs[HRI_STEP].order.count - 1 - at) * sizeof(hri_id));
+  expect_rule(&job, "rule 1");
+  hri_job_deinit(&job);
+}
+
+static void rule_1_overwritten(void **state) { /* merging two storages that are both alive */
+  hri_job job;
+  hri_merge merge;
+  hr_error error = {0};
+  hri_id norm, embed;
+  (void)state;
+  compile_small(&job, false);
+  embed = find_node(&job, HRI_STEP, HRI_OP_EMBED, 0, NULL);
+  norm = find_node(&job, HRI_STEP, HRI_OP_NORM, 0, NULL);
+  assert_int_equal(hri_merge_init(&merge, &job, &error), HR_OK);
+  hri_merge_set(&merge, job.tensors.items[hri_operands(&job, &job.nodes.items[norm])[5].tensor].storage,
+                job.tensors.items[hri_operands(&job, &job.nodes.items[embed])[4].tensor].storage, 0);
+  hri_merge_apply(&merge, &job);
+  hri_merge_deinit(&merge);
+  expect_rule(&job, "rule 1");
+  hri_job_deinit(&job);
+}
+
+static void rule_1_role(void **state) {
+  hri_job job;
+  hri_id node;
+  (void)state;
+  compile_small(&job, false);
+  node = find_node(&job, HRI_STEP, HRI_OP_LINEAR, 1, NULL);
+  hri_operands(&job, &job.nodes.items[node])[3].access = HRI_ADD; /* an activation is not accumulated into */
+  expect_rule(&job, "rule 1");
+  hri_job_deinit(&job);
+}
+
+static void rule_3_missing_wait(void **state) {
+  hri_job job;
+  hri_id node;
+  (void)state;
+  compile_small(&job, true);
+  node = find_node(&job, HRI_STEP, HRI_OP_COPY, 0, NULL);
+  job.nodes.items[node].wait_count = 0;
+  expect_rule(&job, "rule 3");
+  hri_job_deinit(&job);
+}
+
+static void rule_6_site(void **state) {
+  hri_job job;
+  hri_id id = HRI_NONE;
+  (void)state;
+  compile_small(&job, false);
+  for (size_t k = 0; k < job.programs[HRI_STEP].order.count; k++)
+    if (job.nodes.items[job.programs[HRI_STEP].order.items[k]].origin != HRI_NONE) id = job.programs[HRI_STEP].order.items[k];
+  assert_int_not_equal(id, HRI_NONE);
+  job.nodes.items[id].site++;
+  expect_rule(&job, "rule 6");
+  hri_job_deinit(&job);
+}
+
+static void rule_7_shape(void **state) {
+  hri_job job;
+  hri_id node;
+  (void)state;
+  compile_small(&job, false);
+  node = find_node(&job, HRI_STEP, HRI_OP_LINEAR, 0, NULL);
+  job.tensors.items[hri_operands(&job, &job.nodes.items[node])[3].tensor].offset += 4;
+  expect_rule(&job, "rule 7");
+  hri_job_deinit(&job);
+}
+
+static void placement_proof_can_fail(void **state) {
+  hri_job job;
+  hri_placement placement;
+  hr_error error = {0};
+  (void)state;
+  compile_small(&job, true);
+  assert_int_equal(hri_place_job(&job, 0, &placement, &error), HR_OK);
+  assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_OK);
+  for (size_t s = 0; s < job.storages.count; s++) placement.offsets[s] = 0; /* everything on top of each other */
+  assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_ERROR_INTERNAL);
+  hri_placement_deinit(&placement);
+  hri_job_deinit(&job);
+}
+
+/* Every allocation of a compile may fail: a clean MEMORY error, nothing leaked. */
+static void allocation_failures_are_clean(void **state) {
+  hr_job spec;
+  hri_compile_options options = {.offload_bytes = 1, .offload_distance = 2};
+  hri_backend backend = fake_backend();
+  hr_error error = {0};
+  uint64_t before = hri_mem_live_bytes(), n = 1;
+  (void)state;
+  hr_job_init(&spec);
+  assert_int_equal(hr_model_open("micro-llama-bytes", &spec.model, &error), HR_OK);
+  assert_int_equal(hr_device_find("rtx-3090", &spec.device, &error), HR_OK);
+  spec.sequence_length = 8;
+  spec.recompute.kind = HR_RECOMPUTE_EVERY;
+  spec.recompute.every = 2;
+  for (;; n++) {
+    hri_job job;
+    hri_placement placement = {0};
+    hr_status status;
+    hri_mem_fail_after(n);
+    status = hri_compile(&spec, &backend, &options, &job, &error);
+    if (status == HR_OK) status = hri_place_job(&job, 0, &placement, &error);
+    hri_mem_fail_after(0);
+    hri_placement_deinit(&placement);
+    hri_job_deinit(&job);
+    assert_int_equal(hri_mem_live_bytes(), before);
+    if (status == HR_OK) break;
+    assert_int_equal(status, HR_ERROR_MEMORY);
+    assert_true(n < 10000);
+  }
+  print_message("%llu allocations failed in turn\n", (unsigned long long)(n - 1));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rule_1_write_before_read), cmocka_unit_test(rule_1_written_twice), cmocka_unit_test(rule_1_overwritten), cmocka_unit_test(rule_1_role),
+      cmocka_unit_test(rule_3_missing_wait), cmocka_unit_test(rule_6_site), cmocka_unit_test(rule_7_shape), cmocka_unit_test(placement_proof_can_fail),
+      cmocka_unit_test(allocation_failures_are_clean), cmocka_unit_test(random_jobs_obey_the_rules),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
