@@ -10,12 +10,12 @@
 /* ---- arguments ---- */
 
 typedef struct arguments {
-  config *config;
+  cli_config *config;
   int next, count;
   char **words;
 } arguments;
 
-static const command *command_of(const config *config) {
+static const cli_command *command_of(const cli_config *config) {
   for (unsigned i = 0; i < command_count; i++)
     if (commands[i].bit == config->command) return &commands[i];
   return &commands[0];
@@ -29,7 +29,7 @@ static void list_commands(unsigned bits, char *out, size_t bytes) {
     if (commands[i].bit & bits) used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? ", " : "", commands[i].name);
 }
 
-static hr_status unknown_option(const config *config, const char *word, const char *name, hr_error *error) {
+static hr_status unknown_option(const cli_config *config, const char *word, const char *name, hr_error *error) {
   option_id known = option_find(name, false);
   char names[128];
   nearest search;
@@ -92,8 +92,8 @@ static hr_status take_option(arguments *args, const char *word, hr_error *error)
   return take_values(args, id, error);
 }
 
-static hr_status take_operand(config *config, char *word, hr_error *error) {
-  const command *command = command_of(config);
+static hr_status take_operand(cli_config *config, char *word, hr_error *error) {
+  const cli_command *command = command_of(config);
   if (config->command & FOR_JOBS && config->values[OPTION_MODEL].origin != ORIGIN_FLAG)
     return config_set(config, OPTION_MODEL, word, ORIGIN_FLAG, "", error);
   if (config->operand_count < command->operand_count) {
@@ -104,7 +104,7 @@ static hr_status take_operand(config *config, char *word, hr_error *error) {
   return text_hint(error, HR_ERROR_USAGE, "headroom %s %s", command->name, command->operands);
 }
 
-hr_status config_arguments(config *config, int count, char **words, hr_error *error) {
+hr_status config_arguments(cli_config *config, int count, char **words, hr_error *error) {
   arguments args = {.config = config, .count = count, .words = words};
   bool operands_only = false;
   while (args.next < count) {
@@ -132,7 +132,7 @@ static void environment_name(const option *o, char out[64]) {
   for (size_t i = 0; i < used && i < 63; i++) out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
 }
 
-hr_status config_environment(config *config, hr_error *error) {
+hr_status config_environment(cli_config *config, hr_error *error) {
   for (option_id id = 0; id < OPTION_COUNT; id++) {
     const option *o = option_get(id);
     char name[64], place[96];
@@ -196,7 +196,7 @@ static bool stands_for_something(const option *o, const value *v) {
   return o->zero && o->kind == KIND_COUNT && v->count == 0;
 }
 
-static void show_yaml(const config *config, option_id id) {
+static void show_yaml(const cli_config *config, option_id id) {
   const option *o = option_get(id);
   const value *v = &config->values[id];
   char text[OPTION_VALUE_BYTES];
@@ -217,7 +217,7 @@ static void show_yaml(const config *config, option_id id) {
   (void)printf("  # %s\n", origin_text(v));
 }
 
-static void show_json(const config *config, option_id id, json_writer *json) {
+static void show_json(const cli_config *config, option_id id, json_writer *json) {
   const option *o = option_get(id);
   char text[OPTION_VALUE_BYTES];
   json_open_flat(json, o->name, '{');
@@ -226,7 +226,7 @@ static void show_json(const config *config, option_id id, json_writer *json) {
   json_close(json, '}');
 }
 
-void config_show(const config *config) {
+void config_show(const cli_config *config) {
   json_writer json;
   bool as_json = config_flag(config, OPTION_JSON);
   const char *group = "";
@@ -250,7 +250,7 @@ void config_show(const config *config) {
   json_end(&json);
 }
 
-hr_status config_show_for(config *config, hr_purpose purpose, hr_error *error) {
+hr_status config_show_for(cli_config *config, hr_purpose purpose, hr_error *error) {
   hr_status status = config_text(config, OPTION_MODEL) ? config_job(config, purpose, error) : HR_OK;
   if (status == HR_OK) config_show(config);
   return status;

@@ -68,7 +68,7 @@ static void print_one(const hr_device *device) {
   (void)printf("%s%s%s%s\n", device->source, device->date[0] ? " (" : "", device->date, device->date[0] ? ")" : "");
 }
 
-static hr_status show_one(const config *config, hr_error *error) {
+static hr_status show_one(const cli_config *config, hr_error *error) {
   hr_device device;
   json_writer json;
   hr_status status = hr_device_find(config->operands[0], &device, error);
@@ -83,7 +83,7 @@ static hr_status show_one(const config *config, hr_error *error) {
   return HR_OK;
 }
 
-hr_status command_devices(config *config, hr_error *error) {
+hr_status command_devices(cli_config *config, hr_error *error) {
   hr_device device;
   json_writer json;
   hr_status status;

@@ -33,7 +33,7 @@ static void print_described(FILE *stream, const char *left, const char *text) {
 }
 
 /* Help, choices and default of an option. `defaults` is a fresh configuration. */
-static void describe(const config *defaults, option_id id, char out[DESCRIPTION_BYTES]) {
+static void describe(const cli_config *defaults, option_id id, char out[DESCRIPTION_BYTES]) {
   const option *o = option_get(id);
   const value *v = &defaults->values[id];
   char text[OPTION_VALUE_BYTES];
@@ -43,7 +43,7 @@ static void describe(const config *defaults, option_id id, char out[DESCRIPTION_
   if (used >= DESCRIPTION_BYTES || o->kind == KIND_FLAG) return;
   (void)config_value_text(defaults, id, text);
   if (o->zero && (v->origin == ORIGIN_UNSET || v->count == 0)) (void)snprintf(text, sizeof text, "%s", o->zero);
-  if (text[0]) (void)snprintf(out + used, DESCRIPTION_BYTES - used, " (default: %s)", text);
+  if (text[0]) (void)snprintf(out + used, DESCRIPTION_BYTES - used, " (default: %.100s)", text);
 }
 
 static void print_heading(FILE *stream, const char *heading) {
@@ -58,8 +58,8 @@ static void print_lines(FILE *stream, const char *prefix, const char *lines) {
   }
 }
 
-void help_command(const command *command, FILE *stream) {
-  config *defaults = text_alloc(sizeof *defaults);
+void help_command(const cli_command *command, FILE *stream) {
+  cli_config *defaults = text_alloc(sizeof *defaults);
   const char *group = "";
   char text[DESCRIPTION_BYTES], left[64];
   config_init(defaults, command->bit);
@@ -108,7 +108,7 @@ static void roff(const char *text) {
   }
 }
 
-static void man_option(const config *defaults, option_id id) {
+static void man_option(const cli_config *defaults, option_id id) {
   const option *o = option_get(id);
   char text[DESCRIPTION_BYTES];
   bool first = true;
@@ -143,7 +143,7 @@ static void man_commands(void) {
 }
 
 static void print_man(void) {
-  config *defaults = text_alloc(sizeof *defaults);
+  cli_config *defaults = text_alloc(sizeof *defaults);
   const char *group = "";
   config_init(defaults, FOR_HELP);
   (void)printf(".TH HEADROOM 1 \"\" \"headroom %s\" \"User Commands\"\n", hr_version());
@@ -243,8 +243,8 @@ static void print_bash(void) {
   (void)fputs("\" -- \"$cur\")) ;;\n  esac\n}\ncomplete -o filenames -F _headroom headroom\n", stdout);
 }
 
-hr_status command_help(config *config, hr_error *error) {
-  const command *topic;
+hr_status command_help(cli_config *config, hr_error *error) {
+  const cli_command *topic;
   nearest search;
   if (config_flag(config, OPTION_MAN)) {
     print_man();

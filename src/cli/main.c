@@ -6,7 +6,7 @@
 #include "cli/json.h"
 #include "cli/text.h"
 
-const command commands[] = {
+const cli_command commands[] = {
     {"plan", "MODEL [OPTIONS]", "what a job needs, to the byte, before it runs", FOR_PLAN, 0,
      "Compiles the job and prints its memory and its predicted time. Needs no weights and reserves nothing. The options are those of "
      "`headroom train`, which runs the very same plan.\n"
@@ -47,13 +47,13 @@ const command commands[] = {
 };
 const unsigned command_count = sizeof commands / sizeof *commands;
 
-const command *command_find(const char *name) {
+const cli_command *command_find(const char *name) {
   for (unsigned i = 0; i < command_count; i++)
     if (strcmp(commands[i].name, name) == 0) return &commands[i];
   return NULL;
 }
 
-hr_status command_version(config *config, hr_error *error) {
+hr_status command_version(cli_config *config, hr_error *error) {
   json_writer json;
   (void)error;
   if (!config_flag(config, OPTION_JSON)) {
@@ -75,8 +75,8 @@ static hr_status unknown_command(const char *word, hr_error *error) {
   return text_hint(error, HR_ERROR_USAGE, "headroom help");
 }
 
-static hr_status run_command(const command *command, int count, char **words, hr_error *error) {
-  config config;
+static hr_status run_command(const cli_command *command, int count, char **words, hr_error *error) {
+  cli_config config;
   hr_status status;
   config_init(&config, command->bit);
   status = config_arguments(&config, count, words, error);
@@ -103,7 +103,7 @@ static hr_status close_output(hr_status status, hr_error *error) {
 }
 
 int main(int count, char **words) {
-  const command *command = NULL;
+  const cli_command *command = NULL;
   hr_error error = {0};
   hr_status status;
   screen_init(COLOR_AUTO);

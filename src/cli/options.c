@@ -6,7 +6,8 @@
 
 #include "cli/text.h"
 
-#define FIELD(kind, member) .field = kind, .offset = offsetof(hr_job, member)
+#define OF(n, k, c, g, o, h) .name = n, .kind = k, .commands = c, .group = g, .operand = o, .help = h
+#define FIELD(k, member) .field = k, .offset = offsetof(hr_job, member)
 
 _Static_assert(sizeof(hr_optimizer) == sizeof(unsigned) && sizeof(hr_packing) == sizeof(unsigned), "FIELD_ENUM copies an unsigned");
 
@@ -24,75 +25,139 @@ static const char *const shells[] = {"bash", NULL};
 enum { PT = FOR_PLAN | FOR_TRAIN, PTE = PT | FOR_EVALUATE };
 
 static const option options[OPTION_COUNT] = {
-    [OPTION_MODEL] = {"model", KIND_TEXT, FOR_JOBS, "Job", "MODEL", "a preset (gpt2-124m, llama-2-7b, ...), a Hugging Face directory or a config.json", .positional = true},
+    [OPTION_MODEL] = {OF("model", KIND_TEXT, FOR_JOBS, "Job", "MODEL",
+        "a preset (gpt2-124m, llama-2-7b, ...), a Hugging Face directory or a config.json"), .positional = true},
 
-    [OPTION_SEQ] = {"seq", KIND_COUNT, PTE, "Job", "N", "tokens per row", FIELD(FIELD_U32, sequence_length), .low = 1, .given = HR_GIVEN_SEQUENCE, .zero = "the model's positions, at most 1024"},
-    [OPTION_MICRO_BATCH] = {"micro-batch", KIND_COUNT, PTE, "Job", "N", "rows per micro-step", FIELD(FIELD_U32, micro_batch), .low = 1, .given = HR_GIVEN_MICRO_BATCH},
-    [OPTION_ACCUMULATE] = {"accumulate", KIND_COUNT, PT, "Job", "N", "micro-steps per optimizer step", FIELD(FIELD_U32, accumulate), .low = 1, .given = HR_GIVEN_ACCUMULATE},
-    [OPTION_BATCH_TOKENS] = {"batch-tokens", KIND_COUNT, PT, "Job", "N", "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch)", .low = 1, .given = HR_GIVEN_BATCH_TOKENS},
-    [OPTION_DEVICE] = {"device", KIND_WORD, FOR_JOBS, "Job", "NAME", "cpu, or a name of `headroom devices` (plan only)", .initial = "cpu"},
-    [OPTION_BUDGET] = {"budget", KIND_SIZE, FOR_JOBS, "Job", "SIZE", "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable", .zero = "what is usable now"},
-    [OPTION_RECOMPUTE] = {"recompute", KIND_WORD, PT, "Job", "HOW", "what the backward makes again instead of keeping it: none, block, every:K, sqrt, levels:keep*4,cheap*8,...", .given = HR_GIVEN_RECOMPUTE},
-    [OPTION_ATTENTION] = {"attention", KIND_CHOICE, PTE, "Job", "HOW", "flash: memory linear in the sequence; materialized: the score matrices, to show the difference", .choices = attentions, FIELD(FIELD_ENUM, attention), .given = HR_GIVEN_ATTENTION},
-    [OPTION_LOSS_CHUNK] = {"loss-chunk", KIND_CHUNK, PTE, "Job", "N", "tokens whose logits exist at a time: auto, off or a number", FIELD(FIELD_U32, loss_chunk), .given = HR_GIVEN_LOSS_CHUNK},
-    [OPTION_THREADS] = {"threads", KIND_COUNT, FOR_JOBS, "Job", "N", "CPU threads; part of the plan", FIELD(FIELD_U32, threads), .low = 1, .zero = "the physical cores allowed"},
-    [OPTION_AUTO] = {"auto", KIND_FLAG, PT, "Job", NULL, "let the planner choose what was not given, to fit the budget in the least time", FIELD(FIELD_BOOL, automatic)},
-    [OPTION_CHECK] = {"check", KIND_FLAG, FOR_JOBS, "Job", NULL, "poison dead memory and verify guard zones while running", FIELD(FIELD_BOOL, check)},
-    [OPTION_CONTEXT] = {"context", KIND_COUNT, FOR_PLAN | FOR_GENERATE, "Job", "N", "tokens that the KV cache holds, prompt and new ones", FIELD(FIELD_U32, context_length), .low = 1, .zero = "prompt + --max-tokens; for a plan the sequence length"},
+    [OPTION_SEQ] = {OF("seq", KIND_COUNT, PTE, "Job", "N",
+        "tokens per row"),
+        FIELD(FIELD_U32, sequence_length), .low = 1, .given = HR_GIVEN_SEQUENCE, .zero = "the model's positions, at most 1024"},
+    [OPTION_MICRO_BATCH] = {OF("micro-batch", KIND_COUNT, PTE, "Job", "N",
+        "rows per micro-step"), FIELD(FIELD_U32, micro_batch), .low = 1, .given = HR_GIVEN_MICRO_BATCH},
+    [OPTION_ACCUMULATE] = {OF("accumulate", KIND_COUNT, PT, "Job", "N",
+        "micro-steps per optimizer step"), FIELD(FIELD_U32, accumulate), .low = 1, .given = HR_GIVEN_ACCUMULATE},
+    [OPTION_BATCH_TOKENS] = {OF("batch-tokens", KIND_COUNT, PT, "Job", "N",
+        "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch)"),
+        .low = 1, .given = HR_GIVEN_BATCH_TOKENS},
+    [OPTION_DEVICE] = {OF("device", KIND_WORD, FOR_JOBS, "Job", "NAME",
+        "cpu, or a name of `headroom devices` (plan only)"), .initial = "cpu"},
+    [OPTION_BUDGET] = {OF("budget", KIND_SIZE, FOR_JOBS, "Job", "SIZE",
+        "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable"), .zero = "what is usable now"},
+    [OPTION_RECOMPUTE] = {OF("recompute", KIND_WORD, PT, "Job", "HOW",
+        "what the backward makes again instead of keeping it: none, block, every:K, sqrt, levels:keep*4,cheap*8,..."),
+        .given = HR_GIVEN_RECOMPUTE},
+    [OPTION_ATTENTION] = {OF("attention", KIND_CHOICE, PTE, "Job", "HOW",
+        "flash: memory linear in the sequence; materialized: the score matrices, to show the difference"),
+        .choices = attentions, FIELD(FIELD_ENUM, attention), .given = HR_GIVEN_ATTENTION},
+    [OPTION_LOSS_CHUNK] = {OF("loss-chunk", KIND_CHUNK, PTE, "Job", "N",
+        "tokens whose logits exist at a time: auto, off or a number"),
+        FIELD(FIELD_U32, loss_chunk), .given = HR_GIVEN_LOSS_CHUNK},
+    [OPTION_THREADS] = {OF("threads", KIND_COUNT, FOR_JOBS, "Job", "N",
+        "CPU threads; part of the plan"), FIELD(FIELD_U32, threads), .low = 1, .zero = "the physical cores allowed"},
+    [OPTION_AUTO] = {OF("auto", KIND_FLAG, PT, "Job", NULL,
+        "let the planner choose what was not given, to fit the budget in the least time"), FIELD(FIELD_BOOL, automatic)},
+    [OPTION_CHECK] = {OF("check", KIND_FLAG, FOR_JOBS, "Job", NULL,
+        "poison dead memory and verify guard zones while running"), FIELD(FIELD_BOOL, check)},
+    [OPTION_CONTEXT] = {OF("context", KIND_COUNT, FOR_PLAN | FOR_GENERATE, "Job", "N",
+        "tokens that the KV cache holds, prompt and new ones"),
+        FIELD(FIELD_U32, context_length), .low = 1, .zero = "prompt + --max-tokens; for a plan the sequence length"},
 
-    [OPTION_OPTIMIZER] = {"optimizer", KIND_CHOICE, PT, "Optimizer", "NAME", "how gradients change the weights", .choices = optimizers, FIELD(FIELD_ENUM, optimizer), .given = HR_GIVEN_OPTIMIZER},
-    [OPTION_BETAS] = {"betas", KIND_BETAS, PT, "Optimizer", "B1,B2", "decay rates of AdamW's two averages"},
-    [OPTION_EPS] = {"eps", KIND_NUMBER, PT, "Optimizer", "X", "AdamW's epsilon", FIELD(FIELD_DOUBLE, epsilon)},
-    [OPTION_WEIGHT_DECAY] = {"weight-decay", KIND_NUMBER, PT, "Optimizer", "X", "decay of matrices and embeddings (not of biases and norms)", FIELD(FIELD_DOUBLE, weight_decay)},
-    [OPTION_MOMENTUM] = {"momentum", KIND_NUMBER, PT, "Optimizer", "X", "of --optimizer momentum", FIELD(FIELD_DOUBLE, momentum)},
-    [OPTION_UPDATE] = {"update", KIND_CHOICE, PT, "Optimizer", "WHEN", "after the backward, or in-backward, which lets gradients die early", .choices = updates, FIELD(FIELD_ENUM, update), .given = HR_GIVEN_UPDATE},
-    [OPTION_LR] = {"lr", KIND_NUMBER, PT, "Optimizer", "X", "learning rate at its highest", FIELD(FIELD_DOUBLE, learning_rate)},
-    [OPTION_SCHEDULE] = {"schedule", KIND_CHOICE, PT, "Optimizer", "NAME", "course of the learning rate", .choices = schedules, FIELD(FIELD_ENUM, schedule)},
-    [OPTION_WARMUP] = {"warmup", KIND_NUMBER, PT, "Optimizer", "X", "steps of linear warm-up, or a share of the steps when below 1", FIELD(FIELD_DOUBLE, warmup)},
-    [OPTION_DECAY] = {"decay", KIND_NUMBER, PT, "Optimizer", "X", "wsd: steps of the final decay, or a share when below 1", FIELD(FIELD_DOUBLE, decay)},
-    [OPTION_MIN_LR_RATIO] = {"min-lr-ratio", KIND_NUMBER, PT, "Optimizer", "X", "floor of the schedule as a share of --lr", FIELD(FIELD_DOUBLE, min_lr_ratio)},
-    [OPTION_CLIP] = {"clip", KIND_NUMBER, PT, "Optimizer", "X", "largest global gradient norm; 0 turns clipping off", FIELD(FIELD_DOUBLE, clip), .given = HR_GIVEN_CLIP},
-    [OPTION_STEPS] = {"steps", KIND_COUNT, PT, "Optimizer", "N", "optimizer steps", FIELD(FIELD_U64, steps), .low = 1, .zero = "from --epochs"},
-    [OPTION_EPOCHS] = {"epochs", KIND_NUMBER, PT, "Optimizer", "X", "passes over the data, when --steps is not given", FIELD(FIELD_DOUBLE, epochs)},
-    [OPTION_SEED] = {"seed", KIND_COUNT, PT | FOR_GENERATE, "Optimizer", "N", "of initial weights, row order and sampling", FIELD(FIELD_U64, seed)},
+    [OPTION_OPTIMIZER] = {OF("optimizer", KIND_CHOICE, PT, "Optimizer", "NAME",
+        "how gradients change the weights"),
+        .choices = optimizers, FIELD(FIELD_ENUM, optimizer), .given = HR_GIVEN_OPTIMIZER},
+    [OPTION_BETAS] = {OF("betas", KIND_BETAS, PT, "Optimizer", "B1,B2", "decay rates of AdamW's two averages")},
+    [OPTION_EPS] = {OF("eps", KIND_NUMBER, PT, "Optimizer", "X", "AdamW's epsilon"), FIELD(FIELD_DOUBLE, epsilon)},
+    [OPTION_WEIGHT_DECAY] = {OF("weight-decay", KIND_NUMBER, PT, "Optimizer", "X",
+        "decay of matrices and embeddings (not of biases and norms)"), FIELD(FIELD_DOUBLE, weight_decay)},
+    [OPTION_MOMENTUM] = {OF("momentum", KIND_NUMBER, PT, "Optimizer", "X",
+        "of --optimizer momentum"), FIELD(FIELD_DOUBLE, momentum)},
+    [OPTION_UPDATE] = {OF("update", KIND_CHOICE, PT, "Optimizer", "WHEN",
+        "after the backward, or in-backward, which lets gradients die early"),
+        .choices = updates, FIELD(FIELD_ENUM, update), .given = HR_GIVEN_UPDATE},
+    [OPTION_LR] = {OF("lr", KIND_NUMBER, PT, "Optimizer", "X",
+        "learning rate at its highest"), FIELD(FIELD_DOUBLE, learning_rate)},
+    [OPTION_SCHEDULE] = {OF("schedule", KIND_CHOICE, PT, "Optimizer", "NAME",
+        "course of the learning rate"), .choices = schedules, FIELD(FIELD_ENUM, schedule)},
+    [OPTION_WARMUP] = {OF("warmup", KIND_NUMBER, PT, "Optimizer", "X",
+        "steps of linear warm-up, or a share of the steps when below 1"), FIELD(FIELD_DOUBLE, warmup)},
+    [OPTION_DECAY] = {OF("decay", KIND_NUMBER, PT, "Optimizer", "X",
+        "wsd: steps of the final decay, or a share when below 1"), FIELD(FIELD_DOUBLE, decay)},
+    [OPTION_MIN_LR_RATIO] = {OF("min-lr-ratio", KIND_NUMBER, PT, "Optimizer", "X",
+        "floor of the schedule as a share of --lr"), FIELD(FIELD_DOUBLE, min_lr_ratio)},
+    [OPTION_CLIP] = {OF("clip", KIND_NUMBER, PT, "Optimizer", "X",
+        "largest global gradient norm; 0 turns clipping off"), FIELD(FIELD_DOUBLE, clip), .given = HR_GIVEN_CLIP},
+    [OPTION_STEPS] = {OF("steps", KIND_COUNT, PT, "Optimizer", "N",
+        "optimizer steps"), FIELD(FIELD_U64, steps), .low = 1, .zero = "from --epochs"},
+    [OPTION_EPOCHS] = {OF("epochs", KIND_NUMBER, PT, "Optimizer", "X",
+        "passes over the data, when --steps is not given"), FIELD(FIELD_DOUBLE, epochs)},
+    [OPTION_SEED] = {OF("seed", KIND_COUNT, PT | FOR_GENERATE, "Optimizer", "N",
+        "of initial weights, row order and sampling"), FIELD(FIELD_U64, seed)},
 
-    [OPTION_DATA] = {"data", KIND_PATHS, FOR_TRAIN | FOR_EVALUATE, "Data", "PATH...", "text files, or JSONL with input_ids"},
-    [OPTION_EVAL_DATA] = {"eval-data", KIND_PATHS, FOR_TRAIN, "Data", "PATH...", "held-back files, evaluated while training"},
-    [OPTION_EVAL_EVERY] = {"eval-every", KIND_COUNT, FOR_TRAIN, "Data", "N", "steps between evaluations", .initial = "0", .zero = "at the end"},
-    [OPTION_EVAL_BATCHES] = {"eval-batches", KIND_COUNT, FOR_TRAIN | FOR_EVALUATE, "Data", "N", "batches per evaluation at most", .initial = "0", .zero = "all"},
-    [OPTION_DOCUMENT_SEPARATOR] = {"document-separator", KIND_TEXT, FOR_TRAIN | FOR_EVALUATE, "Data", "TEXT", "where documents of a text file end (\\n, \\t, \\\\, \\xHH are understood); without it a file is one document"},
-    [OPTION_SHUFFLE] = {"shuffle", KIND_FLAG, PT, "Data", NULL, "shuffle the rows instead of keeping the order of the files", FIELD(FIELD_BOOL, shuffle)},
-    [OPTION_PACKING] = {"packing", KIND_CHOICE, PTE, "Data", "HOW", "pack: several documents in a row, unseen by each other; off: one", .choices = packings, FIELD(FIELD_ENUM, packing)},
+    [OPTION_DATA] = {OF("data", KIND_PATHS, FOR_TRAIN | FOR_EVALUATE, "Data", "PATH...",
+        "text files, or JSONL with input_ids")},
+    [OPTION_EVAL_DATA] = {OF("eval-data", KIND_PATHS, FOR_TRAIN, "Data", "PATH...",
+        "held-back files, evaluated while training")},
+    [OPTION_EVAL_EVERY] = {OF("eval-every", KIND_COUNT, FOR_TRAIN, "Data", "N",
+        "steps between evaluations"), .initial = "0", .zero = "at the end"},
+    [OPTION_EVAL_BATCHES] = {OF("eval-batches", KIND_COUNT, FOR_TRAIN | FOR_EVALUATE, "Data", "N",
+        "batches per evaluation at most"), .initial = "0", .zero = "all"},
+    [OPTION_DOCUMENT_SEPARATOR] = {OF("document-separator", KIND_TEXT, FOR_TRAIN | FOR_EVALUATE, "Data", "TEXT",
+        "where documents of a text file end (\\n, \\t, \\\\, \\xHH are understood); without it a file is one document")},
+    [OPTION_SHUFFLE] = {OF("shuffle", KIND_FLAG, PT, "Data", NULL,
+        "shuffle the rows instead of keeping the order of the files"), FIELD(FIELD_BOOL, shuffle)},
+    [OPTION_PACKING] = {OF("packing", KIND_CHOICE, PTE, "Data", "HOW",
+        "pack: several documents in a row, unseen by each other; off: one"),
+        .choices = packings, FIELD(FIELD_ENUM, packing)},
 
-    [OPTION_OUT] = {"out", KIND_PATH, FOR_TRAIN, "Results", "RUN", "run directory to write (default with --resume: that run)"},
-    [OPTION_SAVE_EVERY] = {"save-every", KIND_COUNT, FOR_TRAIN, "Results", "N", "steps between checkpoints", .initial = "0", .zero = "only at the end"},
-    [OPTION_KEEP] = {"keep", KIND_COUNT, FOR_TRAIN, "Results", "N", "newest checkpoints to keep besides the best", .initial = "0", .zero = "all"},
-    [OPTION_SAVE_DTYPE] = {"save-dtype", KIND_CHOICE, FOR_TRAIN, "Results", "TYPE", "of RUN/final; source: as loaded, f32 from scratch", .initial = "source", .choices = dtypes},
-    [OPTION_RESUME] = {"resume", KIND_PATH, FOR_TRAIN, "Results", "RUN", "go on from the newest checkpoint of a run"},
-    [OPTION_SAMPLE] = {"sample", KIND_TEXT, PT, "Results", "TEXT", "continue TEXT after each evaluation; the plan then holds generation too"},
+    [OPTION_OUT] = {OF("out", KIND_PATH, FOR_TRAIN, "Results", "RUN",
+        "run directory to write (default with --resume: that run)")},
+    [OPTION_SAVE_EVERY] = {OF("save-every", KIND_COUNT, FOR_TRAIN, "Results", "N",
+        "steps between checkpoints"), .initial = "0", .zero = "only at the end"},
+    [OPTION_KEEP] = {OF("keep", KIND_COUNT, FOR_TRAIN, "Results", "N",
+        "newest checkpoints to keep besides the best"), .initial = "0", .zero = "all"},
+    [OPTION_SAVE_DTYPE] = {OF("save-dtype", KIND_CHOICE, FOR_TRAIN, "Results", "TYPE",
+        "of RUN/final; source: as loaded, f32 from scratch"), .initial = "source", .choices = dtypes},
+    [OPTION_RESUME] = {OF("resume", KIND_PATH, FOR_TRAIN, "Results", "RUN", "go on from the newest checkpoint of a run")},
+    [OPTION_SAMPLE] = {OF("sample", KIND_TEXT, PT, "Results", "TEXT",
+        "continue TEXT after each evaluation; the plan then holds generation too")},
 
-    [OPTION_PROMPT] = {"prompt", KIND_TEXT, FOR_GENERATE, "Generation", "TEXT", "what to continue; token ids for models that are not byte-level"},
-    [OPTION_PROMPT_FILE] = {"prompt-file", KIND_PATH, FOR_GENERATE, "Generation", "FILE", "the same from a file, - for standard input"},
-    [OPTION_MAX_TOKENS] = {"max-tokens", KIND_COUNT, FOR_GENERATE, "Generation", "N", "new tokens at most", .initial = "128", .low = 1},
-    [OPTION_TEMPERATURE] = {"temperature", KIND_NUMBER, FOR_GENERATE, "Generation", "X", "0: always the most likely token", .initial = "0.8"},
-    [OPTION_TOP_K] = {"top-k", KIND_COUNT, FOR_GENERATE, "Generation", "N", "sample among the N most likely tokens", .initial = "0", .zero = "off"},
-    [OPTION_TOP_P] = {"top-p", KIND_NUMBER, FOR_GENERATE, "Generation", "X", "sample among the most likely tokens that make up the share X", .initial = "1"},
+    [OPTION_PROMPT] = {OF("prompt", KIND_TEXT, FOR_GENERATE, "Generation", "TEXT",
+        "what to continue; token ids for models that are not byte-level")},
+    [OPTION_PROMPT_FILE] = {OF("prompt-file", KIND_PATH, FOR_GENERATE, "Generation", "FILE",
+        "the same from a file, - for standard input")},
+    [OPTION_MAX_TOKENS] = {OF("max-tokens", KIND_COUNT, FOR_GENERATE, "Generation", "N",
+        "new tokens at most"), .initial = "128", .low = 1},
+    [OPTION_TEMPERATURE] = {OF("temperature", KIND_NUMBER, FOR_GENERATE, "Generation", "X",
+        "0: always the most likely token"), .initial = "0.8"},
+    [OPTION_TOP_K] = {OF("top-k", KIND_COUNT, FOR_GENERATE, "Generation", "N",
+        "sample among the N most likely tokens"), .initial = "0", .zero = "off"},
+    [OPTION_TOP_P] = {OF("top-p", KIND_NUMBER, FOR_GENERATE, "Generation", "X",
+        "sample among the most likely tokens that make up the share X"), .initial = "1"},
 
-    [OPTION_FOR] = {"for", KIND_CHOICE, FOR_PLAN, "Plan", "WHAT", "the command to plan", .initial = "train", .choices = purposes},
-    [OPTION_FIXES] = {"fixes", KIND_FLAG, FOR_PLAN, "Plan", NULL, "plan alternatives and list them (on by default when the job does not fit)"},
-    [OPTION_TABLE] = {"table", KIND_WORD, FOR_PLAN, "Plan", "ROWS,COLUMNS", "memory over two of them: seq,micro-batch or micro-batch,seq"},
-    [OPTION_TIMELINE] = {"timeline", KIND_FLAG, FOR_PLAN, "Plan", NULL, "memory over the course of the job"},
-    [OPTION_DUMP] = {"dump", KIND_CHOICE, FOR_PLAN, "Plan", "WHAT", "program: every program, node, tensor and storage", .choices = dumps},
-    [OPTION_FAIL_OVER] = {"fail-over", KIND_SIZE, FOR_PLAN, "Plan", "SIZE", "exit 3 when the job needs more than SIZE (for CI)"},
+    [OPTION_FOR] = {OF("for", KIND_CHOICE, FOR_PLAN, "Plan", "WHAT",
+        "the command to plan"), .initial = "train", .choices = purposes},
+    [OPTION_FIXES] = {OF("fixes", KIND_FLAG, FOR_PLAN, "Plan", NULL,
+        "plan alternatives and list them (on by default when the job does not fit)")},
+    [OPTION_TABLE] = {OF("table", KIND_WORD, FOR_PLAN, "Plan", "ROWS,COLUMNS",
+        "memory over two of them: seq,micro-batch or micro-batch,seq")},
+    [OPTION_TIMELINE] = {OF("timeline", KIND_FLAG, FOR_PLAN, "Plan", NULL, "memory over the course of the job")},
+    [OPTION_DUMP] = {OF("dump", KIND_CHOICE, FOR_PLAN, "Plan", "WHAT",
+        "program: every program, node, tensor and storage"), .choices = dumps},
+    [OPTION_FAIL_OVER] = {OF("fail-over", KIND_SIZE, FOR_PLAN, "Plan", "SIZE",
+        "exit 3 when the job needs more than SIZE (for CI)")},
 
-    [OPTION_RECIPE] = {"recipe", KIND_PATH, FOR_JOBS, "General", "FILE", "YAML file with the same keys as these options, and model"},
-    [OPTION_SHOW_CONFIG] = {"show-config", KIND_FLAG, FOR_JOBS, "General", NULL, "print every value and where it comes from, and stop", .flag_only = true},
-    [OPTION_JSON] = {"json", KIND_FLAG, FOR_JOBS | FOR_DEVICES | FOR_VERSION, "General", NULL, "print the result as JSON"},
-    [OPTION_QUIET] = {"quiet", KIND_FLAG, FOR_JOBS, "General", NULL, "only results, warnings and errors (-q)"},
-    [OPTION_COLOR] = {"color", KIND_CHOICE, FOR_ALL, "General", "WHEN", "colour on terminals, always or never (NO_COLOR is respected)", .initial = "auto", .choices = colors},
-    [OPTION_MAN] = {"man", KIND_FLAG, FOR_HELP, "General", NULL, "print the manual page (roff)", .flag_only = true},
-    [OPTION_COMPLETION] = {"completion", KIND_CHOICE, FOR_HELP, "General", "SHELL", "print the completion script of a shell", .choices = shells, .flag_only = true},
-    [OPTION_HELP] = {"help", KIND_FLAG, FOR_ALL, "General", NULL, "describe the command (-h)", .flag_only = true},
+    [OPTION_RECIPE] = {OF("recipe", KIND_PATH, FOR_JOBS, "General", "FILE",
+        "YAML file with the same keys as these options, and model")},
+    [OPTION_SHOW_CONFIG] = {OF("show-config", KIND_FLAG, FOR_JOBS, "General", NULL,
+        "print every value and where it comes from, and stop"), .flag_only = true},
+    [OPTION_JSON] = {OF("json", KIND_FLAG, FOR_JOBS | FOR_DEVICES | FOR_VERSION, "General", NULL,
+        "print the result as JSON")},
+    [OPTION_QUIET] = {OF("quiet", KIND_FLAG, FOR_JOBS, "General", NULL, "only results, warnings and errors (-q)")},
+    [OPTION_COLOR] = {OF("color", KIND_CHOICE, FOR_ALL, "General", "WHEN",
+        "colour on terminals, always or never (NO_COLOR is respected)"), .initial = "auto", .choices = colors},
+    [OPTION_MAN] = {OF("man", KIND_FLAG, FOR_HELP, "General", NULL, "print the manual page (roff)"), .flag_only = true},
+    [OPTION_COMPLETION] = {OF("completion", KIND_CHOICE, FOR_HELP, "General", "SHELL",
+        "print the completion script of a shell"), .choices = shells, .flag_only = true},
+    [OPTION_HELP] = {OF("help", KIND_FLAG, FOR_ALL, "General", NULL, "describe the command (-h)"), .flag_only = true},
 };
 
 const option *option_get(option_id id) { return &options[id]; }
@@ -233,7 +298,7 @@ static hr_status read_value(option_id id, value *v, const char *text, const char
   return status;
 }
 
-hr_status config_set(config *config, option_id id, const char *text, origin from, const char *place, hr_error *error) {
+hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place, hr_error *error) {
   value *old = &config->values[id], next = {0};
   char where[256];
   hr_status status;
@@ -277,7 +342,7 @@ static void store_field(const option *o, const value *v, hr_job *job) {
   }
 }
 
-void config_take_job(config *config, const hr_job *job) {
+void config_take_job(cli_config *config, const hr_job *job) {
   char text[256];
   value *recompute = &config->values[OPTION_RECOMPUTE];
   if (job != &config->job) config->job = *job;
@@ -289,7 +354,7 @@ void config_take_job(config *config, const hr_job *job) {
   recompute->text = text_copy(text, strlen(text));
 }
 
-void config_init(config *config, unsigned command) {
+void config_init(cli_config *config, unsigned command) {
   hr_error error;
   memset(config, 0, sizeof *config);
   config->command = command;
@@ -302,11 +367,11 @@ void config_init(config *config, unsigned command) {
       config->values[id].origin = ORIGIN_DEFAULT;
 }
 
-void config_deinit(config *config) {
+void config_deinit(cli_config *config) {
   for (option_id id = 0; id < OPTION_COUNT; id++) clear(&config->values[id]);
 }
 
-static hr_status fill_budget(config *config, hr_error *error) {
+static hr_status fill_budget(cli_config *config, hr_error *error) {
   const value *v = &config->values[OPTION_BUDGET];
   hr_job *job = &config->job;
   if (!config_chosen(config, OPTION_BUDGET)) return HR_OK;
@@ -317,7 +382,7 @@ static hr_status fill_budget(config *config, hr_error *error) {
 }
 
 /* --batch-tokens: the sequence may still come from the model, so a finished copy says what a row holds. */
-static hr_status fill_batch_tokens(config *config, hr_error *error) {
+static hr_status fill_batch_tokens(cli_config *config, hr_error *error) {
   uint64_t tokens = config->values[OPTION_BATCH_TOKENS].count, per_step;
   hr_job probe = config->job;
   hr_status status;
@@ -343,7 +408,7 @@ static hr_status fill_batch_tokens(config *config, hr_error *error) {
   return HR_OK;
 }
 
-static hr_status open_model(config *config, hr_error *error) {
+static hr_status open_model(cli_config *config, hr_error *error) {
   const value *data = &config->values[OPTION_DATA];
   const char *source = config_text(config, OPTION_MODEL);
   if (source && source[0]) return hr_model_open(source, &config->job.model, error);
@@ -352,7 +417,7 @@ static hr_status open_model(config *config, hr_error *error) {
   return text_hint(error, HR_ERROR_USAGE, "a preset such as gpt2-124m, a directory, or a config.json");
 }
 
-hr_status config_job(config *config, hr_purpose purpose, hr_error *error) {
+hr_status config_job(cli_config *config, hr_purpose purpose, hr_error *error) {
   hr_job *job = &config->job;
   hr_status status = open_model(config, error);
   if (status == HR_OK) status = hr_device_find(config_text(config, OPTION_DEVICE), &job->device, error);
@@ -383,7 +448,7 @@ static void size_value(const value *v, char out[OPTION_VALUE_BYTES]) {
   else (void)snprintf(out, OPTION_VALUE_BYTES, "%llu", (unsigned long long)v->count);
 }
 
-char *config_value_text(const config *config, option_id id, char out[OPTION_VALUE_BYTES]) {
+char *config_value_text(const cli_config *config, option_id id, char out[OPTION_VALUE_BYTES]) {
   const option *o = &options[id];
   const value *v = &config->values[id];
   char first[TEXT_BYTES], second[TEXT_BYTES];

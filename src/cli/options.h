@@ -88,7 +88,7 @@ typedef struct value {
   uint32_t list_count;
 } value;
 
-typedef struct config {
+typedef struct cli_config {
   unsigned command;     /* one FOR_* bit */
   hr_job job;           /* defaults first; finished by config_job */
   hr_job asked;         /* the same before hr_job_finish, to start variations from */
@@ -96,38 +96,38 @@ typedef struct config {
   value values[OPTION_COUNT];
   char *operands[1];    /* positional arguments that are not MODEL: the topic of help, the name for devices */
   uint32_t operand_count;
-} config;
+} cli_config;
 
-void config_init(config *config, unsigned command);
-void config_deinit(config *config);
+void config_init(cli_config *config, unsigned command);
+void config_deinit(cli_config *config);
 
 /* Reads the arguments after the command's name; origin FLAG. USAGE names the option and the nearest known one. */
-hr_status config_arguments(config *config, int count, char **arguments, hr_error *error);
+hr_status config_arguments(cli_config *config, int count, char **arguments, hr_error *error);
 /* Reads HEADROOM_* of the options that the command knows, then the recipe if one is named. */
-hr_status config_environment(config *config, hr_error *error);
-hr_status config_recipe(config *config, hr_error *error);
+hr_status config_environment(cli_config *config, hr_error *error);
+hr_status config_recipe(cli_config *config, hr_error *error);
 
 /* Sets one value from text if nothing stronger has set it; repeated PATHS of the same origin are appended. `place` says
  * where the text stands, "" for a flag. */
-hr_status config_set(config *config, option_id id, const char *text, origin from, const char *place, hr_error *error);
+hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place, hr_error *error);
 
 /* Opens the model and the device, fills config->job from the values and finishes it. */
-hr_status config_job(config *config, hr_purpose purpose, hr_error *error);
+hr_status config_job(cli_config *config, hr_purpose purpose, hr_error *error);
 /* Takes over the fields of a job that the planner changed (--auto), for messages and --json. */
-void config_take_job(config *config, const hr_job *job);
+void config_take_job(cli_config *config, const hr_job *job);
 
 /* A value as text, as a flag or a recipe would hold it; `out` has at least OPTION_VALUE_BYTES. Empty when not set. */
 enum { OPTION_VALUE_BYTES = 1024 };
-char *config_value_text(const config *config, option_id id, char out[OPTION_VALUE_BYTES]);
+char *config_value_text(const cli_config *config, option_id id, char out[OPTION_VALUE_BYTES]);
 /* --show-config: every value with its origin, as a recipe (text) or as JSON. */
-void config_show(const config *config);
+void config_show(const cli_config *config);
 /* The same after finishing the job, when a model is given: defaults that depend on it are then final. */
-hr_status config_show_for(config *config, hr_purpose purpose, hr_error *error);
+hr_status config_show_for(cli_config *config, hr_purpose purpose, hr_error *error);
 
-static inline bool config_flag(const config *config, option_id id) { return config->values[id].flag; }
-static inline uint64_t config_count(const config *config, option_id id) { return config->values[id].count; }
-static inline const char *config_text(const config *config, option_id id) { return config->values[id].text; }
+static inline bool config_flag(const cli_config *config, option_id id) { return config->values[id].flag; }
+static inline uint64_t config_count(const cli_config *config, option_id id) { return config->values[id].count; }
+static inline const char *config_text(const cli_config *config, option_id id) { return config->values[id].text; }
 /* True when a person chose the value. */
-static inline bool config_chosen(const config *config, option_id id) { return config->values[id].origin > ORIGIN_DEFAULT; }
+static inline bool config_chosen(const cli_config *config, option_id id) { return config->values[id].origin > ORIGIN_DEFAULT; }
 
 #endif

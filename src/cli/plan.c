@@ -10,52 +10,56 @@
 
 enum { TABLE_SIDE = 6 };
 
-typedef struct axis {
+typedef struct table_axis {
   uint32_t values[TABLE_SIDE], count;
-} axis;
+} table_axis;
 
 /* Sequences around the one asked for, up to what the model was made for. */
-static axis sequence_axis(const hr_job *job) {
-  uint64_t value = job->sequence_length, limit = job->model.max_positions;
-  axis axis = {.count = 0};
-  for (int halvings = 0; halvings < 2 && value % 2 == 0 && value > 64; halvings++) value /= 2;
-  for (; axis.count < TABLE_SIDE && (value <= limit || axis.count == 0); value *= 2) axis.values[axis.count++] = (uint32_t)value;
+static table_axis sequence_axis(const hr_job *job) {
+  uint64_t tokens = job->sequence_length, limit = job->model.max_positions;
+  table_axis axis = {.count = 0};
+  for (int halvings = 0; halvings < 2 && tokens % 2 == 0 && tokens > 64; halvings++) tokens /= 2;
+  for (; axis.count < TABLE_SIDE && (tokens <= limit || axis.count == 0); tokens *= 2) axis.values[axis.count++] = (uint32_t)tokens;
   return axis;
 }
 
 /* Powers of two, with the micro-batch asked for among them. */
-static axis batch_axis(const hr_job *job) {
-  axis axis = {.count = 0};
+static table_axis batch_axis(const hr_job *job) {
+  table_axis axis = {.count = 0};
   uint64_t next = 1;
   bool placed = false;
   while (axis.count < TABLE_SIDE) {
     bool own = !placed && job->micro_batch <= next;
-    uint64_t value = own ? job->micro_batch : next;
-    if (axis.count == TABLE_SIDE - 1 && !placed) value = job->micro_batch;
-    placed = placed || value == job->micro_batch;
-    if (!own || value == next) next *= 2;
-    axis.values[axis.count++] = (uint32_t)value;
+    uint64_t rows = own ? job->micro_batch : next;
+    if (axis.count == TABLE_SIDE - 1 && !placed) rows = job->micro_batch;
+    placed = placed || rows == job->micro_batch;
+    if (!own || rows == next) next *= 2;
+    axis.values[axis.count++] = (uint32_t)rows;
   }
   return axis;
 }
 
-typedef struct cell {
+typedef struct table_cell {
   uint64_t need_bytes;
   double step_seconds;
   bool possible, fits;
-} cell;
+} table_cell;
 
-static hr_status plan_cell(const config *config, uint32_t sequence, uint32_t batch, cell *out, hr_error *error) {
+static hr_status plan_cell(const cli_config *config, uint32_t sequence, uint32_t batch, table_cell *out, hr_error *error) {
   hr_job job = config->asked;
   hr_plan *plan = NULL;
+  hr_error own;
   hr_status status;
-  *out = (cell){0};
+  *out = (table_cell){0};
   job.sequence_length = sequence;
   job.micro_batch = batch;
-  status = hr_job_finish(&job, error);
-  if (status == HR_OK) status = hr_plan_create(&job, &plan, error);
+  status = hr_job_finish(&job, &own);
+  if (status == HR_OK) status = hr_plan_create(&job, &plan, &own);
   if (status == HR_ERROR_USAGE || status == HR_ERROR_UNSUPPORTED) return HR_OK; /* this pair cannot be; others can */
-  if (status != HR_OK) return status;
+  if (status != HR_OK) {
+    *error = own;
+    return status;
+  }
   out->need_bytes = plan_need(plan);
   out->step_seconds = hr_plan_get(plan)->step_seconds;
   out->fits = hr_plan_get(plan)->fits;
@@ -64,7 +68,7 @@ static hr_status plan_cell(const config *config, uint32_t sequence, uint32_t bat
   return HR_OK;
 }
 
-static void write_cell(json_writer *json, uint32_t sequence, uint32_t batch, const cell *cell) {
+static void write_cell(json_writer *json, uint32_t sequence, uint32_t batch, const table_cell *cell) {
   json_open_flat(json, NULL, '{');
   json_count(json, "seq", sequence);
   json_count(json, "micro_batch", batch);
@@ -75,17 +79,17 @@ static void write_cell(json_writer *json, uint32_t sequence, uint32_t batch, con
   json_close(json, '}');
 }
 
-static void print_cell(const cell *cell) {
+static void print_cell(const table_cell *cell) {
   char text[TEXT_BYTES + 2];
   if (!cell->possible) (void)snprintf(text, sizeof text, "-  ");
   else (void)snprintf(text, sizeof text, "%s %c", SIZE_TEXT(cell->need_bytes), cell->fits ? '*' : ' ');
   (void)printf("%s%12s%s", screen_style(stdout, cell->fits ? STYLE_GOOD : STYLE_PLAIN), text, screen_style(stdout, STYLE_PLAIN));
 }
 
-hr_status plan_print_table(const config *config, json_writer *json, hr_error *error) {
+hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error *error) {
   bool rows_are_sequences = strncmp(config_text(config, OPTION_TABLE), "seq", 3) == 0;
-  axis sequences = sequence_axis(&config->job), batches = batch_axis(&config->job);
-  axis rows = rows_are_sequences ? sequences : batches, columns = rows_are_sequences ? batches : sequences;
+  table_axis sequences = sequence_axis(&config->job), batches = batch_axis(&config->job);
+  table_axis rows = rows_are_sequences ? sequences : batches, columns = rows_are_sequences ? batches : sequences;
   if (json) {
     json_open(json, "table", '[');
   } else {
@@ -98,7 +102,7 @@ hr_status plan_print_table(const config *config, json_writer *json, hr_error *er
     for (uint32_t j = 0; j < columns.count; j++) {
       uint32_t sequence = rows_are_sequences ? rows.values[i] : columns.values[j];
       uint32_t batch = rows_are_sequences ? columns.values[j] : rows.values[i];
-      cell cell;
+      table_cell cell;
       hr_status status = plan_cell(config, sequence, batch, &cell, error);
       if (status != HR_OK) return status;
       if (json) write_cell(json, sequence, batch, &cell);
@@ -116,13 +120,13 @@ hr_status plan_print_table(const config *config, json_writer *json, hr_error *er
 
 enum { CHART_COLUMNS = 66, CHART_ROWS = 10 };
 
-typedef struct chart {
+typedef struct memory_chart {
   uint64_t most[CHART_COLUMNS], top;
   const char *program[CHART_COLUMNS], *phase[CHART_COLUMNS];
   uint32_t columns;
-} chart;
+} memory_chart;
 
-static void fill_chart(const hr_plan *plan, chart *chart) {
+static void fill_chart(const hr_plan *plan, memory_chart *chart) {
   uint32_t count = 0;
   hr_sample sample;
   memset(chart, 0, sizeof *chart);
@@ -141,7 +145,7 @@ static void fill_chart(const hr_plan *plan, chart *chart) {
 }
 
 /* A line of names, each where it starts, as far as there is room. */
-static void print_names(FILE *stream, const chart *chart, const char *const *names) {
+static void print_names(FILE *stream, const memory_chart *chart, const char *const *names) {
   char line[CHART_COLUMNS + 1];
   uint32_t next = 0; /* first free column */
   memset(line, ' ', sizeof line);
@@ -159,7 +163,7 @@ static void print_names(FILE *stream, const chart *chart, const char *const *nam
 }
 
 void plan_print_timeline(FILE *stream, const hr_plan *plan) {
-  chart chart;
+  memory_chart chart;
   fill_chart(plan, &chart);
   if (chart.columns == 0 || chart.top == 0) return;
   (void)fprintf(stream, "\nlive bytes over the course of the job, node by node\n");
@@ -197,7 +201,7 @@ static void print_chosen(const hr_job *before, const hr_job *after) {
   screen_hang(stderr, 11, "auto", used ? text : "chose what was asked for");
 }
 
-hr_status plan_make(config *config, hr_plan **plan, hr_error *error) {
+hr_status plan_make(cli_config *config, hr_plan **plan, hr_error *error) {
   hr_job before = config->job, after = config->job;
   hr_error refused;
   hr_status status;
@@ -213,7 +217,7 @@ hr_status plan_make(config *config, hr_plan **plan, hr_error *error) {
   return HR_OK;
 }
 
-static hr_status dump(const config *config, const hr_plan *plan, hr_error *error) {
+static hr_status dump(const cli_config *config, const hr_plan *plan, hr_error *error) {
   char *text = NULL;
   hr_status status = hr_plan_dump(plan, config_flag(config, OPTION_JSON), &text, error);
   if (status != HR_OK) return status;
@@ -223,7 +227,7 @@ static hr_status dump(const config *config, const hr_plan *plan, hr_error *error
   return HR_OK;
 }
 
-static hr_status show_json(const config *config, const hr_plan *plan, const fix_list *fixes, hr_error *error) {
+static hr_status show_json(const cli_config *config, const hr_plan *plan, const fix_list *fixes, hr_error *error) {
   json_writer json;
   hr_status status = HR_OK;
   json_begin(&json, stdout);
@@ -234,7 +238,7 @@ static hr_status show_json(const config *config, const hr_plan *plan, const fix_
   return status;
 }
 
-static hr_status show_text(const config *config, const hr_plan *plan, const fix_list *fixes, hr_error *error) {
+static hr_status show_text(const cli_config *config, const hr_plan *plan, const fix_list *fixes, hr_error *error) {
   if (config_text(config, OPTION_TABLE)) {
     plan_print_verdict(stdout, plan);
     (void)putchar('\n');
@@ -248,7 +252,7 @@ static hr_status show_text(const config *config, const hr_plan *plan, const fix_
   return HR_OK;
 }
 
-static hr_status show(const config *config, const hr_plan *plan, hr_error *error) {
+static hr_status show(const cli_config *config, const hr_plan *plan, hr_error *error) {
   fix_list fixes = {0};
   bool wanted = config_chosen(config, OPTION_FIXES) ? config_flag(config, OPTION_FIXES) : !hr_plan_get(plan)->fits;
   hr_status status = HR_OK;
@@ -262,7 +266,7 @@ static hr_status show(const config *config, const hr_plan *plan, hr_error *error
   return status;
 }
 
-static hr_status check_limit(const config *config, const hr_plan *plan, hr_error *error) {
+static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_error *error) {
   const value *limit = &config->values[OPTION_FAIL_OVER];
   uint64_t bytes = limit->percent ? (uint64_t)(limit->number[0] * (double)config->job.device.usable_bytes) : limit->count;
   if (!config_chosen(config, OPTION_FAIL_OVER) || plan_need(plan) <= bytes) return HR_OK;
@@ -270,7 +274,7 @@ static hr_status check_limit(const config *config, const hr_plan *plan, hr_error
                    SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes), (unsigned long long)bytes);
 }
 
-hr_status command_plan(config *config, hr_error *error) {
+hr_status command_plan(cli_config *config, hr_error *error) {
   hr_purpose purpose = (hr_purpose)config_count(config, OPTION_FOR);
   hr_plan *plan = NULL;
   hr_status status;

@@ -11,7 +11,7 @@
 
 /* Makes the plan of config->job; with --auto the planner's choice is taken over into config and told on standard error.
  * When nothing fits, the plan of the job as asked comes back. */
-hr_status plan_make(config *config, hr_plan **plan, hr_error *error);
+hr_status plan_make(cli_config *config, hr_plan **plan, hr_error *error);
 
 /* What a budget must hold: the reservation and what no program can own. */
 uint64_t plan_need(const hr_plan *plan);
@@ -34,11 +34,11 @@ void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list);
 void plan_print_holders(FILE *stream, const char *left, const hr_job *job);
 
 /* Memory over sequence and micro-batch; every cell is a plan. */
-hr_status plan_print_table(const config *config, json_writer *json, hr_error *error);
+hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error *error);
 void plan_print_timeline(FILE *stream, const hr_plan *plan);
 
 /* The members of `plan --json`; the caller opens and ends the document. `list` may be NULL. */
-void plan_write_json(json_writer *json, const config *config, const hr_plan *plan, const fix_list *list);
+void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list);
 void plan_write_timeline(json_writer *json, const hr_plan *plan);
 
 #endif

@@ -27,7 +27,7 @@ static void write_model(json_writer *json, const hr_plan *plan) {
   json_close(json, '}');
 }
 
-static void write_option(json_writer *json, const config *config, option_id id) {
+static void write_option(json_writer *json, const cli_config *config, option_id id) {
   const option *o = option_get(id);
   const value *v = &config->values[id];
   char key[64], text[OPTION_VALUE_BYTES];
@@ -62,7 +62,7 @@ static void write_option(json_writer *json, const config *config, option_id id) 
 }
 
 /* Every option that describes the job, whatever command the plan was made by. */
-static void write_job(json_writer *json, const config *config, const hr_plan *plan) {
+static void write_job(json_writer *json, const cli_config *config, const hr_plan *plan) {
   static const char *const commands[] = {"train", "evaluate", "generate"};
   json_open(json, "job", '{');
   json_text(json, "command", commands[hr_plan_job(plan)->purpose]);
@@ -156,7 +156,7 @@ static void write_fixes(json_writer *json, const fix_list *list) {
   json_close(json, ']');
 }
 
-void plan_write_json(json_writer *json, const config *config, const hr_plan *plan, const fix_list *list) {
+void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list) {
   const hr_plan_info *info = hr_plan_get(plan);
   const hr_device *device = &hr_plan_job(plan)->device;
   json_bool(json, "fits", info->fits);

@@ -10,7 +10,7 @@
 #include "cli/text.h"
 
 typedef struct recipe {
-  config *config;
+  cli_config *config;
   const char *path;
   yaml_parser_t parser;
   yaml_event_t event;
@@ -62,7 +62,7 @@ static hr_status set(recipe *r, option_id id, const char *text, const char *plac
   hr_error own;
   /* An option of another command is checked, then left alone: one recipe serves plan and train. */
   if (option_get(id)->commands & r->config->command) return config_set(r->config, id, text, ORIGIN_RECIPE, place, error);
-  config scratch = {.command = r->config->command};
+  cli_config scratch = {.command = r->config->command};
   hr_status status = config_set(&scratch, id, text, ORIGIN_RECIPE, place, &own);
   config_deinit(&scratch);
   if (status != HR_OK) *error = own;
@@ -126,7 +126,7 @@ static hr_status read_document(recipe *r, hr_error *error) {
   return status;
 }
 
-hr_status config_recipe(config *config, hr_error *error) {
+hr_status config_recipe(cli_config *config, hr_error *error) {
   recipe r = {.config = config, .path = config_text(config, OPTION_RECIPE)};
   struct stat info;
   hr_status status;

@@ -9,7 +9,7 @@
 
 #include <headroom/status.h>
 
-#define CLI_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define CLI_PRINTF(at, first) __attribute__((format(printf, at, first)))
 
 /* ---- numbers as text: each writes into `out` and returns it ---- */
 enum { TEXT_BYTES = 32 };

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "base/rng.h"
+#include "base/text.h"
 #include "device/host.h"
 #include "train/rundir.h"
 #include "train/schedule.h"

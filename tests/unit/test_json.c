@@ -80,11 +80,13 @@ static void test_malformed(void **state) {
     hr_error error = {0};
     hri_json_scan scan;
     hr_status status;
+    uint64_t live = hri_mem_live_bytes();
     strcpy(copy, malformed[i].text);
     assert_int_equal(parse(copy, &root, &error), HR_ERROR_INPUT);
     assert_says(&error, "f.json: line ");
     assert_says(&error, malformed[i].message);
     assert_true(error.hint[0]);
+    assert_true(hri_mem_live_bytes() == live);
     scan = hri_json_scan_init(copy, strlen(copy), "f.json", "");
     status = hri_json_scan_skip(&scan, &error);
     if (status == HR_OK) status = hri_json_scan_end(&scan, &error);

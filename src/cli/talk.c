@@ -1,0 +1,214 @@
+#include "cli/talk.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/plan.h"
+#include "cli/text.h"
+
+enum { PARTS = 8, BAR_CELLS = 12 };
+
+static const double REPAINT_SECONDS = 0.25, LOG_SECONDS = 10;
+
+static double now(void) {
+  struct timespec time;
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+void talk_begin(cli_talk *talk, const cli_config *config) {
+  *talk = (struct cli_talk){.quiet = config_flag(config, OPTION_QUIET), .live = screen_live(stderr)};
+}
+
+void talk_clear(cli_talk *talk) {
+  if (talk->painted) (void)fputc('\n', stderr);
+  talk->painted = false;
+}
+
+/* Takes the painted line away to make room for a line that stays; the next step paints it again. */
+static void make_room(cli_talk *talk) {
+  if (talk->painted) (void)fputs("\r\033[K", stderr);
+  talk->painted = false;
+}
+
+/* ---- the progress line ---- */
+
+/* "5.1/5.2 of 6.0 GiB": resident and reserved bytes in the unit of the budget. */
+static void memory_text(const hr_metrics *m, char out[64]) {
+  bool gib = m->device_budget_bytes >= 1ull << 30;
+  double unit = gib ? 1 << 30 : 1 << 20;
+  (void)snprintf(out, 64, gib ? "%.2f/%.2f of %.2f GiB" : "%.0f/%.0f of %.0f MiB", (double)m->process_resident_bytes / unit,
+                 (double)m->device_reserved_bytes / unit, (double)m->device_budget_bytes / unit);
+}
+
+/* '#' resident, '=' reserved beyond it, in shares of the budget. */
+static void memory_bar(const hr_metrics *m, char out[BAR_CELLS + 3]) {
+  double budget = m->device_budget_bytes ? (double)m->device_budget_bytes : 1;
+  double resident = (double)m->process_resident_bytes / budget * BAR_CELLS, reserved = (double)m->device_reserved_bytes / budget * BAR_CELLS;
+  out[0] = '[';
+  for (int i = 0; i < BAR_CELLS; i++) out[i + 1] = i + 0.5 < resident ? '#' : i + 0.5 < reserved ? '=' : '.';
+  out[BAR_CELLS + 1] = ']';
+  out[BAR_CELLS + 2] = 0;
+}
+
+typedef struct part {
+  char text[64];
+  int rank; /* the highest rank is left out first when the line is too narrow */
+} part;
+
+static int line_parts(const hr_metrics *m, part parts[PARTS]) {
+  int n = 0;
+  double percent = m->steps ? 100 * (double)m->step / (double)m->steps : 0;
+#define PART(order, ...) ((void)snprintf(parts[n].text, sizeof parts[n].text, __VA_ARGS__), parts[n++].rank = (order))
+  PART(0, "step %llu/%llu", (unsigned long long)m->step, (unsigned long long)m->steps);
+  PART(6, "%.0f%%", percent);
+  PART(1, "loss %.4f", m->loss);
+  if (!isnan(m->grad_norm)) PART(5, "grad %.3g", m->grad_norm);
+  PART(4, "lr %.3g", m->learning_rate);
+  PART(3, "%s tok/s", COUNT_TEXT(m->tokens_per_second));
+  PART(2, "eta %s", CLOCK_TEXT(m->eta_seconds));
+#undef PART
+  return n;
+}
+
+static unsigned parts_width(const part *parts, int count, int rank) {
+  unsigned width = 0;
+  for (int i = 0; i < count; i++)
+    if (parts[i].rank <= rank) width += (unsigned)strlen(parts[i].text) + (width ? 2 : 0);
+  return width;
+}
+
+static void paint(cli_talk *talk, const hr_metrics *m) {
+  part parts[PARTS];
+  char memory[64], bar[BAR_CELLS + 3];
+  unsigned width = screen_width(stderr) - 1, used;
+  int count = line_parts(m, parts), rank = PARTS;
+  bool first = true;
+  memory_text(m, memory);
+  memory_bar(m, bar);
+  while (rank > 0 && parts_width(parts, count, rank) + 2 + strlen(memory) > width) rank--;
+  used = parts_width(parts, count, rank);
+  (void)fputs("\r\033[K", stderr);
+  for (int i = 0; i < count; i++) {
+    if (parts[i].rank > rank) continue;
+    (void)fprintf(stderr, "%s%s", first ? "" : "  ", parts[i].text);
+    first = false;
+  }
+  if (used + 4 + strlen(memory) + BAR_CELLS + 2 <= width) (void)fprintf(stderr, "  %s", bar);
+  if (used + 2 + strlen(memory) <= width) (void)fprintf(stderr, "  %s", memory);
+  (void)fflush(stderr);
+  talk->painted = true;
+}
+
+/* Fixed order of keys, nothing but printable characters. */
+static void log_line(const hr_metrics *m) {
+  (void)fprintf(stderr, "step %llu/%llu  loss %.4f", (unsigned long long)m->step, (unsigned long long)m->steps, m->loss);
+  if (!isnan(m->grad_norm)) (void)fprintf(stderr, "  grad %.4g", m->grad_norm);
+  (void)fprintf(stderr, "  lr %.4g  %.0f tok/s  eta %s  memory %s resident, %s reserved of %s\n", m->learning_rate, m->tokens_per_second,
+                CLOCK_TEXT(m->eta_seconds), SIZE_TEXT(m->process_resident_bytes), SIZE_TEXT(m->device_reserved_bytes),
+                SIZE_TEXT(m->device_budget_bytes));
+}
+
+static void tell_step(cli_talk *talk, const hr_metrics *m) {
+  double time = now();
+  uint64_t interval = m->steps / 50 ? m->steps / 50 : 1;
+  bool last = m->step == m->steps;
+  if (talk->live) {
+    if (!last && time - talk->painted_at < REPAINT_SECONDS) return;
+    talk->painted_at = time;
+    paint(talk, m);
+    return;
+  }
+  if (!last && talk->logged_step && m->step < talk->logged_step + interval && time - talk->logged_at < LOG_SECONDS) return;
+  talk->logged_at = time;
+  talk->logged_step = m->step;
+  log_line(m);
+}
+
+/* ---- the other events ---- */
+
+static void tell_planned(const hr_plan *plan) {
+  fix_list fixes = {0};
+  hr_error error;
+  if (hr_plan_get(plan)->fits) {
+    plan_print_summary(stderr, plan);
+    return;
+  }
+  plan_print(stderr, plan);
+  if (fix_list_make(hr_plan_job(plan), &fixes, &error) == HR_OK) plan_print_fixes(stderr, plan, &fixes);
+  fix_list_free(&fixes);
+  (void)fputc('\n', stderr);
+}
+
+static void tell_evaluated(const hr_metrics *m) {
+  (void)fprintf(stderr, "step %llu/%llu  evaluation loss %.4f, perplexity %.4g", (unsigned long long)m->step,
+                (unsigned long long)m->steps, m->eval_loss, exp(m->eval_loss));
+  if (!isnan(m->best_eval_loss)) (void)fprintf(stderr, ", best %.4f", m->best_eval_loss);
+  (void)fputc('\n', stderr);
+}
+
+/* FNV-1a, to know a note again. */
+static bool seen(cli_talk *talk, const char *text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+  for (uint32_t i = 0; i < talk->note_count; i++)
+    if (talk->notes[i] == hash) return true;
+  if (talk->note_count < TALK_NOTES) talk->notes[talk->note_count++] = hash;
+  return false;
+}
+
+static void tell_line(const char *left, style mark, const char *text) {
+  char words[64];
+  (void)snprintf(words, sizeof words, "%s%s%s", screen_style(stderr, mark), left, mark ? screen_style(stderr, STYLE_PLAIN) : "");
+  (void)fprintf(stderr, "%s %s\n", words, text ? text : "");
+}
+
+void talk_event(void *context, const hr_event *event) {
+  cli_talk *talk = context;
+  if (event->kind == HR_EVENT_STEP) {
+    if (!talk->quiet && event->metrics) tell_step(talk, event->metrics);
+    return;
+  }
+  if (talk->quiet && event->kind != HR_EVENT_WARNING) return;
+  if (event->kind == HR_EVENT_NOTE && (!event->text || seen(talk, event->text))) return;
+  make_room(talk);
+  switch (event->kind) {
+  case HR_EVENT_PLANNED:
+    if (event->plan) tell_planned(event->plan);
+    break;
+  case HR_EVENT_LOADED: tell_line("loaded", STYLE_PLAIN, event->text); break;
+  case HR_EVENT_SAVED: tell_line("saved", STYLE_PLAIN, event->text); break;
+  case HR_EVENT_SAMPLE: tell_line("sample:", STYLE_BOLD, event->text); break;
+  case HR_EVENT_WARNING: tell_line("warning:", STYLE_WARN, event->text); break;
+  case HR_EVENT_NOTE: tell_line("note:", STYLE_BOLD, event->text); break;
+  case HR_EVENT_EVALUATED:
+    if (event->metrics) tell_evaluated(event->metrics);
+    break;
+  case HR_EVENT_STEP: break;
+  }
+}
+
+/* ---- plan against run ---- */
+
+void talk_write_tiers(json_writer *json, const uint64_t *planned, const uint64_t *reserved) {
+  json_open(json, "tiers", '{');
+  for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) {
+    json_open_flat(json, hr_tier_name(tier), '{');
+    json_count(json, "planned_bytes", planned[tier]);
+    json_count(json, "reserved_bytes", reserved[tier]);
+    json_close(json, '}');
+  }
+  json_close(json, '}');
+}
+
+void talk_print_tiers(const uint64_t *planned, const uint64_t *reserved) {
+  (void)printf("%-14s%14s%14s\n", "memory", "planned", "reserved");
+  for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) {
+    if (!planned[tier] && !reserved[tier]) continue;
+    (void)printf("  %-12s%14s%14s  ", hr_tier_name(tier), SIZE_TEXT(planned[tier]), SIZE_TEXT(reserved[tier]));
+    if (planned[tier] == reserved[tier]) (void)printf("equal to the byte\n");
+    else (void)printf("%llu and %llu bytes\n", (unsigned long long)planned[tier], (unsigned long long)reserved[tier]);
+  }
+}

@@ -1,0 +1,211 @@
+/* headroom train: plans, refuses or runs. */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/plan.h"
+#include "cli/talk.h"
+#include "cli/text.h"
+
+/* ---- stopping ---- */
+
+static volatile sig_atomic_t stop_requests;
+
+/* Only calls that are safe in a signal handler. */
+static void on_signal(int number) {
+  static const char words[] = "\nstopping after this step; the run is saved first. Once more leaves at once.\n";
+  (void)number;
+  if (stop_requests++ > 0) _exit(130);
+  if (write(STDERR_FILENO, words, sizeof words - 1) < 0) return; /* nobody listens; the stop counts all the same */
+}
+
+static bool should_stop(void *context) {
+  (void)context;
+  return stop_requests > 0;
+}
+
+static void catch_signals(void) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  struct sigaction ignore = {.sa_handler = SIG_IGN};
+  (void)sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    struct sigaction old;
+    /* What nohup or a shell's & has set to be ignored stays ignored. */
+    if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) (void)sigaction(numbers[i], &action, NULL);
+  }
+  (void)sigaction(SIGPIPE, &ignore, NULL); /* a run outlives the program that reads its output */
+}
+
+/* ---- options ---- */
+
+static hr_status need_option(const cli_config *config, option_id id, const char *hint, hr_error *error) {
+  (void)config;
+  text_fail(error, HR_ERROR_USAGE, "--%s is missing", option_get(id)->name);
+  return text_hint(error, HR_ERROR_USAGE, "%s", hint);
+}
+
+static hr_status read_separator(const cli_config *config, char **separator, hr_error *error) {
+  const char *text = config_text(config, OPTION_DOCUMENT_SEPARATOR);
+  if (!text) return HR_OK;
+  *separator = text_alloc(strlen(text) + 1);
+  if (!text_unescape(text, *separator))
+    return text_fail(error, HR_ERROR_USAGE, "--document-separator: '%s' holds an escape other than \\n \\t \\r \\\\ \\xHH (01 to ff)", text);
+  if (!**separator) return text_fail(error, HR_ERROR_USAGE, "--document-separator is empty");
+  return HR_OK;
+}
+
+static hr_status run_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
+  const value *data = &config->values[OPTION_DATA], *held = &config->values[OPTION_EVAL_DATA];
+  if (data->list_count == 0) return need_option(config, OPTION_DATA, "--data FILE..., text or JSONL", error);
+  run->data_paths = (const char *const *)data->list;
+  run->data_path_count = data->list_count;
+  run->eval_paths = (const char *const *)held->list;
+  run->eval_path_count = held->list_count;
+  run->eval_batches = config_count(config, OPTION_EVAL_BATCHES);
+  return read_separator(config, separator, error);
+}
+
+static hr_status train_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
+  static const char *const dtypes[] = {"source", "f32", "bf16", "f16"};
+  hr_status status = run_options(config, separator, run, error);
+  if (status != HR_OK) return status;
+  run->resume_directory = config_text(config, OPTION_RESUME);
+  run->out_directory = config_text(config, OPTION_OUT) ? config_text(config, OPTION_OUT) : run->resume_directory;
+  if (!run->out_directory) return need_option(config, OPTION_OUT, "--out RUN, the directory to write", error);
+  run->eval_every = config_count(config, OPTION_EVAL_EVERY);
+  run->save_every = config_count(config, OPTION_SAVE_EVERY);
+  run->keep = config_count(config, OPTION_KEEP) < UINT32_MAX ? (uint32_t)config_count(config, OPTION_KEEP) : UINT32_MAX;
+  run->save_dtype = dtypes[config_count(config, OPTION_SAVE_DTYPE)];
+  run->sample_prompt = config_text(config, OPTION_SAMPLE);
+  if (run->eval_every && run->eval_path_count == 0)
+    return need_option(config, OPTION_EVAL_DATA, "--eval-data FILE..., which --eval-every evaluates on", error);
+  return HR_OK;
+}
+
+/* ---- results ---- */
+
+static void write_common(json_writer *json, const hr_run_result *result) {
+  json_number(json, "seconds", result->seconds);
+  json_number(json, "tokens_per_second", result->tokens_per_second);
+  talk_write_tiers(json, result->planned_bytes, result->reserved_bytes);
+  json_count(json, "process_peak_bytes", result->process_peak_bytes);
+}
+
+static void print_train_json(const hr_run_options *run, const hr_run_result *result, hr_status status) {
+  json_writer json;
+  json_begin(&json, stdout);
+  json_text(&json, "status", hr_status_name(status));
+  json_text(&json, "run", run->out_directory);
+  json_count(&json, "steps", result->steps);
+  json_number(&json, "loss", result->last_loss);
+  json_number(&json, "eval_loss", result->eval_loss);
+  json_number(&json, "best_eval_loss", result->best_eval_loss);
+  json_number(&json, "perplexity", result->perplexity);
+  json_count(&json, "eval_tokens", result->eval_tokens);
+  write_common(&json, result);
+  json_end(&json);
+}
+
+static void print_peak(const hr_run_result *result) {
+  (void)printf("  %-12s%28s  with runtime and libraries\n", "process", SIZE_TEXT(result->process_peak_bytes));
+}
+
+static void print_train(const hr_run_options *run, const hr_run_result *result, hr_status status) {
+  (void)printf("%s%llu steps in %s, %s tokens/s\n", status == HR_OK ? "trained " : "stopped after ", (unsigned long long)result->steps,
+               SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
+  (void)printf("%-14s%14.4f  of the last step\n", "loss", result->last_loss);
+  if (!isnan(result->eval_loss) && result->eval_tokens > 0)
+    (void)printf("%-14s%14.4f  held back, best %.4f, perplexity %.4g, %llu tokens\n", "evaluation", result->eval_loss,
+                 result->best_eval_loss, result->perplexity, (unsigned long long)result->eval_tokens);
+  talk_print_tiers(result->planned_bytes, result->reserved_bytes);
+  print_peak(result);
+  if (status == HR_OK) (void)printf("saved in %s/final\n", run->out_directory);
+  else (void)printf("saved in %s/checkpoints; go on with --resume %s\n", run->out_directory, run->out_directory);
+}
+
+/* ---- train ---- */
+
+/* --auto: the planner's choice becomes the job; the run makes the same plan again. */
+static hr_status choose(cli_config *config, hr_error *error) {
+  hr_plan *plan = NULL;
+  hr_status status;
+  if (!config->job.automatic) return HR_OK;
+  status = plan_make(config, &plan, error);
+  hr_plan_destroy(plan);
+  return status;
+}
+
+hr_status command_train(cli_config *config, hr_error *error) {
+  hr_run_options run = {0};
+  hr_run_result result;
+  char *separator = NULL;
+  cli_talk talk;
+  hr_status status;
+  memset(&result, 0, sizeof result);
+  if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_TRAIN, error);
+  status = config_job(config, HR_PURPOSE_TRAIN, error);
+  if (status == HR_OK) status = train_options(config, &separator, &run, error);
+  if (status == HR_OK) status = choose(config, error);
+  if (status == HR_OK) {
+    talk_begin(&talk, config);
+    run.document_separator = separator;
+    run.on_event = talk_event;
+    run.should_stop = should_stop;
+    run.context = &talk;
+    catch_signals();
+    status = hr_train(&config->job, &run, &result, error);
+    talk_clear(&talk);
+    if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
+      if (config_flag(config, OPTION_JSON)) print_train_json(&run, &result, status);
+      else print_train(&run, &result, status);
+    }
+  }
+  free(separator);
+  return status;
+}
+
+/* ---- evaluate: the same options, less of them ---- */
+
+static void print_evaluation(const cli_config *config, const hr_run_result *result) {
+  json_writer json;
+  if (!config_flag(config, OPTION_JSON)) {
+    (void)printf("%-14s%14.6f\n%-14s%14.6g\n%-14s%14llu\n", "loss", result->eval_loss, "perplexity", result->perplexity, "tokens",
+                 (unsigned long long)result->eval_tokens);
+    talk_print_tiers(result->planned_bytes, result->reserved_bytes);
+    print_peak(result);
+    return;
+  }
+  json_begin(&json, stdout);
+  json_number(&json, "loss", result->eval_loss);
+  json_number(&json, "perplexity", result->perplexity);
+  json_count(&json, "tokens", result->eval_tokens);
+  write_common(&json, result);
+  json_end(&json);
+}
+
+hr_status command_evaluate(cli_config *config, hr_error *error) {
+  hr_run_options run = {0};
+  hr_run_result result;
+  char *separator = NULL;
+  cli_talk talk;
+  hr_status status;
+  memset(&result, 0, sizeof result);
+  if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_EVALUATE, error);
+  status = config_job(config, HR_PURPOSE_EVALUATE, error);
+  if (status == HR_OK) status = run_options(config, &separator, &run, error);
+  if (status == HR_OK) {
+    talk_begin(&talk, config);
+    run.document_separator = separator;
+    run.on_event = talk_event;
+    run.context = &talk;
+    status = hr_evaluate(&config->job, &run, &result, error);
+    talk_clear(&talk);
+  }
+  if (status == HR_OK) print_evaluation(config, &result);
+  free(separator);
+  return status;
+}

@@ -1,0 +1,226 @@
+/* The search works on whole plans: every alternative is compiled and placed like the job itself, so that what it says of
+ * memory is what a run would reserve.
+ *
+ * Alternatives are points of a small grid: recompute level x rows per micro-batch (the batch of a step stays the same) x
+ * loss chunk, plus changes that alter the algorithm, which are only offered. Effect classes: architecture.md section 3. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <headroom/plan.h>
+
+#include "base/mem.h"
+
+typedef struct choice {
+  const char *recompute;  /* --recompute, NULL: as it is */
+  uint32_t split;         /* micro-batch divided, accumulation multiplied; 1: as it is */
+  uint32_t chunk;         /* --loss-chunk, 0: as it is */
+  const char *algorithm;  /* class 3: "in-backward", "sgd", "momentum", "half-sequence"; NULL: none */
+} choice;
+
+static uint32_t parts(const choice *c) { return (c->recompute != NULL) + (c->split > 1) + (c->chunk > 0) + (c->algorithm != NULL); }
+
+static void append(char *out, const char *text) {
+  size_t used = strlen(out);
+  (void)snprintf(out + used, HR_FIX_TEXT_BYTES - used, "%s%s", used ? " " : "", text);
+}
+
+/* Applies a choice; false when it does not apply to this job or changes nothing. */
+static bool apply(const choice *c, hr_job *job, char *options) {
+  char text[64];
+  options[0] = 0;
+  if (c->recompute) {
+    hr_recompute wanted;
+    char before[256], after[256];
+    if (hr_recompute_parse(c->recompute, &wanted, NULL) != HR_OK) return false;
+    hr_recompute_text(&job->recompute, job->model.layer_count, before, sizeof before);
+    hr_recompute_text(&wanted, job->model.layer_count, after, sizeof after);
+    if (strcmp(before, after) == 0) return false;
+    job->recompute = wanted;
+    (void)snprintf(text, sizeof text, "--recompute %s", c->recompute);
+    append(options, text);
+  }
+  if (c->split > 1) {
+    if (job->micro_batch % c->split || job->micro_batch / c->split == 0 || job->update == HR_UPDATE_IN_BACKWARD) return false;
+    job->micro_batch /= c->split;
+    job->accumulate *= c->split;
+    if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
+    (void)snprintf(text, sizeof text, "--micro-batch %u --accumulate %u", job->micro_batch, job->accumulate);
+    append(options, text);
+  }
+  if (c->chunk) {
+    if ((uint64_t)job->micro_batch * job->sequence_length <= c->chunk || job->loss_chunk == c->chunk) return false;
+    job->loss_chunk = c->chunk;
+    (void)snprintf(text, sizeof text, "--loss-chunk %u", c->chunk);
+    append(options, text);
+  }
+  if (!c->algorithm) return true;
+  if (strcmp(c->algorithm, "in-backward") == 0) {
+    if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;
+    append(options, job->clip > 0 ? "--update in-backward --clip 0" : "--update in-backward");
+    job->update = HR_UPDATE_IN_BACKWARD;
+    job->clip = 0;
+    job->given |= HR_GIVEN_CLIP;
+  } else if (strcmp(c->algorithm, "sgd") == 0 || strcmp(c->algorithm, "momentum") == 0) {
+    hr_optimizer wanted = c->algorithm[0] == 's' ? HR_OPTIMIZER_SGD : HR_OPTIMIZER_MOMENTUM;
+    if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == wanted) return false;
+    job->optimizer = wanted;
+    (void)snprintf(text, sizeof text, "--optimizer %s", c->algorithm);
+    append(options, text);
+  } else {
+    if (job->sequence_length < 128) return false;
+    job->sequence_length /= 2;
+    if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
+    (void)snprintf(text, sizeof text, "--seq %u", job->sequence_length);
+    append(options, text);
+  }
+  return true;
+}
+
+/* Plans one alternative. HR_OK with *made false when it does not apply. */
+static hr_status try_choice(const hr_job *base, const choice *c, hr_fix *fix, bool *made, hr_plan **keep, hr_error *error) {
+  hr_plan *plan;
+  const hr_plan_info *info;
+  hr_status status;
+  *made = false;
+  memset(fix, 0, sizeof *fix);
+  fix->job = *base;
+  if (!apply(c, &fix->job, fix->options) || hr_job_finish(&fix->job, NULL) != HR_OK) return HR_OK;
+  status = hr_plan_create(&fix->job, &plan, error);
+  if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) return status;
+  if (status != HR_OK) return HR_OK;
+  info = hr_plan_get(plan);
+  fix->fits = info->fits;
+  fix->changes_algorithm = c->algorithm != NULL;
+  fix->need_bytes = info->tiers[HR_TIER_DEVICE].reserved_bytes + info->tiers[HR_TIER_DEVICE].fixed_bytes;
+  fix->step_seconds = info->step_seconds;
+  *made = true;
+  if (keep) *keep = plan;
+  else hr_plan_destroy(plan);
+  return HR_OK;
+}
+
+static const char *const levels[] = {NULL, "levels:cheap", "levels:mlp", "levels:attention", "block", "sqrt"};
+enum { LEVELS = sizeof levels / sizeof *levels };
+
+static int compare_fixes(const void *a, const void *b) {
+  const hr_fix *x = a, *y = b;
+  if (x->fits != y->fits) return x->fits ? -1 : 1;
+  if (x->fits && x->changes_algorithm != y->changes_algorithm) return x->changes_algorithm ? 1 : -1;
+  if (x->fits && x->step_seconds != y->step_seconds) return x->step_seconds < y->step_seconds ? -1 : 1;
+  if (x->need_bytes != y->need_bytes) return x->need_bytes < y->need_bytes ? -1 : 1;
+  return strcmp(x->options, y->options);
+}
+
+typedef struct search {
+  const hr_job *base;
+  HRI_ARRAY(hr_fix) found;
+  double best_single;           /* fastest single change of class 0 or 1 that fits; < 0 none */
+  uint64_t need;                /* of the base */
+} search;
+
+static hr_status add(search *s, const choice *c, hr_error *error) {
+  hr_fix fix;
+  bool made;
+  HRI_TRY(try_choice(s->base, c, &fix, &made, NULL, error));
+  if (!made || fix.need_bytes >= s->need) return HR_OK;
+  if (parts(c) > 1 && s->best_single >= 0 && !(fix.fits && fix.step_seconds < s->best_single)) return HR_OK; /* a combination must earn its place */
+  if (fix.fits && parts(c) == 1 && !c->algorithm && (s->best_single < 0 || fix.step_seconds < s->best_single)) s->best_single = fix.step_seconds;
+  return hri_array_push(&s->found, fix) ? HR_OK : hri_fail_memory(error, sizeof fix, "the search");
+}
+
+/* Smallest powers of two that divide the micro-batch, most useful last. */
+static hr_status add_singles(search *s, hr_error *error) {
+  static const uint32_t chunks[] = {4096, 2048, 1024, 512};
+  static const char *const algorithms[] = {"in-backward", "momentum", "sgd", "half-sequence"};
+  for (size_t k = 1; k < LEVELS; k++) HRI_TRY(add(s, &(choice){levels[k], 1, 0, NULL}, error));
+  for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2) HRI_TRY(add(s, &(choice){NULL, split, 0, NULL}, error));
+  for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, chunks[k], NULL}, error));
+  for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, 0, algorithms[k]}, error));
+  return HR_OK;
+}
+
+static hr_status add_combinations(search *s, hr_error *error) {
+  uint32_t smallest = 1;
+  while (s->base->micro_batch % (smallest * 2) == 0) smallest *= 2;
+  for (size_t k = 1; k < LEVELS; k++) {
+    HRI_TRY(add(s, &(choice){levels[k], 1, 1024, NULL}, error));
+    if (smallest > 1) HRI_TRY(add(s, &(choice){levels[k], smallest, 0, NULL}, error));
+    if (smallest > 2) HRI_TRY(add(s, &(choice){levels[k], smallest / 2, 0, NULL}, error));
+  }
+  HRI_TRY(add(s, &(choice){"block", 1, 1024, "in-backward"}, error));
+  HRI_TRY(add(s, &(choice){"block", 1, 0, "in-backward"}, error));
+  HRI_TRY(add(s, &(choice){"block", smallest, 0, "sgd"}, error));
+  return add(s, &(choice){"block", 1, 0, "sgd"}, error);
+}
+
+hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error) {
+  search s = {.base = job, .best_single = -1};
+  hr_plan *plan = NULL;
+  hr_status status = hr_plan_create(job, &plan, error);
+  *count = 0;
+  if (status != HR_OK) return status;
+  s.need = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].reserved_bytes + hr_plan_get(plan)->tiers[HR_TIER_DEVICE].fixed_bytes;
+  hr_plan_destroy(plan);
+  if (job->purpose == HR_PURPOSE_TRAIN) {
+    status = add_singles(&s, error);
+    if (status == HR_OK) status = add_combinations(&s, error);
+  }
+  if (status == HR_OK && s.found.count) {
+    qsort(s.found.items, s.found.count, sizeof *s.found.items, compare_fixes);
+    *count = (uint32_t)(s.found.count < HR_MAX_FIXES ? s.found.count : HR_MAX_FIXES);
+    memcpy(fixes, s.found.items, *count * sizeof *fixes);
+  }
+  hri_array_free(&s.found);
+  return status;
+}
+
+/* The grid of --auto: what was given stays. */
+hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
+  hr_plan *best = NULL;
+  hr_fix best_fix;
+  uint64_t smallest = UINT64_MAX;
+  char smallest_options[HR_FIX_TEXT_BYTES] = "";
+  hr_status status = HR_OK;
+  memset(&best_fix, 0, sizeof best_fix);
+  for (size_t level = 0; level < LEVELS; level++)
+    for (uint32_t split = 1; split <= job->micro_batch; split *= 2)
+      for (uint32_t chunked = 0; chunked < 2; chunked++) {
+        choice c = {levels[level], split, chunked ? 1024 : 0, NULL};
+        hr_plan *plan = NULL;
+        hr_fix fix;
+        bool made;
+        if (level && ((job->given & HR_GIVEN_RECOMPUTE) || job->purpose != HR_PURPOSE_TRAIN)) continue;
+        if (split > 1 && ((job->given & (HR_GIVEN_MICRO_BATCH | HR_GIVEN_ACCUMULATE)) || job->purpose != HR_PURPOSE_TRAIN)) continue;
+        if (chunked && (job->given & HR_GIVEN_LOSS_CHUNK)) continue;
+        status = try_choice(job, &c, &fix, &made, &plan, error);
+        if (status != HR_OK) goto out;
+        if (!made) continue;
+        if (fix.need_bytes < smallest) {
+          smallest = fix.need_bytes;
+          memcpy(smallest_options, fix.options, sizeof smallest_options);
+        }
+        if (fix.fits && (!best || fix.step_seconds < best_fix.step_seconds)) {
+          hr_plan_destroy(best);
+          best = plan;
+          best_fix = fix;
+        } else {
+          hr_plan_destroy(plan);
+        }
+      }
+  if (!best) {
+    status = hri_fail(error, HR_ERROR_BUDGET, "no choice of memory techniques fits the budget; the smallest needs %llu bytes (%s)", (unsigned long long)smallest,
+                      smallest_options[0] ? smallest_options : "the job as it is");
+    hri_hint(error, status, "raise --budget to that, shorten --seq, or choose --optimizer sgd");
+    if (error) error->requested_bytes = smallest;
+    goto out;
+  }
+  *job = best_fix.job;
+  if (out) {
+    *out = best;
+    best = NULL;
+  }
+out:
+  hr_plan_destroy(best);
+  return status;
+}
