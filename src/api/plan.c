@@ -94,8 +94,11 @@ static void describe(hr_plan *plan) {
   memcpy(info->phase_seconds, cost.phase_seconds, sizeof info->phase_seconds);
   info->flops_per_step = cost.flops;
   info->tokens_per_step = plan->spec.purpose == HR_PURPOSE_GENERATE ? 1 : (uint64_t)plan->spec.sequence_length * plan->spec.micro_batch * plan->spec.accumulate;
-  info->parameter_count = hr_model_parameter_count(&plan->spec.model);
-  info->trainable_parameter_count = plan->spec.purpose == HR_PURPOSE_TRAIN ? info->parameter_count : 0;
+  for (size_t p = 0; p < plan->job.params.count; p++) {
+    uint64_t elements = hri_tensor_elements(&plan->job.tensors.items[plan->job.params.items[p].weight]);
+    info->parameter_count += elements;
+    if (plan->job.params.items[p].trainable) info->trainable_parameter_count += elements;
+  }
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     info->program_count += plan->job.programs[kind].present;
     info->node_count += (uint32_t)plan->job.programs[kind].order.count;
@@ -104,7 +107,8 @@ static void describe(hr_plan *plan) {
   info->plan_bytes = job_bytes(&plan->job);
 }
 
-hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **out, hr_error *error) {
+hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **out, hr_error *error) {
+  hri_forward forwards[HRI_PROGRAM_COUNT];
   hr_plan *plan = hri_alloc_zero(1, sizeof *plan);
   struct timespec begin, end;
   hri_backend backend;
@@ -119,7 +123,8 @@ hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options
   } else {
     backend = table_backend(&plan->spec.device);
   }
-  HRI_TRY_OUT(hri_compile(&plan->spec, &backend, options, &plan->job, error));
+  HRI_TRY_OUT(build(context, &plan->job, &plan->spec, forwards, error));
+  HRI_TRY_OUT(hri_compile_built(&plan->spec, &backend, options, forwards, &plan->job, error));
   HRI_TRY_OUT(hri_place_job(&plan->job, plan->spec.check ? HRI_STORAGE_ALIGN : 0, &plan->placement, error));
   for (uint8_t tier = 0; tier < HR_TIER_COUNT; tier++) HRI_TRY_OUT(hri_breakdown_make(&plan->job, &plan->placement, tier, &plan->breakdown[tier], error));
   describe(plan);
@@ -130,6 +135,15 @@ hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options
 out:
   hr_plan_destroy(plan);
   return status;
+}
+
+static hr_status build_model(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error) {
+  (void)context;
+  return hri_build(job, spec, forwards, error);
+}
+
+hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **plan, hr_error *error) {
+  return hri_plan_create_with(spec, options, build_model, NULL, plan, error);
 }
 
 hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error) { return hri_plan_create(job, NULL, plan, error); }

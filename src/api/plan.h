@@ -21,6 +21,10 @@ struct hr_plan {
 /* hr_plan_create with test options (check after each pass, passes left out, the simulated host tier). */
 hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **plan, hr_error *error);
 
+/* The same for a job that `build` makes (as hri_build does for models). */
+typedef hr_status (*hri_build_fn)(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error);
+hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **plan, hr_error *error);
+
 /* Bytes of the process that no program owns, for a compiled CPU job. */
 uint64_t hri_fixed_bytes(const hr_job *spec, const hri_job *job);
 

@@ -359,12 +359,13 @@ static void begin_container(hri_json_writer *writer, bool object) {
 }
 
 static void end_container(hri_json_writer *writer, bool object) {
-  bool empty = writer->empty;
-  assert(writer->depth > 0 && !writer->after_key && in_object(writer) == object);
+  bool empty = writer->empty, opened_object = in_object(writer);
+  assert(writer->depth > 0 && !writer->after_key && opened_object == object);
+  (void)object;
   writer->depth--;
   writer->empty = false;
   if (!empty) new_line(writer);
-  hri_text_add_bytes(writer->text, object ? "}" : "]", 1);
+  hri_text_add_bytes(writer->text, opened_object ? "}" : "]", 1);
 }
 
 void hri_json_begin_object(hri_json_writer *writer) { begin_container(writer, true); }

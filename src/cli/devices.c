@@ -17,7 +17,7 @@ static void print_row(const hr_device *device) {
   rate_text(device->memory_bytes_per_second, 1e9, "%.0f", bandwidth);
   rate_text(device->flops_fp32, 1e12, "%.1f", fp32);
   rate_text(device->flops_bf16, 1e12, "%.0f", bf16);
-  (void)printf("%-12s %-26.26s %10s %10s %6s %7s\n", device->name, device->title, SIZE_TEXT(device->usable_bytes), bandwidth, fp32, bf16);
+  (void)printf("%-18s%-29.28s%10s%7s%7s%7s\n", device->name, device->title, SIZE_TEXT(device->usable_bytes), bandwidth, fp32, bf16);
 }
 
 static void write_device(json_writer *json, const char *key, const hr_device *device) {
@@ -96,7 +96,7 @@ hr_status command_devices(cli_config *config, hr_error *error) {
     json_open(&json, "devices", '[');
     write_device(&json, NULL, &device);
   } else {
-    (void)printf("%-12s %-26s %10s %10s %6s %7s\n", "name", "", "usable", "GB/s", "fp32", "bf16");
+    (void)printf("%-18s%-29s%10s%7s%7s%7s\n", "name", "", "usable", "GB/s", "fp32", "bf16");
     print_row(&device);
   }
   for (uint32_t i = 0; i < hr_device_count(); i++) {

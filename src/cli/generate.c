@@ -34,7 +34,8 @@ static hr_status read_file(const char *path, char **text, size_t *count, hr_erro
     *count += got;
   }
   if (ferror(file)) status = text_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
-  else if (*count > PROMPT_LIMIT) status = text_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
+  else if (*count > PROMPT_LIMIT)
+    status = text_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
   if (!standard) (void)fclose(file);
   return status;
 }
@@ -44,7 +45,8 @@ static hr_status read_prompt(const cli_config *config, char **text, size_t *coun
   hr_status status = HR_OK;
   if (prompt && path) {
     const value *first = &config->values[OPTION_PROMPT], *second = &config->values[OPTION_PROMPT_FILE];
-    if (first->origin == second->origin) return text_fail(error, HR_ERROR_USAGE, "--prompt and --prompt-file exclude each other");
+    if (first->origin == second->origin)
+      return text_fail(error, HR_ERROR_USAGE, "--prompt and --prompt-file exclude each other");
     if (first->origin > second->origin) path = NULL; /* the stronger origin rules */
   }
   if (path) {
@@ -72,12 +74,13 @@ static hr_status read_ids(const char *text, size_t count, const hr_model *model,
     }
     for (; i < count && text[i] >= '0' && text[i] <= '9' && id <= INT32_MAX; i++) id = id * 10 + (uint64_t)(text[i] - '0');
     if (i == start || (i < count && !(text[i] && strchr(" ,\t\r\n", text[i])))) {
-      text_fail(error, HR_ERROR_UNSUPPORTED, "%s is not byte-level, and this version has no tokenizer for it: the prompt is no list of token ids", model->name);
+      text_fail(error, HR_ERROR_UNSUPPORTED,
+                "%s is not byte-level and this version has no tokenizer for it; the prompt is no list of token ids", model->name);
       return text_hint(error, HR_ERROR_UNSUPPORTED, "--prompt '15496 995', ids with blanks between them");
     }
     if (id >= model->vocabulary_size)
-      return text_fail(error, HR_ERROR_USAGE, "--prompt: token id %.*s is not below the vocabulary of %s, %u", (int)(i - start < 20 ? i - start : 20),
-                       text + start, model->name, model->vocabulary_size);
+      return text_fail(error, HR_ERROR_USAGE, "--prompt: token id %.*s is not below the vocabulary of %s, %u",
+                       (int)(i - start < 20 ? i - start : 20), text + start, model->name, model->vocabulary_size);
     ids[(*id_count)++] = (int32_t)id;
   }
   return *id_count ? HR_OK : text_fail(error, HR_ERROR_USAGE, "the prompt holds no token id");
@@ -150,6 +153,12 @@ typedef struct prompt_input {
   uint64_t id_count;
 } prompt_input;
 
+enum { BYTE_VOCABULARY = 512 }; /* 256 bytes and some special tokens; beyond that ids are pieces of text */
+
+static bool byte_level(const hr_model *model) {
+  return model->vocabulary_size <= BYTE_VOCABULARY && hr_byte_of_token(model, 'A') == 'A';
+}
+
 /* The job needs the context, the context the prompt, and whether a prompt is text the model. */
 static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) {
   hr_model model;
@@ -159,27 +168,29 @@ static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) 
   if (status != HR_OK) return status;
   if (source && source[0]) {
     status = hr_model_open(source, &model, error);
-    if (status == HR_OK && hr_byte_of_token(&model, 'A') < 0) {
+    if (status == HR_OK && !byte_level(&model)) {
       in->ids = text_alloc((in->count / 2 + 1) * sizeof *in->ids);
       status = read_ids(in->text, in->count, &model, in->ids, &in->id_count, error);
     }
     if (status != HR_OK) return status;
   }
   context = (in->ids ? in->id_count : in->count) + config_count(config, OPTION_MAX_TOKENS);
-  if (!config_chosen(config, OPTION_CONTEXT)) config->values[OPTION_CONTEXT].count = context < UINT32_MAX ? context : UINT32_MAX - 1;
+  if (!config_chosen(config, OPTION_CONTEXT))
+    config->values[OPTION_CONTEXT].count = context < UINT32_MAX ? context : UINT32_MAX - 1;
   return config_job(config, HR_PURPOSE_GENERATE, error);
 }
 
 static hr_status check_sampling(const cli_config *config, hr_error *error) {
   double temperature = config->values[OPTION_TEMPERATURE].number[0], top_p = config->values[OPTION_TOP_P].number[0];
   if (temperature < 0) return text_fail(error, HR_ERROR_USAGE, "--temperature %g is negative", temperature);
-  if (!(top_p > 0 && top_p <= 1)) return text_fail(error, HR_ERROR_USAGE, "--top-p %g is not above 0 and at most 1", top_p);
+  if (!(top_p > 0 && top_p <= 1))
+    return text_fail(error, HR_ERROR_USAGE, "--top-p %g is not above 0 and at most 1", top_p);
   if (config_count(config, OPTION_TOP_K) > UINT32_MAX) return text_fail(error, HR_ERROR_USAGE, "--top-k is too large");
   return HR_OK;
 }
 
 static hr_status run(cli_config *config, const prompt_input *in, hr_error *error) {
-  writer out = {.model = &config->job.model, .bytes = !in->ids, .as_json = config_flag(config, OPTION_JSON), .quiet = config_flag(config, OPTION_QUIET)};
+  writer out = {.model = &config->job.model, .bytes = !in->ids};
   hr_generate_options options = {
       .prompt = in->ids ? NULL : (const uint8_t *)in->text, .prompt_bytes = in->ids ? 0 : in->count,
       .prompt_ids = in->ids, .prompt_id_count = in->id_count, .max_tokens = config_count(config, OPTION_MAX_TOKENS),
@@ -189,6 +200,8 @@ static hr_status run(cli_config *config, const prompt_input *in, hr_error *error
   hr_generate_result result;
   hr_status status;
   memset(&result, 0, sizeof result);
+  out.as_json = config_flag(config, OPTION_JSON);
+  out.quiet = config_flag(config, OPTION_QUIET);
   talk_begin(&out.talk, config);
   status = hr_generate(&config->job, &options, &result, error);
   if (status == HR_OK && out.as_json) print_json(&out, &result);

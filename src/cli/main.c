@@ -24,7 +24,7 @@ const cli_command commands[] = {
      "Ctrl-C finishes the step, saves a checkpoint and exits 130; a second one leaves at once.",
      "headroom train tiny-llama-bytes --data docs/*.md --out run --steps 200 --budget 1GiB\n"
      "headroom train ./my-model --data train.jsonl --eval-data held.jsonl --eval-every 100 --out run\n"
-     "headroom train tiny-llama-bytes --data docs/*.md --resume run --steps 400",
+     "headroom train tiny-llama-bytes --data docs/*.md --steps 200 --resume run",
      command_train},
     {"evaluate", "MODEL --data PATH... [OPTIONS]", "mean token loss and perplexity", FOR_EVALUATE, 0,
      "Prints the mean loss per counted label over all files, its exponential and the number of labels.",

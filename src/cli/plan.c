@@ -14,12 +14,16 @@ typedef struct table_axis {
   uint32_t values[TABLE_SIDE], count;
 } table_axis;
 
-/* Sequences around the one asked for, up to what the model was made for. */
+/* The sequence asked for, doubled up to eight times as long as the model was made for that, and halves below. */
 static table_axis sequence_axis(const hr_job *job) {
   uint64_t tokens = job->sequence_length, limit = job->model.max_positions;
-  table_axis axis = {.count = 0};
-  for (int halvings = 0; halvings < 2 && tokens % 2 == 0 && tokens > 64; halvings++) tokens /= 2;
-  for (; axis.count < TABLE_SIDE && (tokens <= limit || axis.count == 0); tokens *= 2) axis.values[axis.count++] = (uint32_t)tokens;
+  table_axis axis = {.count = 1};
+  for (int doublings = 0; doublings < 3 && 2 * tokens <= limit; doublings++) tokens *= 2;
+  while (axis.count < TABLE_SIDE && tokens % 2 == 0 && tokens >= 64) {
+    tokens /= 2;
+    axis.count++;
+  }
+  for (uint32_t i = 0; i < axis.count; i++, tokens *= 2) axis.values[i] = (uint32_t)tokens;
   return axis;
 }
 
@@ -79,11 +83,11 @@ static void write_cell(json_writer *json, uint32_t sequence, uint32_t batch, con
   json_close(json, '}');
 }
 
-static void print_cell(const table_cell *cell) {
-  char text[TEXT_BYTES + 2];
-  if (!cell->possible) (void)snprintf(text, sizeof text, "-  ");
-  else (void)snprintf(text, sizeof text, "%s %c", SIZE_TEXT(cell->need_bytes), cell->fits ? '*' : ' ');
-  (void)printf("%s%12s%s", screen_style(stdout, cell->fits ? STYLE_GOOD : STYLE_PLAIN), text, screen_style(stdout, STYLE_PLAIN));
+static void print_cell(const table_cell *cell, bool last) {
+  const char *mark = cell->fits ? " *" : last ? "" : "  ";
+  (void)fputs(screen_style(stdout, cell->fits ? STYLE_GOOD : STYLE_PLAIN), stdout);
+  (void)printf("%10s%s", cell->possible ? SIZE_TEXT(cell->need_bytes) : "-", mark);
+  (void)fputs(screen_style(stdout, STYLE_PLAIN), stdout);
 }
 
 hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error *error) {
@@ -94,7 +98,7 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
     json_open(json, "table", '[');
   } else {
     (void)printf("%-6s", rows_are_sequences ? "seq" : "batch");
-    for (uint32_t j = 0; j < columns.count; j++) (void)printf("%10u  ", columns.values[j]);
+    for (uint32_t j = 0; j < columns.count; j++) (void)printf("%s%10u", j ? "  " : "", columns.values[j]);
     (void)printf("\n");
   }
   for (uint32_t i = 0; i < rows.count; i++) {
@@ -106,7 +110,7 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
       hr_status status = plan_cell(config, sequence, batch, &cell, error);
       if (status != HR_OK) return status;
       if (json) write_cell(json, sequence, batch, &cell);
-      else print_cell(&cell);
+      else print_cell(&cell, j + 1 == columns.count);
     }
     if (!json) (void)printf("\n");
   }
@@ -144,34 +148,40 @@ static void fill_chart(const hr_plan *plan, memory_chart *chart) {
   }
 }
 
-/* A line of names, each where it starts, as far as there is room. */
+/* Prints `count` characters less the blanks at their end. */
+static void print_trimmed(FILE *stream, const char *line, uint32_t count) {
+  while (count > 0 && line[count - 1] == ' ') count--;
+  (void)fprintf(stream, "%.*s\n", (int)count, line);
+}
+
+/* A line of names, each where it starts, or a little later where the one before needs the room. */
 static void print_names(FILE *stream, const memory_chart *chart, const char *const *names) {
-  char line[CHART_COLUMNS + 1];
+  char line[CHART_COLUMNS];
+  const char *last = "";
   uint32_t next = 0; /* first free column */
   memset(line, ' ', sizeof line);
   for (uint32_t i = 0; i < chart->columns; i++) {
     size_t length = strlen(names[i]);
-    if (i > 0 && strcmp(names[i], names[i - 1]) == 0) continue;
-    if (i < next || i + length > CHART_COLUMNS) continue;
+    if (strcmp(names[i], last) == 0 || i < next || i + length > CHART_COLUMNS) continue;
     memcpy(line + i, names[i], length);
     next = i + (uint32_t)length + 1;
+    last = names[i];
   }
-  next = CHART_COLUMNS;
-  while (next > 0 && line[next - 1] == ' ') next--;
-  line[next] = 0;
-  (void)fprintf(stream, "%12s%s\n", "", line);
+  (void)fprintf(stream, "%12s", "");
+  print_trimmed(stream, line, CHART_COLUMNS);
 }
 
 void plan_print_timeline(FILE *stream, const hr_plan *plan) {
   memory_chart chart;
+  char line[CHART_COLUMNS];
   fill_chart(plan, &chart);
   if (chart.columns == 0 || chart.top == 0) return;
   (void)fprintf(stream, "\nlive bytes over the course of the job, node by node\n");
   for (uint32_t row = CHART_ROWS; row > 0; row--) {
     uint64_t level = chart.top / CHART_ROWS * (row - 1);
     (void)fprintf(stream, "%10s |", row == CHART_ROWS || row == CHART_ROWS / 2 ? SIZE_TEXT(chart.top / CHART_ROWS * row) : "");
-    for (uint32_t i = 0; i < chart.columns; i++) (void)fputc(chart.most[i] > level ? '#' : ' ', stream);
-    (void)fputc('\n', stream);
+    for (uint32_t i = 0; i < chart.columns; i++) line[i] = chart.most[i] > level ? '#' : ' ';
+    print_trimmed(stream, line, chart.columns);
   }
   (void)fprintf(stream, "%10s +", "0");
   for (uint32_t i = 0; i < chart.columns; i++) (void)fputc('-', stream);

@@ -36,11 +36,16 @@ static void add(char *text, size_t bytes, const char *format, ...) {
   va_end(args);
 }
 
+static const char *parameters_text(uint64_t count, char out[TEXT_BYTES]) {
+  (void)snprintf(out, TEXT_BYTES, count < 999950000 ? "%.1f M" : "%.2f B", count < 999950000 ? (double)count / 1e6 : (double)count / 1e9);
+  return out;
+}
+
 static void print_job(FILE *stream, const hr_plan *plan) {
   const hr_job *job = hr_plan_job(plan);
   static const char *const commands[] = {"train", "evaluate", "generate"};
   char text[640] = "", recompute[256];
-  add(text, sizeof text, "%s %s, %s parameters,", commands[job->purpose], job->model.name, COUNT_TEXT(hr_plan_get(plan)->parameter_count));
+  add(text, sizeof text, "%s %s, %s parameters,", commands[job->purpose], job->model.name, parameters_text(hr_plan_get(plan)->parameter_count, (char[TEXT_BYTES]){0}));
   if (job->purpose == HR_PURPOSE_GENERATE) {
     add(text, sizeof text, " context %u,", job->context_length);
   } else {
@@ -53,8 +58,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
         job->update == HR_UPDATE_IN_BACKWARD ? " in the backward" : "",
         hr_recompute_text(&job->recompute, job->model.layer_count, recompute, sizeof recompute));
   if (job->purpose != HR_PURPOSE_GENERATE) {
-    if (job->loss_chunk == HR_LOSS_CHUNK_OFF) add(text, sizeof text, " whole loss,");
-    else if (job->loss_chunk == HR_LOSS_CHUNK_AUTO) add(text, sizeof text, " loss in chunks,");
+    if (job->loss_chunk >= (uint64_t)job->sequence_length * job->micro_batch) add(text, sizeof text, " whole loss,");
     else add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
   }
   add(text, sizeof text, " fp32, on %s", job->device.name);
@@ -91,25 +95,39 @@ static uint64_t live_sum(const hr_tier_plan *tier) {
 }
 
 static void print_row(FILE *stream, char letter, const char *label, uint64_t bytes, uint64_t need, const char *last) {
-  (void)fprintf(stream, " %c %-17s %11s %6.1f %%   %s\n", letter, label, SIZE_TEXT(bytes), share(bytes, need), last);
+  (void)fprintf(stream, " %c %-17s %11s %6.1f %%%s%s\n", letter, label, SIZE_TEXT(bytes), share(bytes, need), *last ? "   " : "", last);
 }
+
+/* Roles that never reach half a percent share one row. */
+static bool is_small(uint64_t most, uint64_t need) { return share(most, need) < 0.5; }
 
 static void print_roles(FILE *stream, const hr_plan *plan) {
   const hr_plan_info *info = hr_plan_get(plan);
   const hr_tier_plan *tier = &info->tiers[HR_TIER_DEVICE];
   uint64_t need = plan_need(plan), live = live_sum(tier);
+  uint64_t small = 0, small_most = 0;
   char label[TEXT_BYTES];
   (void)fprintf(stream, "%s   %-17s %11s %8s   %s%s\n", screen_style(stream, STYLE_DIM), "", "at the peak", "share", "at most in the job",
                 screen_style(stream, STYLE_PLAIN));
   for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) {
     if (tier->max_by_role[role] == 0) continue;
+    if (is_small(tier->max_by_role[role], need)) {
+      small += tier->at_peak_by_role[role];
+      small_most += tier->max_by_role[role];
+      continue;
+    }
     role_label(role, label);
     print_row(stream, role_letter(role), label, tier->at_peak_by_role[role], need, SIZE_TEXT(tier->max_by_role[role]));
   }
+  if (small_most) print_row(stream, '-', "others", small, need, SIZE_TEXT(small_most));
   print_row(stream, '.', "gaps, rounding", tier->reserved_bytes > live ? tier->reserved_bytes - live : 0, need, "");
   print_row(stream, 'x', "fixed", tier->fixed_bytes, need,
             tier->fixed_measured ? "runtime and libraries, measured" : "runtime, libraries, context: assumed");
   print_row(stream, ' ', "needed", need, need, "");
+}
+
+static char bar_letter(const hr_tier_plan *tier, uint32_t role, uint64_t need) {
+  return is_small(tier->max_by_role[role], need) ? '-' : role_letter(role);
 }
 
 /* A letter per share of the larger of need and budget; '|' marks the budget. */
@@ -126,13 +144,23 @@ static void print_bar(FILE *stream, const hr_plan *plan) {
     size_t end;
     sum = gap ? (tier->reserved_bytes > sum ? tier->reserved_bytes : sum) : fixed ? need : sum + tier->at_peak_by_role[part];
     end = (size_t)((double)sum / (double)whole * BAR_COLUMNS + 0.5);
-    for (; at < end && at < BAR_COLUMNS; at++) bar[at] = gap ? '.' : fixed ? 'x' : role_letter(part);
+    for (; at < end && at < BAR_COLUMNS; at++) bar[at] = gap ? '.' : fixed ? 'x' : bar_letter(tier, part, need);
   }
   bar[mark] = '|';
   (void)fprintf(stream, "   [%s] | budget\n", bar);
 }
 
 /* ---- the lines below ---- */
+
+static void print_bound(FILE *stream, const hr_tier_plan *tier) {
+  char text[200] = "";
+  add(text, sizeof text, "%s are alive at once; no placement can do better, this one takes ", SIZE_TEXT(tier->lower_bound_bytes));
+  if (tier->peak_bytes <= tier->lower_bound_bytes) add(text, sizeof text, "no more");
+  else
+    add(text, sizeof text, "%s (%.2f %% more)", SIZE_TEXT(tier->peak_bytes),
+        share(tier->peak_bytes - tier->lower_bound_bytes, tier->lower_bound_bytes));
+  screen_hang(stream, LABEL, "bound", text);
+}
 
 static void print_peak(FILE *stream, const hr_plan *plan) {
   const hr_tier_plan *tier = &hr_plan_get(plan)->tiers[HR_TIER_DEVICE];
@@ -148,11 +176,7 @@ static void print_peak(FILE *stream, const hr_plan *plan) {
     add(text, sizeof text, "%s%.60s (%s) %s", i ? ", " : "", live.name, label, SIZE_TEXT(live.bytes));
   }
   if (text[0]) screen_hang(stream, LABEL, "largest", text);
-  text[0] = 0;
-  add(text, sizeof text, "%s are alive at once, no placement can do better; this one takes %s, %.2f %% more", SIZE_TEXT(tier->lower_bound_bytes),
-      SIZE_TEXT(tier->peak_bytes),
-      tier->peak_bytes > tier->lower_bound_bytes ? share(tier->peak_bytes - tier->lower_bound_bytes, tier->lower_bound_bytes) : 0);
-  screen_hang(stream, LABEL, "bound", text);
+  print_bound(stream, tier);
 }
 
 static void print_phases(FILE *stream, const hr_plan *plan) {
@@ -185,14 +209,9 @@ static void time_text(const hr_plan *plan, char *text, size_t bytes) {
 }
 
 static void print_time(FILE *stream, const hr_plan *plan) {
-  const hr_plan_info *info = hr_plan_get(plan);
   char text[320] = "";
   time_text(plan, text, sizeof text);
   screen_hang(stream, LABEL, "time", text);
-  text[0] = 0;
-  add(text, sizeof text, "%u programs, %u nodes, %u storages; made in %s with %s", info->program_count, info->node_count,
-      info->storage_count, SECONDS_TEXT(info->plan_seconds), SIZE_TEXT(info->plan_bytes));
-  screen_hang(stream, LABEL, "compiled", text);
 }
 
 void plan_print(FILE *stream, const hr_plan *plan) {

@@ -27,7 +27,7 @@ char *text_size(uint64_t bytes, char out[TEXT_BYTES]) {
 char *text_count(double count, char out[TEXT_BYTES]) {
   static const char *const units[] = {"", " k", " M", " G", " T", " P"};
   size_t unit = 0;
-  for (; count >= 9999.5 && unit < 5; unit++) count /= 1000;
+  for (; count >= (unit == 0 ? 9999.5 : 999.95) && unit < 5; unit++) count /= 1000;
   (void)snprintf(out, TEXT_BYTES, unit == 0 ? "%.0f%s" : count < 99.95 ? "%.2f%s" : "%.1f%s", count, units[unit]);
   return out;
 }
@@ -50,7 +50,7 @@ char *text_seconds(double seconds, char out[TEXT_BYTES]) {
   if (!isfinite(seconds)) (void)snprintf(out, TEXT_BYTES, "?");
   else if (seconds < 1e-3) (void)snprintf(out, TEXT_BYTES, "%.1f us", seconds * 1e6);
   else if (seconds < 1) (void)snprintf(out, TEXT_BYTES, "%.3g ms", seconds * 1e3);
-  else if (seconds < 600) (void)snprintf(out, TEXT_BYTES, "%.3g s", seconds);
+  else if (seconds < 600) (void)snprintf(out, TEXT_BYTES, seconds < 100 ? "%.2f s" : "%.0f s", seconds);
   else return text_clock(seconds, out);
   return out;
 }
@@ -228,15 +228,16 @@ void nearest_offer(nearest *search, const char *candidate) {
   unsigned distance = edit_distance(search->word, candidate);
   size_t length = strlen(search->word);
   /* A word cut short ("micro" for micro-batch, "eval" for evaluate) is as near as a small slip. */
-  if (length >= 3 && strncmp(search->word, candidate, length) == 0 && distance > 2) distance = 2;
+  if (length >= 3 && strncmp(search->word, candidate, length) == 0 && distance > 1) distance = 1;
   if (distance >= search->distance) return;
   search->distance = distance;
   search->best = candidate;
 }
 
 const char *nearest_end(const nearest *search) {
-  unsigned third = (unsigned)strlen(search->word) / 3;
-  return search->distance <= (third > 2 ? third : least(2, (unsigned)strlen(search->word) - 1)) ? search->best : NULL;
+  size_t length = strlen(search->word);
+  unsigned allowed = length < 2 ? 0 : length <= 4 ? 1 : length <= 8 ? 2 : (unsigned)length / 3;
+  return search->distance <= allowed ? search->best : NULL;
 }
 
 /* ---- the screen ---- */

@@ -42,8 +42,7 @@ static void catch_signals(void) {
 
 /* ---- options ---- */
 
-static hr_status need_option(const cli_config *config, option_id id, const char *hint, hr_error *error) {
-  (void)config;
+static hr_status need_option(option_id id, const char *hint, hr_error *error) {
   text_fail(error, HR_ERROR_USAGE, "--%s is missing", option_get(id)->name);
   return text_hint(error, HR_ERROR_USAGE, "%s", hint);
 }
@@ -53,14 +52,15 @@ static hr_status read_separator(const cli_config *config, char **separator, hr_e
   if (!text) return HR_OK;
   *separator = text_alloc(strlen(text) + 1);
   if (!text_unescape(text, *separator))
-    return text_fail(error, HR_ERROR_USAGE, "--document-separator: '%s' holds an escape other than \\n \\t \\r \\\\ \\xHH (01 to ff)", text);
+    return text_fail(error, HR_ERROR_USAGE,
+                     "--document-separator: '%s' holds an escape other than \\n \\t \\r \\\\ \\xHH (01 to ff)", text);
   if (!**separator) return text_fail(error, HR_ERROR_USAGE, "--document-separator is empty");
   return HR_OK;
 }
 
 static hr_status run_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
   const value *data = &config->values[OPTION_DATA], *held = &config->values[OPTION_EVAL_DATA];
-  if (data->list_count == 0) return need_option(config, OPTION_DATA, "--data FILE..., text or JSONL", error);
+  if (data->list_count == 0) return need_option(OPTION_DATA, "--data FILE..., text or JSONL", error);
   run->data_paths = (const char *const *)data->list;
   run->data_path_count = data->list_count;
   run->eval_paths = (const char *const *)held->list;
@@ -75,14 +75,16 @@ static hr_status train_options(const cli_config *config, char **separator, hr_ru
   if (status != HR_OK) return status;
   run->resume_directory = config_text(config, OPTION_RESUME);
   run->out_directory = config_text(config, OPTION_OUT) ? config_text(config, OPTION_OUT) : run->resume_directory;
-  if (!run->out_directory) return need_option(config, OPTION_OUT, "--out RUN, the directory to write", error);
+  if (run->resume_directory && strcmp(run->resume_directory, run->out_directory) != 0) {
+    text_fail(error, HR_ERROR_USAGE, "--resume %s and --out %s differ", run->resume_directory, run->out_directory);
+    return text_hint(error, HR_ERROR_USAGE, "leave --out away: a run goes on in its own directory");
+  }
+  if (!run->out_directory) return need_option(OPTION_OUT, "--out RUN, the directory to write", error);
   run->eval_every = config_count(config, OPTION_EVAL_EVERY);
   run->save_every = config_count(config, OPTION_SAVE_EVERY);
   run->keep = config_count(config, OPTION_KEEP) < UINT32_MAX ? (uint32_t)config_count(config, OPTION_KEEP) : UINT32_MAX;
   run->save_dtype = dtypes[config_count(config, OPTION_SAVE_DTYPE)];
   run->sample_prompt = config_text(config, OPTION_SAMPLE);
-  if (run->eval_every && run->eval_path_count == 0)
-    return need_option(config, OPTION_EVAL_DATA, "--eval-data FILE..., which --eval-every evaluates on", error);
   return HR_OK;
 }
 
@@ -111,7 +113,7 @@ static void print_train_json(const hr_run_options *run, const hr_run_result *res
 }
 
 static void print_peak(const hr_run_result *result) {
-  (void)printf("  %-12s%28s  with runtime and libraries\n", "process", SIZE_TEXT(result->process_peak_bytes));
+  if (result->process_peak_bytes) (void)printf("  %-12s%28s  with runtime and libraries\n", "process", SIZE_TEXT(result->process_peak_bytes));
 }
 
 static void print_train(const hr_run_options *run, const hr_run_result *result, hr_status status) {
@@ -123,8 +125,7 @@ static void print_train(const hr_run_options *run, const hr_run_result *result, 
                  result->best_eval_loss, result->perplexity, (unsigned long long)result->eval_tokens);
   talk_print_tiers(result->planned_bytes, result->reserved_bytes);
   print_peak(result);
-  if (status == HR_OK) (void)printf("saved in %s/final\n", run->out_directory);
-  else (void)printf("saved in %s/checkpoints; go on with --resume %s\n", run->out_directory, run->out_directory);
+  (void)printf("saved in %s/%s\n", run->out_directory, status == HR_OK ? "final" : "checkpoints");
 }
 
 /* ---- train ---- */

@@ -20,9 +20,11 @@ enum { SEPARATOR_BYTES = 4096 }; /* far below the reader's buffer, in which one 
 static hr_status check_options(const hri_dataset_options *options, hr_error *error) {
   if (options->path_count == 0) return hri_fail(error, HR_ERROR_USAGE, "no data file is named");
   if (options->sequence == 0 || options->sequence > INT32_MAX)
-    return hri_fail(error, HR_ERROR_USAGE, "a row of %u tokens: the sequence length must be between 1 and %d", options->sequence, INT32_MAX);
+    return hri_fail(error, HR_ERROR_USAGE, "a row of %u tokens: the sequence length must be between 1 and %d",
+                    options->sequence, INT32_MAX);
   if (options->vocabulary == 0 || options->vocabulary > INT32_MAX)
-    return hri_fail(error, HR_ERROR_USAGE, "a vocabulary of %llu: it must be between 1 and %d", (unsigned long long)options->vocabulary, INT32_MAX);
+    return hri_fail(error, HR_ERROR_USAGE, "a vocabulary of %llu: it must be between 1 and %d",
+                    (unsigned long long)options->vocabulary, INT32_MAX);
   if (options->separator && (options->separator[0] == 0 || strlen(options->separator) > SEPARATOR_BYTES))
     return hri_fail(error, HR_ERROR_USAGE, "the document separator must have 1 to %d bytes", SEPARATOR_BYTES);
   return HR_OK;
@@ -96,9 +98,11 @@ static hr_status check_content(const hri_dataset *dataset, hr_error *error) {
     return hri_hint(error, code, "name files with text or with JSONL rows");
   }
   if (dataset->label_count == 0) {
-    code = hri_fail(error, HR_ERROR_INPUT, "%s%s %s no label that counts: each is -100 or the first of its document in its row (rows of %u tokens)",
+    code = hri_fail(error, HR_ERROR_INPUT,
+                    "%s%s %s no label that counts: each is -100 or the first of its document in its row (rows of %u tokens)",
                     first, more, verb, dataset->sequence);
-    return hri_hint(error, code, "the loss needs at least one token that another one predicts: check the labels, and that --seq is above 1");
+    return hri_hint(error, code, "the loss needs at least one token that another one predicts: check the labels, and that --seq is "
+                                 "above 1");
   }
   return HR_OK;
 }
@@ -198,7 +202,8 @@ static void add_facts(hri_text *text, uint32_t facts) {
       {HRI_DATA_MARK_DROPPED, "a byte order mark was dropped"},
       {HRI_DATA_IGNORED_MASK, "attention_mask is not used"},
       {HRI_DATA_MASK_ZEROS, "it holds zeros: padding needs labels of -100, or rows without it"},
-      {HRI_DATA_IGNORED_POSITIONS, "position_ids are not used: positions start at 0 in each document; seq_lengths tells packed ones apart"},
+      {HRI_DATA_IGNORED_POSITIONS, "position_ids are not used: positions start at 0 in each document; seq_lengths tells packed ones "
+                                   "apart"},
       {HRI_DATA_IGNORED_TYPES, "token_type_ids are not used"},
       {HRI_DATA_LOOKS_LIKE_JSONL, "a file read as text looks like JSONL: name it *.jsonl if its input_ids are meant"},
   };
@@ -294,7 +299,8 @@ static hr_status fill_ids(const hri_dataset *dataset, const piece *p, int32_t *i
   uint32_t i;
   HRI_TRY(hri_spool_read(&dataset->tokens, first * sizeof *ids, ids + p->at, p->count * sizeof *ids, error));
   if (dataset->facts & HRI_DATA_HAS_LABELS)
-    HRI_TRY(hri_spool_read(&dataset->labels, (first + 1) * sizeof *targets, targets + p->at, (p->count - 1) * sizeof *targets, error));
+    HRI_TRY(hri_spool_read(&dataset->labels, (first + 1) * sizeof *targets, targets + p->at, (p->count - 1) * sizeof *targets,
+                           error));
   for (i = 0; i + 1 < p->count; i++) {
     uint32_t stored = dataset->facts & HRI_DATA_HAS_LABELS ? (uint32_t)targets[p->at + i] : HRI_STORED_SAME;
     targets[p->at + i] = stored == HRI_STORED_SAME      ? ids[p->at + i + 1]
@@ -304,7 +310,8 @@ static hr_status fill_ids(const hri_dataset *dataset, const piece *p, int32_t *i
   return HR_OK;
 }
 
-static hr_status fill_piece(hri_dataset *dataset, uint64_t document, piece *p, int32_t *ids, int32_t *targets, hr_error *error) {
+static hr_status fill_piece(hri_dataset *dataset, uint64_t document, piece *p, int32_t *ids, int32_t *targets,
+                            hr_error *error) {
   uint32_t source_index = find_source(dataset, document);
   p->source = &dataset->sources[source_index];
   targets[p->at + p->count - 1] = HRI_LABEL_IGNORED; /* what it predicts is not here */
@@ -314,8 +321,8 @@ static hr_status fill_piece(hri_dataset *dataset, uint64_t document, piece *p, i
 }
 
 /* ids and targets of tokens [row.start, end), where documents begin into doc_start. */
-static hr_status fill_documents(hri_dataset *dataset, hri_row row, uint64_t end, int32_t *ids, int32_t *targets, int32_t *doc_start,
-                                hr_error *error) {
+static hr_status fill_documents(hri_dataset *dataset, hri_row row, uint64_t end, int32_t *ids, int32_t *targets,
+                                int32_t *doc_start, hr_error *error) {
   hri_document known[32]; /* documents from `known_first` on: read some at a time */
   uint64_t token = row.start, document = row.document, known_first = 0, known_count = 0;
   for (; token < end; document++) {
@@ -331,7 +338,8 @@ static hr_status fill_documents(hri_dataset *dataset, hri_row row, uint64_t end,
     }
     here = known[document - known_first];
     next = known[document + 1 - known_first];
-    p = (piece){.place = here.place, .length = next.start - here.start, .skip = token - here.start, .at = (uint32_t)(token - row.start)};
+    p = (piece){.place = here.place, .length = next.start - here.start, .skip = token - here.start,
+                .at = (uint32_t)(token - row.start)};
     p.count = (uint32_t)((next.start < end ? next.start : end) - token);
     HRI_TRY(fill_piece(dataset, document, &p, ids, targets, error));
     for (i = 0; i < p.count; i++) doc_start[p.at + i] = (int32_t)p.at;

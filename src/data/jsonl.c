@@ -59,7 +59,8 @@ static hr_status fail(const jsonl *j, hr_error *error, const char *format, ...) 
   (void)vsnprintf(text, sizeof text, format, args);
   va_end(args);
   hri_fail(error, HR_ERROR_INPUT, "%s:%llu: %s", j->in->path, (ull)j->line, text);
-  return hri_hint(error, HR_ERROR_INPUT, "each line must be one JSON object like {\"input_ids\": [5, 6, 7], \"labels\": [-100, 6, 7]}");
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "each line must be one JSON object like {\"input_ids\": [5, 6, 7], \"labels\": [-100, 6, 7]}");
 }
 
 /* Copies printable ASCII up to a delimiter, other bytes as '?'; `out` has `bytes` bytes. */
@@ -176,7 +177,8 @@ static hr_status outside(const jsonl *j, field f, int64_t value, hr_error *error
   }
   (void)fail(j, error, "field '%s': value %lld at index %llu is outside the vocabulary [0, %llu)%s", name, (long long)value,
              (ull)j->count[f], vocabulary, f == FIELD_LABELS ? " and not -100" : "");
-  return hri_hint(error, HR_ERROR_INPUT, "tokenize the data with this model's tokenizer, or name the model whose tokenizer was used");
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "tokenize the data with this model's tokenizer, or name the model whose tokenizer was used");
 }
 
 static inline hr_status take_value(jsonl *j, field f, int64_t value, hr_error *error) {
@@ -264,7 +266,8 @@ static hr_status scan_name(jsonl *j, field *f, hr_error *error) {
   begin = j->in->next;
   quote(begin, j->in->end, "\"\n", name, sizeof name);
   end = begin + strlen(name);
-  if (*end == '\n' || (*end == 0 && strlen(name) + 1 < sizeof name)) return fail(j, error, "the field name '%s' does not end", name);
+  if (*end == '\n' || (*end == 0 && strlen(name) + 1 < sizeof name))
+    return fail(j, error, "the field name '%s' does not end", name);
   for (*f = 0; *f < FIELD_COUNT; ++*f)
     if (strcmp(name, fields[*f].name) == 0) break;
   if (*f == FIELD_COUNT || *end != '"') return unknown_field(j, name, error);

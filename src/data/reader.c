@@ -64,7 +64,8 @@ hr_status hri_stamp_open(const char *path, int *fd, hri_file_stamp *stamp, hr_er
   if (fstat(opened, &info) != 0) {
     status = hri_fail_errno(error, errno, "read", path);
   } else if (!S_ISREG(info.st_mode)) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s is %s, not a regular file", path, S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
+    status = hri_fail(error, HR_ERROR_INPUT, "%s is %s, not a regular file", path,
+                      S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
     status = hri_hint(error, status, "name the data files themselves; write a stream to a file first");
   }
   if (status != HR_OK) {
@@ -121,10 +122,8 @@ hr_status hri_reader_fill(hri_reader *reader, hr_error *error) {
 }
 
 hr_status hri_reader_finish(hri_reader *reader, hr_error *error) {
-  hri_file_stamp read_stamp = reader->stamp;
-  read_stamp.bytes = reader->offset; /* what was read, and what stat said before, must both be what it says now */
-  HRI_TRY(hri_stamp_check(&reader->stamp, reader->fd, reader->path, error));
-  return hri_stamp_check(&read_stamp, reader->fd, reader->path, error);
+  hri_file_stamp seen = {.bytes = reader->offset, .changed = reader->stamp.changed};
+  return hri_stamp_check(&seen, reader->fd, reader->path, error);
 }
 
 void hri_reader_close(hri_reader *reader) {

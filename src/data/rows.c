@@ -39,7 +39,8 @@ hr_status hri_row_index_seal(hri_row_index *index, hr_error *error) {
   return hri_spool_put(&index->rows, &row, sizeof row, error);
 }
 
-hr_status hri_row_index_documents(const hri_row_index *index, uint64_t first, hri_document *documents, size_t count, hr_error *error) {
+hr_status hri_row_index_documents(const hri_row_index *index, uint64_t first, hri_document *documents, size_t count,
+                                  hr_error *error) {
   return hri_spool_read(&index->documents, first * sizeof *documents, documents, count * sizeof *documents, error);
 }
 

@@ -37,7 +37,8 @@ static inline void hri_row_index_break(hri_row_index *index) { index->fill = ind
 hr_status hri_row_index_seal(hri_row_index *index, hr_error *error);
 
 /* After sealing: `count` entries from `first`; the entry behind the last holds the number of tokens. */
-hr_status hri_row_index_documents(const hri_row_index *index, uint64_t first, hri_document *documents, size_t count, hr_error *error);
+hr_status hri_row_index_documents(const hri_row_index *index, uint64_t first, hri_document *documents, size_t count,
+                                  hr_error *error);
 hr_status hri_row_index_rows(const hri_row_index *index, uint64_t first, hri_row *rows, size_t count, hr_error *error);
 
 #endif

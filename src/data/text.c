@@ -24,7 +24,8 @@ static hr_status check_begin(hri_dataset *dataset, const hri_reader *reader, hr_
   size_t left = hri_reader_left(reader), i;
   hr_status code;
   if (dataset->vocabulary < 256) {
-    code = hri_fail(error, HR_ERROR_INPUT, "%s: this model's vocabulary of %llu has no byte tokens", reader->path, (unsigned long long)dataset->vocabulary);
+    code = hri_fail(error, HR_ERROR_INPUT, "%s: this model's vocabulary of %llu has no byte tokens", reader->path,
+                    (unsigned long long)dataset->vocabulary);
     return hri_hint(error, code, "give pre-tokenized JSONL");
   }
   for (i = 0; i < sizeof foreign / sizeof *foreign; i++) {

@@ -1,6 +1,7 @@
 /* The loops are branch-free selections over 32-bit integers, one store per element, so that compilers vectorize them on
- * any instruction set (gcc wants -fno-trapping-math for the two that touch F16). Where a subnormal half is made or read,
- * the arithmetic runs on normal floats, so that a process with flush-to-zero set gets the same bits. */
+ * any instruction set. Where a subnormal half is made or read, the arithmetic runs on normal floats, so that a process with
+ * flush-to-zero set gets the same bits; it is chosen by masks, because behind a condition gcc would take it for code that
+ * may trap and leave the loop scalar. */
 #include "formats/dtype.h"
 
 #include <string.h>
@@ -66,6 +67,12 @@ static float bits_float(uint32_t bits) {
   return value;
 }
 
+/* `yes` where the condition holds, else `no`; both are computed. */
+static uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
+  uint32_t mask = 0u - (uint32_t)condition;
+  return (yes & mask) | (no & ~mask);
+}
+
 static float bf16_widen(uint16_t half) {
   uint32_t bits = (uint32_t)half << 16;
   return bits_float((bits & 0x7FFFFFFF) > 0x7F800000 ? bits | 0x00400000 : bits);
@@ -82,8 +89,7 @@ static float f16_widen(uint16_t half) {
   uint32_t normal = (rest << 13) + ((127u - 15) << 23);
   uint32_t special = rest << 13 | 0x7F800000 | (rest > 0x7C00 ? 0x00400000u : 0); /* infinity, quiet NaN */
   uint32_t subnormal = float_bits((float)(int32_t)rest * 0x1p-24f);               /* zero too */
-  uint32_t bits = rest < 0x0400 ? subnormal : rest >= 0x7C00 ? special : normal;
-  return bits_float(sign | bits);
+  return bits_float(sign | choose(rest < 0x0400, subnormal, rest >= 0x7C00 ? special : normal));
 }
 
 static uint16_t f16_round(float value) {
@@ -92,38 +98,31 @@ static uint16_t f16_round(float value) {
   /* Floats in [0.5, 1) are 2^-24 apart, as are subnormal halves: the addition rounds to them. */
   uint32_t subnormal = float_bits(bits_float(rest) + 0.5f) - 0x3F000000;
   uint32_t nan = 0x7E00 | (rest >> 13 & 0x03FF);
-  uint32_t half = rest < 0x38800000 ? subnormal : rest > 0x7F800000 ? nan : rest >= 0x47800000 ? 0x7C00 : normal;
-  return (uint16_t)(sign | half);
+  uint32_t half = rest > 0x7F800000 ? nan : rest >= 0x47800000 ? 0x7C00 : normal;
+  return (uint16_t)(sign | choose(rest < 0x38800000, subnormal, half));
 }
 
-void hri_f32_from_bf16(float *restrict to, const uint16_t *restrict from, uint64_t count) {
-  uint64_t i;
-  for (i = 0; i < count; i++) to[i] = bf16_widen(from[i]);
-}
+/* Blocks of a fixed size: at -O2 gcc vectorizes only loops whose count it knows. */
+enum { BLOCK = 64 };
+#define CONVERT(to, from, count, convert)                                    \
+  do {                                                                       \
+    uint64_t i = 0;                                                          \
+    for (; i + BLOCK <= (count); i += BLOCK)                                 \
+      for (uint64_t k = 0; k < BLOCK; k++) (to)[i + k] = convert((from)[i + k]); \
+    for (; i < (count); i++) (to)[i] = convert((from)[i]);                   \
+  } while (0)
 
-void hri_f32_from_f16(float *restrict to, const uint16_t *restrict from, uint64_t count) {
-  uint64_t i;
-  for (i = 0; i < count; i++) to[i] = f16_widen(from[i]);
-}
-
-void hri_bf16_from_f32(uint16_t *restrict to, const float *restrict from, uint64_t count) {
-  uint64_t i;
-  for (i = 0; i < count; i++) to[i] = bf16_round(from[i]);
-}
-
-void hri_f16_from_f32(uint16_t *restrict to, const float *restrict from, uint64_t count) {
-  uint64_t i;
-  for (i = 0; i < count; i++) to[i] = f16_round(from[i]);
-}
+void hri_f32_from_bf16(float *restrict to, const uint16_t *restrict from, uint64_t count) { CONVERT(to, from, count, bf16_widen); }
+void hri_f32_from_f16(float *restrict to, const uint16_t *restrict from, uint64_t count) { CONVERT(to, from, count, f16_widen); }
+void hri_bf16_from_f32(uint16_t *restrict to, const float *restrict from, uint64_t count) { CONVERT(to, from, count, bf16_round); }
+void hri_f16_from_f32(uint16_t *restrict to, const float *restrict from, uint64_t count) { CONVERT(to, from, count, f16_round); }
 
 static void f32_from_f64(float *restrict to, const double *restrict from, uint64_t count) {
-  uint64_t i;
-  for (i = 0; i < count; i++) to[i] = (float)from[i];
+  CONVERT(to, from, count, (float));
 }
 
 static void f64_from_f32(double *restrict to, const float *restrict from, uint64_t count) {
-  uint64_t i;
-  for (i = 0; i < count; i++) to[i] = from[i];
+  CONVERT(to, from, count, (double));
 }
 
 bool hri_file_to_f32(hri_file_dtype dtype, float *to, const void *from, uint64_t count) {

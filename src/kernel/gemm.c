@@ -151,14 +151,17 @@ static hr_status reserve_entry(hri_gemm_cache *cache, hr_error *error) {
 
 /* ---- deciding ---- */
 
+static bool fits(int64_t a, int64_t b) {
+  uint64_t bytes;
+  return hri_mul((uint64_t)a, (uint64_t)b, &bytes) && hri_mul(bytes, sizeof(float), &bytes) && bytes <= INT64_MAX;
+}
+
 static hr_status check_shape(const hri_gemm_shape *s, hr_error *error) {
-  uint64_t largest = (uint64_t)(s->m > s->n ? s->m : s->n), bytes;
   if ((unsigned)s->kind >= HRI_GEMM_KIND_COUNT || s->dtype != HRI_GEMM_F32 || s->m < 1 || s->n < 1 || s->k < 1 || s->threads < 1 ||
       (s->bias && s->kind != HRI_GEMM_FORWARD))
     return hri_fail(error, HR_ERROR_INTERNAL, "matrix product: kind %d, dtype %d, %lld x %lld x %lld, bias %d, %d threads is no shape",
                     (int)s->kind, (int)s->dtype, (long long)s->m, (long long)s->n, (long long)s->k, (int)s->bias, s->threads);
-  if (s->k > s->m && s->k > s->n) largest = (uint64_t)s->k;
-  if (!hri_mul(largest, largest, &bytes) || !hri_mul(bytes, sizeof(float), &bytes) || bytes > INT64_MAX)
+  if (!fits(s->m, s->n) || !fits(s->m, s->k) || !fits(s->n, s->k))
     return hri_fail(error, HR_ERROR_USAGE, "matrix product: %lld x %lld x %lld does not fit the address space", (long long)s->m,
                     (long long)s->n, (long long)s->k);
   return HR_OK;

@@ -53,39 +53,66 @@ static hri_state_kind state_kind(const hr_job *spec) {
   return spec->optimizer == HR_OPTIMIZER_ADAMW ? HRI_STATE_ADAM : HRI_STATE_MOMENTUM;
 }
 
-static hri_id param_tensor(builder *b, const hri_param_spec *p, hri_role role, uint16_t scope, uint8_t program, const char *suffix) {
-  uint64_t stored[2] = {p->dims[0], p->dims[1]};
+uint16_t hri_programs_of(const hr_job *spec) {
+  uint16_t all = HRI_IN(HRI_LOAD);
+  bool generate = spec->purpose == HR_PURPOSE_GENERATE || spec->with_generation;
+  if (spec->purpose == HR_PURPOSE_TRAIN) {
+    all |= spec->accumulate > 1 ? HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE) : HRI_IN(HRI_STEP);
+    all |= HRI_IN(HRI_SAVE);
+  }
+  if (spec->purpose != HR_PURPOSE_GENERATE) all |= HRI_IN(HRI_EVALUATE);
+  if (generate) all |= HRI_IN(HRI_PREFILL) | HRI_IN(HRI_DECODE);
+  return all;
+}
+
+static hri_id param_tensor(hri_job *job, const hri_param_request *p, hri_role role, uint16_t scope, uint8_t program, const char *suffix) {
   hri_place place = {.program = program, .scope = scope, .tier = HRI_DEVICE, .role = (uint8_t)role, .layer = p->layer, .unit = p->unit};
-  if (p->slot == HRI_SLOT_TOKEN_EMBEDDING || p->slot == HRI_SLOT_HEAD_WEIGHT) stored[0] = hri_round_up(stored[0], HRI_VOCABULARY_ALIGN);
-  return hri_tensor_new(b->job, place, hri_name(b->job, "%s%s", p->name, suffix), HRI_F32, p->rank, p->dims, stored);
+  return hri_tensor_new(job, place, hri_name(job, "%s%s", p->name, suffix), HRI_F32, p->rank, p->dims, p->stored);
+}
+
+uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *p) {
+  hri_param param = {0};
+  bool train = spec->purpose == HR_PURPOSE_TRAIN && !p->frozen;
+  uint16_t all = hri_programs_of(spec), gradient_scope = spec->accumulate > 1 ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : 0;
+  param.key = hri_name(job, "%s", p->name);
+  param.spec = p->spec;
+  param.layer = p->layer;
+  param.unit = p->unit;
+  param.segment = HRI_NONE;
+  param.trainable = train;
+  param.decay = p->decay;
+  param.state_kind = (uint8_t)(train ? state_kind(spec) : HRI_STATE_NONE);
+  param.init = (uint8_t)p->init;
+  param.init_std = p->init_std;
+  param.site = (uint32_t)job->params.count;
+  param.gradient = param.master = param.state[0] = param.state[1] = HRI_NONE;
+  param.weight = param_tensor(job, p, HRI_ROLE_WEIGHT, all, 0, "");
+  if (train) param.gradient = param_tensor(job, p, HRI_ROLE_GRADIENT, gradient_scope, HRI_STEP, ".grad");
+  if (param.state_kind != HRI_STATE_NONE) param.state[0] = param_tensor(job, p, HRI_ROLE_OPTIMIZER_STATE, all, 0, ".exp_avg");
+  if (param.state_kind == HRI_STATE_ADAM) param.state[1] = param_tensor(job, p, HRI_ROLE_OPTIMIZER_STATE, all, 0, ".exp_avg_sq");
+  if (job->failed) return HRI_NONE;
+  param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);
+  if (!hri_array_push(&job->params, param)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  return (uint32_t)job->params.count - 1;
 }
 
 static void make_param(builder *b, uint32_t index) {
   hri_param_spec p;
-  hri_param param = {0};
-  bool train = b->spec->purpose == HR_PURPOSE_TRAIN;
-  uint16_t gradient_scope = b->spec->accumulate > 1 ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : 0;
+  hri_param_request request;
   hri_param_get(b->model, index, &p);
-  param.key = hri_name(b->job, "%s", p.name);
-  param.spec = index;
-  param.layer = p.layer;
-  param.unit = p.unit;
-  param.segment = HRI_NONE;
-  param.trainable = train;
-  param.decay = p.decay;
-  param.state_kind = (uint8_t)state_kind(b->spec);
-  param.init = (uint8_t)p.init;
-  param.init_std = p.init_std;
-  param.site = index;
-  param.gradient = param.master = param.state[0] = param.state[1] = HRI_NONE;
-  param.weight = param_tensor(b, &p, HRI_ROLE_WEIGHT, b->all, 0, "");
-  if (train) param.gradient = param_tensor(b, &p, HRI_ROLE_GRADIENT, gradient_scope, HRI_STEP, ".grad");
-  if (param.state_kind != HRI_STATE_NONE) param.state[0] = param_tensor(b, &p, HRI_ROLE_OPTIMIZER_STATE, b->all, 0, ".exp_avg");
-  if (param.state_kind == HRI_STATE_ADAM) param.state[1] = param_tensor(b, &p, HRI_ROLE_OPTIMIZER_STATE, b->all, 0, ".exp_avg_sq");
-  if (b->job->failed) return;
-  param.elements = hri_tensor_stored_elements(&b->job->tensors.items[param.weight]);
-  if (!hri_array_push(&b->job->params, param)) b->job->failed = true;
-  b->slots[(uint32_t)(p.layer + 1) * HRI_SLOT_COUNT + p.slot] = index;
+  request = (hri_param_request){.name = p.name, .layer = p.layer, .unit = p.unit, .rank = p.rank, .dims = {p.dims[0], p.dims[1]}, .stored = {p.dims[0], p.dims[1]},
+                                .decay = p.decay, .init = p.init, .init_std = p.init_std, .spec = index};
+  if (p.slot == HRI_SLOT_TOKEN_EMBEDDING || p.slot == HRI_SLOT_HEAD_WEIGHT) request.stored[0] = hri_round_up(p.dims[0], HRI_VOCABULARY_ALIGN);
+  b->slots[(uint32_t)(p.layer + 1) * HRI_SLOT_COUNT + p.slot] = hri_build_parameter(b->job, b->spec, &request);
+}
+
+void hri_build_control(hri_job *job, uint16_t programs) {
+  uint64_t dims[1] = {sizeof(hri_control)};
+  hri_place place = {.scope = programs, .tier = HRI_DEVICE, .role = HRI_ROLE_CONTROL, .layer = -1, .unit = HRI_NONE};
+  job->control = hri_tensor_new(job, place, hri_name(job, "control"), HRI_U8, 1, dims, NULL);
 }
 
 static hri_id input(builder *b, uint16_t scope, uint8_t program, uint64_t steps, uint64_t rows, const char *name) {
@@ -107,28 +134,26 @@ static void make_rope_table(builder *b, uint64_t positions) {
 
 /* ---- load and save ---- */
 
-static void move_part(builder *b, hri_op op, hri_id tensor, uint32_t param, hri_part_kind kind, bool staged) {
+static void move_part(hri_job *job, hri_emit emit, hri_op op, hri_id tensor, uint32_t param, hri_part_kind kind) {
   hri_attr attr = {.i = {param, kind}};
-  hri_operand operands[2] = {{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {HRI_NONE, HRI_SCRATCH}};
-  if (b->job->failed) return;
-  if (staged) {
-    uint64_t dims[1] = {hri_staging_bytes(hri_tensor_bytes(&b->job->tensors.items[tensor]))};
-    operands[1].tensor = hri_tensor_new(b->job, local(b, HRI_ROLE_WORKSPACE), hri_name(b->job, "staging"), HRI_U8, 1, dims, NULL);
-  }
-  emit(b, op, &attr, operands, staged ? 2 : 1);
+  hri_place place = {.program = emit.program, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = emit.layer, .unit = emit.unit};
+  hri_id staging;
+  uint64_t dims[1];
+  if (job->failed) return;
+  dims[0] = hri_staging_bytes(hri_tensor_bytes(&job->tensors.items[tensor]));
+  staging = hri_tensor_new(job, place, hri_name(job, "staging"), HRI_U8, 1, dims, NULL);
+  hri_node_append(job, (uint16_t)op, emit, &attr, (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
 }
 
-static void make_transfers(builder *b, bool load) {
-  hri_job *job = b->job;
-  b->emit = (hri_emit){.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
-                       .origin = HRI_NONE, .guard = HRI_NONE};
+void hri_build_transfers(hri_job *job, bool load) {
+  hri_op op = load ? HRI_OP_FILL : HRI_OP_SINK;
   for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
     hri_param param = job->params.items[p];
-    b->emit.layer = param.layer;
-    b->emit.unit = param.unit;
-    move_part(b, load ? HRI_OP_FILL : HRI_OP_SINK, param.weight, p, HRI_PART_WEIGHT, true);
-    for (uint32_t s = 0; s < 2; s++)
-      if (param.state[s] != HRI_NONE) move_part(b, load ? HRI_OP_FILL : HRI_OP_SINK, param.state[s], p, (hri_part_kind)(HRI_PART_STATE0 + s), true);
+    hri_emit e = {.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
+                  .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE, .guard = HRI_NONE};
+    move_part(job, e, op, param.weight, p, HRI_PART_WEIGHT);
+    for (uint32_t k = 0; k < 2; k++)
+      if (param.state[k] != HRI_NONE) move_part(job, e, op, param.state[k], p, (hri_part_kind)(HRI_PART_STATE0 + k));
   }
 }
 
@@ -244,13 +269,11 @@ static hri_id select_micro(builder *b, hri_id from, uint64_t rows, const char *n
   return to;
 }
 
-/* With several micro-steps every gradient is added to: `begin` makes them zero. */
-static void zero_gradients(builder *b) {
-  for (uint32_t p = 0; p < b->job->params.count && !b->job->failed; p++) {
-    const hri_param param = b->job->params.items[p];
-    if (!param.trainable) continue;
-    b->emit = (hri_emit){.program = HRI_BEGIN, .phase = HRI_PHASE_OPTIMIZER, .layer = param.layer, .unit = param.unit, .origin = HRI_NONE, .guard = HRI_NONE};
-    emit(b, HRI_OP_ZERO, NULL, (hri_operand[]){HRI_W(param.gradient)}, 1);
+void hri_build_zero_gradients(hri_job *job) {
+  for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
+    const hri_param param = job->params.items[p];
+    hri_emit e = {.program = HRI_BEGIN, .phase = HRI_PHASE_OPTIMIZER, .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE, .guard = HRI_NONE};
+    if (param.trainable) hri_node_append(job, HRI_OP_ZERO, e, NULL, (hri_operand[]){HRI_W(param.gradient)}, 1);
   }
 }
 
@@ -271,7 +294,7 @@ static void build_training(builder *b, hri_forward *forwards) {
   s.positions = job->input_positions;
   s.doc_start = job->input_doc_start;
   if (many) {
-    zero_gradients(b);
+    hri_build_zero_gradients(job);
     b->emit = (hri_emit){.program = program, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE, .guard = HRI_NONE};
     s.ids = select_micro(b, s.ids, rows, "micro.ids");
     s.targets = select_micro(b, s.targets, rows, "micro.targets");
@@ -324,39 +347,26 @@ static hr_status build_generation(builder *b, hri_forward *forwards, hr_error *e
   return HR_OK;
 }
 
-static uint16_t programs_of(const hr_job *spec) {
-  uint16_t all = HRI_IN(HRI_LOAD);
-  bool generate = spec->purpose == HR_PURPOSE_GENERATE || spec->with_generation;
-  if (spec->purpose == HR_PURPOSE_TRAIN) {
-    all |= spec->accumulate > 1 ? HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE) : HRI_IN(HRI_STEP);
-    all |= HRI_IN(HRI_SAVE);
-  }
-  if (spec->purpose != HR_PURPOSE_GENERATE) all |= HRI_IN(HRI_EVALUATE);
-  if (generate) all |= HRI_IN(HRI_PREFILL) | HRI_IN(HRI_DECODE);
-  return all;
-}
-
 hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error) {
-  builder b = {.job = job, .spec = spec, .model = &spec->model, .all = programs_of(spec), .rope_table = HRI_NONE};
+  builder b = {.job = job, .spec = spec, .model = &spec->model, .all = hri_programs_of(spec), .rope_table = HRI_NONE};
   uint32_t count = hri_param_count(b.model), slots = (b.model->layer_count + 1) * HRI_SLOT_COUNT;
-  uint64_t positions = spec->sequence_length, control_dims[1] = {sizeof(hri_control)};
+  uint64_t positions = spec->sequence_length;
   hr_status status = HR_OK;
-  hri_place place = {.scope = b.all, .tier = HRI_DEVICE, .role = HRI_ROLE_CONTROL, .layer = -1, .unit = HRI_NONE};
   memset(forwards, 0, HRI_PROGRAM_COUNT * sizeof *forwards);
   b.slots = hri_alloc((size_t)slots * sizeof *b.slots);
   if (!b.slots) return hri_fail_memory(error, slots * sizeof *b.slots, "the parameter table");
   memset(b.slots, 0xFF, slots * sizeof *b.slots);
   job->micro_rows = (uint32_t)((uint64_t)spec->micro_batch * spec->sequence_length);
   job->accumulate = spec->accumulate;
-  job->control = hri_tensor_new(job, place, hri_name(job, "control"), HRI_U8, 1, control_dims, NULL);
+  hri_build_control(job, b.all);
   for (uint32_t p = 0; p < count; p++) make_param(&b, p);
-  make_transfers(&b, true);
+  hri_build_transfers(job, true);
   if ((b.all & HRI_IN(HRI_PREFILL)) && (positions < spec->context_length || spec->purpose == HR_PURPOSE_GENERATE)) positions = spec->context_length;
   if (!b.model->learned_positions) make_rope_table(&b, positions);
   if (spec->purpose == HR_PURPOSE_TRAIN) build_training(&b, forwards);
   if (b.all & HRI_IN(HRI_EVALUATE)) build_evaluation(&b, forwards);
   if (b.all & HRI_IN(HRI_PREFILL)) HRI_TRY_OUT(build_generation(&b, forwards, error));
-  if (b.all & HRI_IN(HRI_SAVE)) make_transfers(&b, false);
+  if (b.all & HRI_IN(HRI_SAVE)) hri_build_transfers(job, false);
   status = hri_job_ok(job, error);
 out:
   hri_free(b.slots);

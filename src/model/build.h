@@ -4,6 +4,7 @@
 
 #include <headroom/job.h>
 
+#include "model/params.h"
 #include "program/job.h"
 
 /* What the head pass needs of a forward program. */
@@ -21,6 +22,30 @@ typedef struct hri_forward {
 /* Builds every program that the purpose of `spec` needs into an initialised job: parameters, inputs, control block, and
  * the forward parts, listed in `forwards` (HRI_PROGRAM_COUNT entries, indexed by program kind). Also load and save. */
 hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error);
+
+/* ---- pieces, also for programs that are built op by op ---- */
+
+/* The programs that a job has (set of HRI_IN). */
+uint16_t hri_programs_of(const hr_job *spec);
+
+typedef struct hri_param_request {
+  const char *name;
+  int32_t layer;       /* -1 outside of layers */
+  uint32_t unit, rank;
+  uint64_t dims[2], stored[2];
+  bool decay, frozen;
+  hri_init init;
+  double init_std;
+  uint32_t spec;       /* index in the model's parameter table, HRI_NONE */
+} hri_param_request;
+
+/* Weight, gradient and states of one parameter; returns its index (HRI_NONE when memory is refused). */
+uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *request);
+void hri_build_control(hri_job *job, uint16_t programs);
+/* The load or save program: one node per parameter and state. */
+void hri_build_transfers(hri_job *job, bool load);
+/* With several micro-steps every gradient is added to: `begin` makes them zero. */
+void hri_build_zero_gradients(hri_job *job);
 
 /* Bytes of the staging buffer that one load or save node may use for a parameter of `bytes`. */
 uint64_t hri_staging_bytes(uint64_t bytes);

@@ -74,13 +74,13 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
   return HR_OK;
 }
 
-static hr_status compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job, hr_error *error) {
-  hri_forward forwards[HRI_PROGRAM_COUNT];
+hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, const hri_forward *forwards, hri_job *job, hr_error *error) {
+  static const hri_compile_options none = {0};
   hri_id gradients[HRI_PROGRAM_COUNT];
+  if (!options) options = &none;
   job->team = backend->team;
   memcpy(job->instruction_set, backend->instruction_set, sizeof job->instruction_set);
   memcpy(job->libraries, backend->libraries, sizeof job->libraries);
-  HRI_TRY(hri_build(job, spec, forwards, error));
   HRI_TRY(verify(job, options, HRI_PASS_BUILD, error));
   emit_heads(job, spec, forwards, gradients);
   HRI_TRY(verify(job, options, HRI_PASS_HEAD, error));
@@ -98,10 +98,11 @@ static hr_status compile(const hr_job *spec, const hri_backend *backend, const h
 }
 
 hr_status hri_compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job, hr_error *error) {
-  static const hri_compile_options none = {0};
+  hri_forward forwards[HRI_PROGRAM_COUNT];
   hr_status status;
   hri_job_init(job);
-  status = compile(spec, backend, options ? options : &none, job, error);
+  status = hri_build(job, spec, forwards, error);
+  if (status == HR_OK) status = hri_compile_built(spec, backend, options, forwards, job, error);
   if (status != HR_OK) {
     hri_job_deinit(job);
     hri_job_init(job);

@@ -4,6 +4,7 @@
 
 #include <headroom/job.h>
 
+#include "model/build.h"
 #include "pass/pass.h"
 
 /* Things that tests turn on and the command line never needs. */
@@ -16,6 +17,9 @@ typedef struct hri_compile_options {
 
 /* `job` is initialised here and, on failure, left empty. */
 hr_status hri_compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job, hr_error *error);
+
+/* The passes alone, for a job that was built (by hri_build or op by op) with its forward parts. */
+hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, const hri_forward *forwards, hri_job *job, hr_error *error);
 
 /* Tokens per loss chunk that a job uses. */
 uint64_t hri_loss_chunk(const hr_job *spec);

@@ -118,8 +118,10 @@ static hr_status train_step(trainer *t, hr_error *error) {
 static void warn_near_limit(trainer *t) {
   const hr_plan_info *info = &t->session.plan->info;
   char text[256];
-  uint64_t free_bytes = hri_host_usable_bytes();
-  if (t->near_limit_told) return;
+  uint64_t free_bytes;
+  if (t->near_limit_told || now() - t->last_warning < 2) return; /* asking costs some file reads */
+  t->last_warning = now();
+  free_bytes = hri_host_usable_bytes();
   if (t->metrics.process_resident_bytes > info->budget_bytes)
     (void)snprintf(text, sizeof text, "the process holds %llu bytes, more than its budget of %llu", (unsigned long long)t->metrics.process_resident_bytes, (unsigned long long)info->budget_bytes);
   else if (free_bytes < (64u << 20))

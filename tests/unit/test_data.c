@@ -275,7 +275,7 @@ static void try_text(uint64_t seed, size_t most) {
   dice d = {.seed = seed};
   const char *paths[MAX_FILES];
   uint32_t files = 1 + roll(&d, MAX_FILES), i;
-  hri_dataset_options options = options_for(paths, 1 + roll(&d, 40), 256 + roll(&d, 2));
+  hri_dataset_options options = options_for(paths, 1 + roll(&d, roll(&d, 3) ? 40 : 400), 256 + roll(&d, 2));
   hri_dataset *dataset;
   oracle o = {0};
   hr_error error = {0};
@@ -359,9 +359,9 @@ static void put_list(dice *d, FILE *file, const char *name, const int32_t *value
 
 /* Cuts `count` tokens into documents; gives their number. */
 static uint32_t random_lengths(dice *d, uint32_t count, int32_t *lengths) {
-  uint32_t documents = 0;
+  uint32_t documents = 0, most = roll(d, 3) ? 20 : 2;
   while (count > 0) {
-    uint32_t length = 1 + roll(d, count < 20 ? count : 20);
+    uint32_t length = 1 + roll(d, count < most ? count : most);
     lengths[documents++] = (int32_t)length;
     count -= length;
   }
@@ -407,7 +407,7 @@ static void random_line(dice *d, FILE *file, oracle *o, bool packing, uint32_t v
 
 static void try_jsonl(uint64_t seed, uint32_t lines, uint32_t most) {
   dice d = {.seed = seed};
-  uint32_t sequence = 2 + roll(&d, 60), vocabulary = roll(&d, 2) ? 1 + roll(&d, 300) : 1 + roll(&d, INT32_MAX - 1);
+  uint32_t sequence = 2 + roll(&d, roll(&d, 3) ? 60 : 400), vocabulary = roll(&d, 2) ? 1 + roll(&d, 300) : 1 + roll(&d, INT32_MAX - 1);
   const char *paths[2] = {in_directory("random-a.jsonl"), in_directory("random-b.json-lines")};
   hri_dataset_options options = options_for(paths, sequence, vocabulary);
   hri_dataset *dataset;
@@ -592,6 +592,7 @@ static const struct {
     {BYTES("{\"labels\":[100]}"), "field 'labels': value 100 at index 0", "tokenizer"},
     {BYTES("{\"input_ids\":[4294967296]}"), "value 4294967296 at", "tokenizer"},
     {BYTES("{\"input_ids\":[999999999999999999]}"), "value 999999999999999999 at", "tokenizer"},
+    {BYTES("{\"input_ids\":[9999999999999999999]}"), "9999999999999999999 at index 0 is out of range", "plain integers"},
     {BYTES("{\"input_ids\":[18446744073709551616]}"), "field 'input_ids': 18446744073709551616 at index 0 is out of range", "plain integers"},
     {BYTES("{\"input_ids\":[-18446744073709551616000000000000000000000000000000000000000000000000000000000000000000000]}"), "at index 0 is out of range", "plain integers"},
     /* lengths that do not agree */
@@ -1026,6 +1027,24 @@ static void text_that_changes_is_noticed(void **state) {
   hri_dataset_destroy(dataset);
 }
 
+static void files_may_not_change_while_they_are_read(void **state) {
+  (void)state;
+  for (int how = 0; how < 3; how++) {
+    const char *path = write_text("moving.txt", "abcdefgh");
+    const struct timespec other[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    hri_digest digest = {0};
+    hri_reader reader;
+    hr_error error = {0};
+    assert_int_equal(hri_reader_open(&reader, path, &digest, &error), HR_OK);
+    assert_int_equal(hri_reader_finish(&reader, &error), HR_OK);
+    if (how < 2) assert_int_equal(truncate(path, how == 0 ? 7 : 9), 0);
+    assert_int_equal(utimensat(AT_FDCWD, path, how < 2 ? (struct timespec[2]){reader.stamp.changed, reader.stamp.changed} : other, 0), 0);
+    assert_int_equal(hri_reader_finish(&reader, &error), HR_ERROR_INPUT);
+    assert_non_null(strstr(error.message, "moving.txt was changed"));
+    hri_reader_close(&reader);
+  }
+}
+
 static void many_files_need_one_descriptor(void **state) {
   enum { COUNT = 200 };
   char *names[COUNT];
@@ -1079,6 +1098,7 @@ int main(void) {
       TEST(temporary_files_have_no_name),
       TEST(small_data_needs_no_disk),
       TEST(text_that_changes_is_noticed),
+      TEST(files_may_not_change_while_they_are_read),
       TEST(many_files_need_one_descriptor),
   };
   return cmocka_run_group_tests_name("data", tests, setup, teardown);
