@@ -8,10 +8,10 @@
 
 typedef struct cli_command {
   const char *name, *operands, *summary;
-  unsigned bit;            /* FOR_* */
-  uint32_t operand_count;  /* positional arguments besides MODEL, at most */
-  const char *about;       /* paragraphs, '\n' between them */
-  const char *examples;    /* lines */
+  unsigned bit;           /* FOR_* */
+  uint32_t operand_count; /* positional arguments besides MODEL, at most */
+  const char *about;      /* paragraphs, '\n' between them */
+  const char *examples;   /* lines */
   /* HR_ERROR_BUDGET with an empty message: the screen said it already. */
   hr_status (*run)(cli_config *config, hr_error *error);
 } cli_command;

@@ -26,7 +26,8 @@ static void list_commands(unsigned bits, char *out, size_t bytes) {
   size_t used = 0;
   out[0] = 0;
   for (unsigned i = 0; i < command_count && used < bytes; i++)
-    if (commands[i].bit & bits) used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? ", " : "", commands[i].name);
+    if (commands[i].bit & bits)
+      used += (size_t)snprintf(out + used, bytes - used, "%s%s", used ? ", " : "", commands[i].name);
 }
 
 static hr_status unknown_option(const cli_config *config, const char *word, const char *name, hr_error *error) {
@@ -35,14 +36,17 @@ static hr_status unknown_option(const cli_config *config, const char *word, cons
   nearest search;
   if (known < OPTION_COUNT) {
     list_commands(option_get(known)->commands, names, sizeof names);
-    text_fail(error, HR_ERROR_USAGE, "%s is no option of `headroom %s`, but of: %s", word, command_of(config)->name, names);
+    text_fail(error, HR_ERROR_USAGE, "%s is no option of `headroom %s`, but of: %s", word, command_of(config)->name,
+              names);
   } else {
     text_fail(error, HR_ERROR_USAGE, "unknown option %s", word);
   }
   nearest_begin(&search, name);
   for (option_id id = 0; id < OPTION_COUNT; id++)
-    if (option_get(id)->commands & config->command && !option_get(id)->positional) nearest_offer(&search, option_get(id)->name);
-  if (known == OPTION_COUNT && nearest_end(&search)) return text_hint(error, HR_ERROR_USAGE, "--%s", nearest_end(&search));
+    if (option_get(id)->commands & config->command && !option_get(id)->positional)
+      nearest_offer(&search, option_get(id)->name);
+  if (known == OPTION_COUNT && nearest_end(&search))
+    return text_hint(error, HR_ERROR_USAGE, "--%s", nearest_end(&search));
   return text_hint(error, HR_ERROR_USAGE, "headroom %s --help", command_of(config)->name);
 }
 
@@ -88,7 +92,8 @@ static hr_status take_option(arguments *args, const char *word, hr_error *error)
     return unknown_option(args->config, shown, name, error);
   }
   if (equals) return config_set(args->config, id, equals + 1, ORIGIN_FLAG, "", error);
-  if (option_get(id)->kind == KIND_FLAG) return config_set(args->config, id, negated ? "false" : "true", ORIGIN_FLAG, "", error);
+  if (option_get(id)->kind == KIND_FLAG)
+    return config_set(args->config, id, negated ? "false" : "true", ORIGIN_FLAG, "", error);
   return take_values(args, id, error);
 }
 
@@ -114,12 +119,16 @@ hr_status config_arguments(cli_config *config, int count, char **words, hr_error
       operands_only = true;
       continue;
     }
-    if (operands_only || word[0] != '-' || !word[1]) status = take_operand(config, word, error);
-    else if (strcmp(word, "-h") == 0) status = config_set(config, OPTION_HELP, "true", ORIGIN_FLAG, "", error);
+    if (operands_only || word[0] != '-' || !word[1])
+      status = take_operand(config, word, error);
+    else if (strcmp(word, "-h") == 0)
+      status = config_set(config, OPTION_HELP, "true", ORIGIN_FLAG, "", error);
     else if (strcmp(word, "-q") == 0 && option_get(OPTION_QUIET)->commands & config->command)
       status = config_set(config, OPTION_QUIET, "true", ORIGIN_FLAG, "", error);
-    else if (strncmp(word, "--", 2) == 0) status = take_option(&args, word, error);
-    else status = unknown_option(config, word, word + 1, error);
+    else if (strncmp(word, "--", 2) == 0)
+      status = take_option(&args, word, error);
+    else
+      status = unknown_option(config, word, word + 1, error);
     if (status != HR_OK) return status;
   }
   return HR_OK;
@@ -129,7 +138,8 @@ hr_status config_arguments(cli_config *config, int count, char **words, hr_error
 
 static void environment_name(const option *o, char out[64]) {
   size_t used = (size_t)snprintf(out, 64, "HEADROOM_%s", o->name);
-  for (size_t i = 0; i < used && i < 63; i++) out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
+  for (size_t i = 0; i < used && i < 63; i++)
+    out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
 }
 
 hr_status config_environment(cli_config *config, hr_error *error) {
@@ -179,17 +189,23 @@ static void print_quoted(const char *text) {
   (void)putchar('"');
   for (; *text; text++) {
     unsigned char c = (unsigned char)*text;
-    if (c == '"' || c == '\\') (void)printf("\\%c", c);
-    else if (c == '\n') (void)fputs("\\n", stdout);
-    else if (c < 0x20 || c == 0x7f) (void)printf("\\x%02x", c);
-    else (void)putchar(c);
+    if (c == '"' || c == '\\')
+      (void)printf("\\%c", c);
+    else if (c == '\n')
+      (void)fputs("\\n", stdout);
+    else if (c < 0x20 || c == 0x7f)
+      (void)printf("\\x%02x", c);
+    else
+      (void)putchar(c);
   }
   (void)putchar('"');
 }
 
 static void print_scalar(const char *text, option_kind kind) {
-  if (kind != KIND_FLAG && needs_quotes(text)) print_quoted(text);
-  else (void)fputs(text, stdout);
+  if (kind != KIND_FLAG && needs_quotes(text))
+    print_quoted(text);
+  else
+    (void)fputs(text, stdout);
 }
 
 static bool stands_for_something(const option *o, const value *v) {
@@ -220,10 +236,11 @@ static void show_yaml(const cli_config *config, option_id id) {
 static void show_json(const cli_config *config, option_id id, json_writer *json) {
   const option *o = option_get(id);
   char text[OPTION_VALUE_BYTES];
-  json_open_flat(json, o->name, '{');
-  json_text(json, "value", config->values[id].origin == ORIGIN_UNSET ? NULL : config_value_text(config, id, text));
-  json_text(json, "origin", origin_text(&config->values[id]));
-  json_close(json, '}');
+  json_write_open_flat(json, o->name, '{');
+  json_write_text(json, "value",
+                  config->values[id].origin == ORIGIN_UNSET ? NULL : config_value_text(config, id, text));
+  json_write_text(json, "origin", origin_text(&config->values[id]));
+  json_write_close(json, '}');
 }
 
 void config_show(const cli_config *config) {
@@ -231,8 +248,8 @@ void config_show(const cli_config *config) {
   bool as_json = config_flag(config, OPTION_JSON);
   const char *group = "";
   if (as_json) {
-    json_begin(&json, stdout);
-    json_open(&json, "config", '{');
+    json_write_begin(&json, stdout);
+    json_write_open(&json, "config", '{');
   }
   for (option_id id = 0; id < OPTION_COUNT; id++) {
     const option *o = option_get(id);
@@ -246,8 +263,8 @@ void config_show(const cli_config *config) {
     show_yaml(config, id);
   }
   if (!as_json) return;
-  json_close(&json, '}');
-  json_end(&json);
+  json_write_close(&json, '}');
+  json_write_end(&json);
 }
 
 hr_status config_show_for(cli_config *config, hr_purpose purpose, hr_error *error) {

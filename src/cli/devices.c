@@ -8,8 +8,10 @@
 #include "cli/text.h"
 
 static void rate_text(double per_second, double unit, const char *format, char out[TEXT_BYTES]) {
-  if (per_second > 0) (void)snprintf(out, TEXT_BYTES, format, per_second / unit);
-  else (void)snprintf(out, TEXT_BYTES, "-");
+  if (per_second > 0)
+    (void)snprintf(out, TEXT_BYTES, format, per_second / unit);
+  else
+    (void)snprintf(out, TEXT_BYTES, "-");
 }
 
 static void print_row(const hr_device *device) {
@@ -17,29 +19,30 @@ static void print_row(const hr_device *device) {
   rate_text(device->memory_bytes_per_second, 1e9, "%.0f", bandwidth);
   rate_text(device->flops_fp32, 1e12, "%.1f", fp32);
   rate_text(device->flops_bf16, 1e12, "%.0f", bf16);
-  (void)printf("%-18s%-29.28s%10s%7s%7s%7s\n", device->name, device->title, SIZE_TEXT(device->usable_bytes), bandwidth, fp32, bf16);
+  (void)printf("%-18s%-29.28s%10s%7s%7s%7s\n", device->name, device->title, SIZE_TEXT(device->usable_bytes), bandwidth,
+               fp32, bf16);
 }
 
 static void write_device(json_writer *json, const char *key, const hr_device *device) {
-  json_open(json, key, '{');
-  json_text(json, "name", device->name);
-  json_text(json, "title", device->title);
-  json_bool(json, "is_cpu", device->is_cpu);
-  json_count(json, "capacity_bytes", device->capacity_bytes);
-  json_count(json, "usable_bytes", device->usable_bytes);
-  json_count(json, "fixed_bytes", device->fixed_bytes);
-  json_bool(json, "fixed_measured", device->fixed_measured);
-  json_count(json, "library_workspace_bytes", device->library_workspace_bytes);
-  json_number(json, "memory_bytes_per_second", device->memory_bytes_per_second);
-  json_number(json, "link_bytes_per_second", device->link_bytes_per_second);
-  json_number(json, "flops_fp32", device->flops_fp32);
-  json_number(json, "flops_tf32", device->flops_tf32);
-  json_number(json, "flops_bf16", device->flops_bf16);
-  json_number(json, "gemm_efficiency", device->gemm_efficiency);
-  json_number(json, "memory_efficiency", device->memory_efficiency);
-  json_text(json, "source", device->source);
-  json_text(json, "date", device->date);
-  json_close(json, '}');
+  json_write_open(json, key, '{');
+  json_write_text(json, "name", device->name);
+  json_write_text(json, "title", device->title);
+  json_write_bool(json, "is_cpu", device->is_cpu);
+  json_write_count(json, "capacity_bytes", device->capacity_bytes);
+  json_write_count(json, "usable_bytes", device->usable_bytes);
+  json_write_count(json, "fixed_bytes", device->fixed_bytes);
+  json_write_bool(json, "fixed_measured", device->fixed_measured);
+  json_write_count(json, "library_workspace_bytes", device->library_workspace_bytes);
+  json_write_number(json, "memory_bytes_per_second", device->memory_bytes_per_second);
+  json_write_number(json, "link_bytes_per_second", device->link_bytes_per_second);
+  json_write_number(json, "flops_fp32", device->flops_fp32);
+  json_write_number(json, "flops_tf32", device->flops_tf32);
+  json_write_number(json, "flops_bf16", device->flops_bf16);
+  json_write_number(json, "gemm_efficiency", device->gemm_efficiency);
+  json_write_number(json, "memory_efficiency", device->memory_efficiency);
+  json_write_text(json, "source", device->source);
+  json_write_text(json, "date", device->date);
+  json_write_close(json, '}');
 }
 
 static void print_rate(const char *label, double per_second, double unit, const char *unit_text) {
@@ -47,15 +50,18 @@ static void print_rate(const char *label, double per_second, double unit, const 
 }
 
 static void print_one(const hr_device *device) {
-  (void)printf("%s%s%s  %s\n\n", screen_style(stdout, STYLE_BOLD), device->name, screen_style(stdout, STYLE_PLAIN), device->title);
-  (void)printf("%-18s %s (%llu bytes)\n", "built in", SIZE_TEXT(device->capacity_bytes), (unsigned long long)device->capacity_bytes);
-  (void)printf("%-18s %s (%llu bytes)%s\n", "usable", SIZE_TEXT(device->usable_bytes), (unsigned long long)device->usable_bytes,
-               device->is_cpu ? ", now" : "");
+  (void)printf("%s%s%s  %s\n\n", screen_style(stdout, STYLE_BOLD), device->name, screen_style(stdout, STYLE_PLAIN),
+               device->title);
+  (void)printf("%-18s %s (%llu bytes)\n", "built in", SIZE_TEXT(device->capacity_bytes),
+               (unsigned long long)device->capacity_bytes);
+  (void)printf("%-18s %s (%llu bytes)%s\n", "usable", SIZE_TEXT(device->usable_bytes),
+               (unsigned long long)device->usable_bytes, device->is_cpu ? ", now" : "");
   (void)printf("%-18s %s (runtime, libraries, context; %s)\n", "fixed", SIZE_TEXT(device->fixed_bytes),
                device->fixed_measured ? "measured on this machine" : "assumed");
   if (device->library_workspace_bytes)
     (void)printf("%-18s %s\n", "library workspace", SIZE_TEXT(device->library_workspace_bytes));
-  if (device->is_cpu) (void)printf("%-18s %u (physical cores that this process may use)\n", "threads", hr_device_cpu_threads());
+  if (device->is_cpu)
+    (void)printf("%-18s %u (physical cores that this process may use)\n", "threads", hr_device_cpu_threads());
   print_rate("memory", device->memory_bytes_per_second, 1e9, "GB/s");
   print_rate("host link", device->link_bytes_per_second, 1e9, "GB/s, one direction");
   print_rate("fp32", device->flops_fp32, 1e12, "TFLOP/s");
@@ -77,9 +83,9 @@ static hr_status show_one(const cli_config *config, hr_error *error) {
     print_one(&device);
     return HR_OK;
   }
-  json_begin(&json, stdout);
+  json_write_begin(&json, stdout);
   write_device(&json, "device", &device);
-  json_end(&json);
+  json_write_end(&json);
   return HR_OK;
 }
 
@@ -92,8 +98,8 @@ hr_status command_devices(cli_config *config, hr_error *error) {
   status = hr_device_find("cpu", &device, error);
   if (status != HR_OK) return status;
   if (as_json) {
-    json_begin(&json, stdout);
-    json_open(&json, "devices", '[');
+    json_write_begin(&json, stdout);
+    json_write_open(&json, "devices", '[');
     write_device(&json, NULL, &device);
   } else {
     (void)printf("%-18s%-29s%10s%7s%7s%7s\n", "name", "", "usable", "GB/s", "fp32", "bf16");
@@ -102,12 +108,14 @@ hr_status command_devices(cli_config *config, hr_error *error) {
   for (uint32_t i = 0; i < hr_device_count(); i++) {
     status = hr_device_get(i, &device, error);
     if (status != HR_OK) return status;
-    if (as_json) write_device(&json, NULL, &device);
-    else print_row(&device);
+    if (as_json)
+      write_device(&json, NULL, &device);
+    else
+      print_row(&device);
   }
   if (as_json) {
-    json_close(&json, ']');
-    json_end(&json);
+    json_write_close(&json, ']');
+    json_write_end(&json);
   } else {
     (void)printf("\nusable: what a process can have; fp32, bf16: dense TFLOP/s as published.\n"
                  "`headroom devices NAME` tells more, with the source of each figure.\n");

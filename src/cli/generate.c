@@ -33,7 +33,8 @@ static hr_status read_file(const char *path, char **text, size_t *count, hr_erro
     got = fread(*text + *count, 1, capacity - *count, file);
     *count += got;
   }
-  if (ferror(file)) status = text_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
+  if (ferror(file))
+    status = text_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
   else if (*count > PROMPT_LIMIT)
     status = text_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
   if (!standard) (void)fclose(file);
@@ -63,7 +64,8 @@ static hr_status read_prompt(const cli_config *config, char **text, size_t *coun
 }
 
 /* "15496 995" or "15496,995"; `ids` has room for one id per two characters. */
-static hr_status read_ids(const char *text, size_t count, const hr_model *model, int32_t *ids, uint64_t *id_count, hr_error *error) {
+static hr_status read_ids(const char *text, size_t count, const hr_model *model, int32_t *ids, uint64_t *id_count,
+                          hr_error *error) {
   *id_count = 0;
   for (size_t i = 0; i < count;) {
     uint64_t id = 0;
@@ -72,10 +74,12 @@ static hr_status read_ids(const char *text, size_t count, const hr_model *model,
       i++;
       continue;
     }
-    for (; i < count && text[i] >= '0' && text[i] <= '9' && id <= INT32_MAX; i++) id = id * 10 + (uint64_t)(text[i] - '0');
+    for (; i < count && text[i] >= '0' && text[i] <= '9' && id <= INT32_MAX; i++)
+      id = id * 10 + (uint64_t)(text[i] - '0');
     if (i == start || (i < count && !(text[i] && strchr(" ,\t\r\n", text[i])))) {
       text_fail(error, HR_ERROR_UNSUPPORTED,
-                "%s is not byte-level and this version has no tokenizer for it; the prompt is no list of token ids", model->name);
+                "%s is not byte-level and this version has no tokenizer for it; the prompt is no list of token ids",
+                model->name);
       return text_hint(error, HR_ERROR_UNSUPPORTED, "--prompt '15496 995', ids with blanks between them");
     }
     if (id >= model->vocabulary_size)
@@ -92,11 +96,14 @@ static void on_token(void *context, int32_t token) {
   writer *out = context;
   int byte = out->bytes ? hr_byte_of_token(out->model, token) : -1;
   if (out->count == out->capacity)
-    out->tokens = text_grow(out->tokens, (out->capacity = out->capacity ? 2 * out->capacity : 256) * sizeof *out->tokens);
+    out->tokens =
+        text_grow(out->tokens, (out->capacity = out->capacity ? 2 * out->capacity : 256) * sizeof *out->tokens);
   out->tokens[out->count++] = token;
   if (out->as_json) return;
-  if (byte >= 0) (void)putchar(byte);
-  else if (!out->bytes) (void)printf("%s%d", out->count > 1 ? " " : "", token);
+  if (byte >= 0)
+    (void)putchar(byte);
+  else if (!out->bytes)
+    (void)printf("%s%d", out->count > 1 ? " " : "", token);
   (void)fflush(stdout);
 }
 
@@ -116,19 +123,22 @@ static void print_json(const writer *out, const hr_generate_result *result) {
     int byte = out->bytes ? hr_byte_of_token(out->model, out->tokens[i]) : -1;
     if (byte >= 0) text[used++] = (char)byte;
   }
-  json_begin(&json, stdout);
-  json_count(&json, "prompt_tokens", result->prompt_tokens);
-  json_count(&json, "new_tokens", result->new_tokens);
-  if (out->bytes) json_bytes(&json, "text", text, used);
-  else json_null(&json, "text");
-  json_open_flat(&json, "tokens", '[');
-  for (size_t i = 0; i < out->count; i++) json_integer(&json, NULL, out->tokens[i]);
-  json_close(&json, ']');
-  json_bool(&json, "stopped_by_end", result->stopped_by_end);
-  json_number(&json, "prefill_seconds", result->prefill_seconds);
-  json_number(&json, "decode_seconds", result->decode_seconds);
+  json_write_begin(&json, stdout);
+  json_write_count(&json, "prompt_tokens", result->prompt_tokens);
+  json_write_count(&json, "new_tokens", result->new_tokens);
+  if (out->bytes)
+    json_write_bytes(&json, "text", text, used);
+  else
+    json_write_null(&json, "text");
+  json_write_open_flat(&json, "tokens", '[');
+  for (size_t i = 0; i < out->count; i++)
+    json_write_integer(&json, NULL, out->tokens[i]);
+  json_write_close(&json, ']');
+  json_write_bool(&json, "stopped_by_end", result->stopped_by_end);
+  json_write_number(&json, "prefill_seconds", result->prefill_seconds);
+  json_write_number(&json, "decode_seconds", result->decode_seconds);
   talk_write_tiers(&json, result->planned_bytes, result->reserved_bytes);
-  json_end(&json);
+  json_write_end(&json);
   free(text);
 }
 
@@ -191,12 +201,18 @@ static hr_status check_sampling(const cli_config *config, hr_error *error) {
 
 static hr_status run(cli_config *config, const prompt_input *in, hr_error *error) {
   writer out = {.model = &config->job.model, .bytes = !in->ids};
-  hr_generate_options options = {
-      .prompt = in->ids ? NULL : (const uint8_t *)in->text, .prompt_bytes = in->ids ? 0 : in->count,
-      .prompt_ids = in->ids, .prompt_id_count = in->id_count, .max_tokens = config_count(config, OPTION_MAX_TOKENS),
-      .temperature = config->values[OPTION_TEMPERATURE].number[0], .top_k = (uint32_t)config_count(config, OPTION_TOP_K),
-      .top_p = config->values[OPTION_TOP_P].number[0], .seed = config->job.seed,
-      .on_event = on_event, .on_token = on_token, .context = &out};
+  hr_generate_options options = {.prompt = in->ids ? NULL : (const uint8_t *)in->text,
+                                 .prompt_bytes = in->ids ? 0 : in->count,
+                                 .prompt_ids = in->ids,
+                                 .prompt_id_count = in->id_count,
+                                 .max_tokens = config_count(config, OPTION_MAX_TOKENS),
+                                 .temperature = config->values[OPTION_TEMPERATURE].number[0],
+                                 .top_k = (uint32_t)config_count(config, OPTION_TOP_K),
+                                 .top_p = config->values[OPTION_TOP_P].number[0],
+                                 .seed = config->job.seed,
+                                 .on_event = on_event,
+                                 .on_token = on_token,
+                                 .context = &out};
   hr_generate_result result;
   hr_status status;
   memset(&result, 0, sizeof result);
@@ -204,9 +220,12 @@ static hr_status run(cli_config *config, const prompt_input *in, hr_error *error
   out.quiet = config_flag(config, OPTION_QUIET);
   talk_begin(&out.talk, config);
   status = hr_generate(&config->job, &options, &result, error);
-  if (status == HR_OK && out.as_json) print_json(&out, &result);
-  else if (status == HR_OK) print_end(&out, &result);
-  else if (out.count > 0 && !out.as_json) (void)putchar('\n');
+  if (status == HR_OK && out.as_json)
+    print_json(&out, &result);
+  else if (status == HR_OK)
+    print_end(&out, &result);
+  else if (out.count > 0 && !out.as_json)
+    (void)putchar('\n');
   free(out.tokens);
   return status;
 }

@@ -39,7 +39,8 @@ static void describe(const cli_config *defaults, option_id id, char out[DESCRIPT
   char text[OPTION_VALUE_BYTES];
   size_t used = (size_t)snprintf(out, DESCRIPTION_BYTES, "%s", o->help);
   for (size_t i = 0; o->choices && o->choices[i] && used < DESCRIPTION_BYTES; i++)
-    used += (size_t)snprintf(out + used, DESCRIPTION_BYTES - used, "%s%s%s", i ? ", " : " [", o->choices[i], o->choices[i + 1] ? "" : "]");
+    used += (size_t)snprintf(out + used, DESCRIPTION_BYTES - used, "%s%s%s", i ? ", " : " [", o->choices[i],
+                             o->choices[i + 1] ? "" : "]");
   if (used >= DESCRIPTION_BYTES || o->kind == KIND_FLAG) return;
   (void)config_value_text(defaults, id, text);
   if (o->zero && (v->origin == ORIGIN_UNSET || v->count == 0)) (void)snprintf(text, sizeof text, "%s", o->zero);
@@ -86,11 +87,13 @@ void help_overview(FILE *stream) {
   (void)fprintf(stream, "headroom - train transformer language models inside a stated memory budget\n\n"
                         "Usage: headroom COMMAND [ARGUMENTS] [OPTIONS]\n");
   print_heading(stream, "Examples");
-  print_lines(stream, "  ", "headroom plan gpt2-124m --seq 1024 --micro-batch 4\n"
-                             "headroom plan llama-3-8b --device rtx-4090\n"
-                             "headroom train tiny-llama-bytes --data docs/*.md --out run --budget 1GiB");
+  print_lines(stream, "  ",
+              "headroom plan gpt2-124m --seq 1024 --micro-batch 4\n"
+              "headroom plan llama-3-8b --device rtx-4090\n"
+              "headroom train tiny-llama-bytes --data docs/*.md --out run --budget 1GiB");
   print_heading(stream, "Commands");
-  for (unsigned i = 0; i < command_count; i++) print_described(stream, commands[i].name, commands[i].summary);
+  for (unsigned i = 0; i < command_count; i++)
+    print_described(stream, commands[i].name, commands[i].summary);
   (void)fprintf(stream, "\n`headroom help COMMAND` describes one. Every option has a default; `--show-config`\n"
                         "says where each value comes from.\n");
 }
@@ -101,9 +104,12 @@ static void roff(const char *text) {
   bool start = true;
   for (; *text; text++) {
     if (start && (*text == '.' || *text == '\'')) (void)fputs("\\&", stdout);
-    if (*text == '-') (void)fputs("\\-", stdout);
-    else if (*text == '\\') (void)fputs("\\e", stdout);
-    else (void)putchar(*text);
+    if (*text == '-')
+      (void)fputs("\\-", stdout);
+    else if (*text == '\\')
+      (void)fputs("\\e", stdout);
+    else
+      (void)putchar(*text);
     start = *text == '\n';
   }
 }
@@ -147,11 +153,12 @@ static void print_man(void) {
   const char *group = "";
   config_init(defaults, FOR_HELP);
   (void)printf(".TH HEADROOM 1 \"\" \"headroom %s\" \"User Commands\"\n", hr_version());
-  (void)fputs(".SH NAME\nheadroom \\- train transformer language models inside a stated memory budget\n"
-              ".SH SYNOPSIS\n.B headroom\n.I COMMAND\n[ARGUMENTS] [OPTIONS]\n"
-              ".SH DESCRIPTION\nHeadroom compiles a training job to programs whose memory is known to the byte before "
-              "anything runs, and runs them inside a stated budget. Results go to standard output, talk to standard error.\n",
-              stdout);
+  (void)fputs(
+      ".SH NAME\nheadroom \\- train transformer language models inside a stated memory budget\n"
+      ".SH SYNOPSIS\n.B headroom\n.I COMMAND\n[ARGUMENTS] [OPTIONS]\n"
+      ".SH DESCRIPTION\nHeadroom compiles a training job to programs whose memory is known to the byte before "
+      "anything runs, and runs them inside a stated budget. Results go to standard output, talk to standard error.\n",
+      stdout);
   man_commands();
   for (option_id id = 0; id < OPTION_COUNT; id++) {
     const option *o = option_get(id);
@@ -161,10 +168,14 @@ static void print_man(void) {
     }
     man_option(defaults, id);
   }
-  (void)fputs(".SH PRECEDENCE\nA flag beats the environment, the environment beats the recipe, the recipe beats the default. "
-              "The environment name of an option is HEADROOM_ and its name in capitals with underscores. A recipe is a flat YAML "
-              "mapping of option names.\n.SH EXIT STATUS\n", stdout);
-  for (size_t i = 0; i < EXIT_CODE_COUNT; i++) (void)printf(".TP\n.B %d\n%s.\n", exit_codes[i].code, exit_codes[i].meaning);
+  (void)fputs(
+      ".SH PRECEDENCE\nA flag beats the environment, the environment beats the recipe, the recipe beats the default. "
+      "The environment name of an option is HEADROOM_ and its name in capitals with underscores. A recipe is a flat "
+      "YAML "
+      "mapping of option names.\n.SH EXIT STATUS\n",
+      stdout);
+  for (size_t i = 0; i < EXIT_CODE_COUNT; i++)
+    (void)printf(".TP\n.B %d\n%s.\n", exit_codes[i].code, exit_codes[i].meaning);
   config_deinit(defaults);
   free(defaults);
 }
@@ -203,7 +214,8 @@ static void bash_value(option_id id) {
     (void)fputs("\" -- \"$cur\"))", stdout);
   } else if (o->choices) {
     (void)fputs("COMPREPLY=($(compgen -W \"", stdout);
-    for (size_t i = 0; o->choices[i]; i++) (void)printf("%s%s", i ? " " : "", o->choices[i]);
+    for (size_t i = 0; o->choices[i]; i++)
+      (void)printf("%s%s", i ? " " : "", o->choices[i]);
     (void)fputs("\" -- \"$cur\"))", stdout);
   } else if (id == OPTION_RECOMPUTE) {
     (void)fputs("COMPREPLY=($(compgen -W \"none block every: sqrt levels:\" -- \"$cur\"))", stdout);
@@ -221,21 +233,26 @@ static void print_bash(void) {
   (void)fputs("# bash completion of headroom; made by `headroom help --completion bash`\n"
               "_headroom() {\n"
               "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-              "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W \"", stdout);
+              "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W \"",
+              stdout);
   bash_words(" ", FOR_ALL, false);
   (void)fputs("\" -- \"$cur\"))\n    return\n  fi\n  case $prev in\n", stdout);
-  for (option_id id = 0; id < OPTION_COUNT; id++) bash_value(id);
+  for (option_id id = 0; id < OPTION_COUNT; id++)
+    bash_value(id);
   (void)fputs("  esac\n  case ${COMP_WORDS[1]} in\n", stdout);
   for (unsigned i = 0; i < command_count; i++) {
     (void)printf("    %s) words=\"", commands[i].name);
     bash_words(" ", commands[i].bit, true);
     (void)fputs("\" ;;\n", stdout);
   }
-  (void)fputs("  esac\n  if [ \"${cur#-}\" != \"$cur\" ]; then\n    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n    return\n  fi\n"
-              "  case ${COMP_WORDS[1]} in\n    ", stdout);
+  (void)fputs("  esac\n  if [ \"${cur#-}\" != \"$cur\" ]; then\n    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n "
+              "   return\n  fi\n"
+              "  case ${COMP_WORDS[1]} in\n    ",
+              stdout);
   bash_words("|", FOR_JOBS, false);
   (void)fputs(") COMPREPLY=($(compgen -W \"", stdout);
-  for (uint32_t i = 0; i < hr_model_preset_count(); i++) (void)printf("%s%s", i ? " " : "", hr_model_preset_name(i));
+  for (uint32_t i = 0; i < hr_model_preset_count(); i++)
+    (void)printf("%s%s", i ? " " : "", hr_model_preset_name(i));
   (void)fputs("\" -- \"$cur\") $(compgen -f -- \"$cur\")) ;;\n    devices) COMPREPLY=($(compgen -W \"", stdout);
   bash_devices();
   (void)fputs("\" -- \"$cur\")) ;;\n    help) COMPREPLY=($(compgen -W \"", stdout);
@@ -264,7 +281,9 @@ hr_status command_help(cli_config *config, hr_error *error) {
     return HR_OK;
   }
   nearest_begin(&search, config->operands[0]);
-  for (unsigned i = 0; i < command_count; i++) nearest_offer(&search, commands[i].name);
+  for (unsigned i = 0; i < command_count; i++)
+    nearest_offer(&search, commands[i].name);
   text_fail(error, HR_ERROR_USAGE, "there is no command '%s'", config->operands[0]);
-  return text_hint(error, HR_ERROR_USAGE, "headroom help%s%s", nearest_end(&search) ? " " : "", nearest_end(&search) ? nearest_end(&search) : "");
+  return text_hint(error, HR_ERROR_USAGE, "headroom help%s%s", nearest_end(&search) ? " " : "",
+                   nearest_end(&search) ? nearest_end(&search) : "");
 }

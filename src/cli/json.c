@@ -46,8 +46,10 @@ static void string(FILE *stream, const char *bytes, size_t count) {
 
 static void lead(json_writer *json, const char *key) {
   if (json->filled[json->depth]) (void)fputc(',', json->stream);
-  if (!json->flat) indent(json);
-  else if (json->filled[json->depth]) (void)fputc(' ', json->stream);
+  if (!json->flat)
+    indent(json);
+  else if (json->filled[json->depth])
+    (void)fputc(' ', json->stream);
   json->filled[json->depth] = true;
   if (!key) return;
   string(json->stream, key, strlen(key));
@@ -60,28 +62,28 @@ static void open_container(json_writer *json, char bracket) {
   json->filled[json->depth] = false;
 }
 
-void json_begin(json_writer *json, FILE *stream) {
+void json_write_begin(json_writer *json, FILE *stream) {
   *json = (json_writer){.stream = stream};
   open_container(json, '{');
-  json_count(json, "schema_version", 1);
+  json_write_count(json, "schema_version", 1);
 }
 
-void json_end(json_writer *json) {
-  json_close(json, '}');
+void json_write_end(json_writer *json) {
+  json_write_close(json, '}');
   (void)fputc('\n', json->stream);
 }
 
-void json_open(json_writer *json, const char *key, char bracket) {
+void json_write_open(json_writer *json, const char *key, char bracket) {
   lead(json, key);
   open_container(json, bracket);
 }
 
-void json_open_flat(json_writer *json, const char *key, char bracket) {
-  json_open(json, key, bracket);
+void json_write_open_flat(json_writer *json, const char *key, char bracket) {
+  json_write_open(json, key, bracket);
   json->flat = true;
 }
 
-void json_close(json_writer *json, char bracket) {
+void json_write_close(json_writer *json, char bracket) {
   bool broken = json->filled[json->depth] && !json->flat;
   json->depth--;
   json->flat = false;
@@ -89,43 +91,47 @@ void json_close(json_writer *json, char bracket) {
   (void)fputc(bracket, json->stream);
 }
 
-void json_count(json_writer *json, const char *key, uint64_t value) {
+void json_write_count(json_writer *json, const char *key, uint64_t value) {
   lead(json, key);
   (void)fprintf(json->stream, "%llu", (unsigned long long)value);
 }
 
-void json_integer(json_writer *json, const char *key, int64_t value) {
+void json_write_integer(json_writer *json, const char *key, int64_t value) {
   lead(json, key);
   (void)fprintf(json->stream, "%lld", (long long)value);
 }
 
-void json_number(json_writer *json, const char *key, double value) {
+void json_write_number(json_writer *json, const char *key, double value) {
   char text[TEXT_BYTES];
   lead(json, key);
   (void)fputs(isfinite(value) ? text_number(value, text) : "null", json->stream);
 }
 
-void json_bool(json_writer *json, const char *key, bool value) {
+void json_write_bool(json_writer *json, const char *key, bool value) {
   lead(json, key);
   (void)fputs(value ? "true" : "false", json->stream);
 }
 
-void json_null(json_writer *json, const char *key) {
+void json_write_null(json_writer *json, const char *key) {
   lead(json, key);
   (void)fputs("null", json->stream);
 }
 
-void json_bytes(json_writer *json, const char *key, const char *bytes, size_t count) {
+void json_write_bytes(json_writer *json, const char *key, const char *bytes, size_t count) {
   lead(json, key);
   string(json->stream, bytes, count);
 }
 
-void json_text(json_writer *json, const char *key, const char *value) {
-  if (value) json_bytes(json, key, value, strlen(value));
-  else json_null(json, key);
+void json_write_text(json_writer *json, const char *key, const char *value) {
+  if (value)
+    json_write_bytes(json, key, value, strlen(value));
+  else
+    json_write_null(json, key);
 }
 
-void json_ns(json_writer *json, const char *key, double seconds) {
-  if (isfinite(seconds) && seconds >= 0 && seconds < 9e9) json_count(json, key, (uint64_t)(seconds * 1e9 + 0.5));
-  else json_null(json, key);
+void json_write_ns(json_writer *json, const char *key, double seconds) {
+  if (isfinite(seconds) && seconds >= 0 && seconds < 9e9)
+    json_write_count(json, key, (uint64_t)(seconds * 1e9 + 0.5));
+  else
+    json_write_null(json, key);
 }

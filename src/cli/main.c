@@ -1,4 +1,5 @@
-/* headroom: the program. Finds the command, collects its configuration, runs it, turns the outcome into an exit code. */
+/* headroom: the program. Finds the command, collects its configuration, runs it, turns the outcome into an exit code.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +9,11 @@
 
 const cli_command commands[] = {
     {"plan", "MODEL [OPTIONS]", "what a job needs, to the byte, before it runs", FOR_PLAN, 0,
-     "Compiles the job and prints its memory and its predicted time. Needs no weights and reserves nothing. The options are those of "
+     "Compiles the job and prints its memory and its predicted time. Needs no weights and reserves nothing. The "
+     "options are those of "
      "`headroom train`, which runs the very same plan.\n"
-     "Exit 0 when the job fits its budget, 3 when it does not; then alternatives that were each planned and do fit are listed, "
+     "Exit 0 when the job fits its budget, 3 when it does not; then alternatives that were each planned and do fit are "
+     "listed, "
      "cheapest in time first.",
      "headroom plan gpt2-124m --seq 1024 --micro-batch 4\n"
      "headroom plan llama-3-8b --device rtx-4090 --recompute block\n"
@@ -20,7 +23,8 @@ const cli_command commands[] = {
      command_plan},
     {"train", "MODEL --data PATH... --out RUN [OPTIONS]", "train inside a memory budget", FOR_TRAIN, 0,
      "Plans the job, refuses it with exit 3 when it does not fit, else runs it and writes a run directory: run.json, "
-     "metrics.jsonl, checkpoints/ and final/, a Hugging Face model. A preset or a bare config.json starts from random weights.\n"
+     "metrics.jsonl, checkpoints/ and final/, a Hugging Face model. A preset or a bare config.json starts from random "
+     "weights.\n"
      "Ctrl-C finishes the step, saves a checkpoint and exits 130; a second one leaves at once.",
      "headroom train tiny-llama-bytes --data docs/*.md --out run --steps 200 --budget 1GiB\n"
      "headroom train ./my-model --data train.jsonl --eval-data held.jsonl --eval-every 100 --out run\n"
@@ -30,17 +34,21 @@ const cli_command commands[] = {
      "Prints the mean loss per counted label over all files, its exponential and the number of labels.",
      "headroom evaluate run/final --data held.txt", command_evaluate},
     {"generate", "MODEL --prompt TEXT [OPTIONS]", "continue a text", FOR_GENERATE, 0,
-     "Continues a prompt with a planned KV cache and writes what is new to standard output as it is made. Byte-level models "
+     "Continues a prompt with a planned KV cache and writes what is new to standard output as it is made. Byte-level "
+     "models "
      "take and give text; for others a prompt is a list of token ids, and ids are printed.",
      "headroom generate run/final --prompt 'The memory of' --max-tokens 200\n"
      "headroom generate run/final --prompt-file - --temperature 0 < prompt.txt",
      command_generate},
     {"devices", "[NAME] [OPTIONS]", "the devices that a plan can be made for", FOR_DEVICES, 1,
-     "Lists this machine's CPU and the table of devices with their published figures; with NAME, all that is known of one.",
+     "Lists this machine's CPU and the table of devices with their published figures; with NAME, all that is known of "
+     "one.",
      "headroom devices\nheadroom devices rtx-4090", command_devices},
     {"help", "[COMMAND] [OPTIONS]", "describe a command, or print the manual page", FOR_HELP, 1,
-     "Describes a command. All help, the manual page and completion come from the same table as the options themselves.",
-     "headroom help train\nheadroom help --man > headroom.1\nheadroom help --completion bash > ~/.local/share/bash-completion/completions/headroom",
+     "Describes a command. All help, the manual page and completion come from the same table as the options "
+     "themselves.",
+     "headroom help train\nheadroom help --man > headroom.1\nheadroom help --completion bash > "
+     "~/.local/share/bash-completion/completions/headroom",
      command_help},
     {"version", "[OPTIONS]", "print the version", FOR_VERSION, 0, "Prints the version of the program and its library.",
      "headroom version", command_version},
@@ -60,16 +68,17 @@ hr_status command_version(cli_config *config, hr_error *error) {
     (void)printf("headroom %s\n", hr_version());
     return HR_OK;
   }
-  json_begin(&json, stdout);
-  json_text(&json, "version", hr_version());
-  json_end(&json);
+  json_write_begin(&json, stdout);
+  json_write_text(&json, "version", hr_version());
+  json_write_end(&json);
   return HR_OK;
 }
 
 static hr_status unknown_command(const char *word, hr_error *error) {
   nearest search;
   nearest_begin(&search, word);
-  for (unsigned i = 0; i < command_count; i++) nearest_offer(&search, commands[i].name);
+  for (unsigned i = 0; i < command_count; i++)
+    nearest_offer(&search, commands[i].name);
   text_fail(error, HR_ERROR_USAGE, word[0] == '-' ? "unknown option %s" : "unknown command '%s'", word);
   if (nearest_end(&search)) return text_hint(error, HR_ERROR_USAGE, "headroom %s", nearest_end(&search));
   return text_hint(error, HR_ERROR_USAGE, "headroom help");
@@ -111,9 +120,12 @@ int main(int count, char **words) {
     help_overview(stderr);
     return hr_status_exit_code(HR_ERROR_USAGE);
   }
-  if (strcmp(words[1], "--help") == 0 || strcmp(words[1], "-h") == 0) command = command_find("help");
-  else if (strcmp(words[1], "--version") == 0) command = command_find("version");
-  else command = command_find(words[1]);
+  if (strcmp(words[1], "--help") == 0 || strcmp(words[1], "-h") == 0)
+    command = command_find("help");
+  else if (strcmp(words[1], "--version") == 0)
+    command = command_find("version");
+  else
+    command = command_find(words[1]);
   status = command ? run_command(command, count - 2, words + 2, &error) : unknown_command(words[1], &error);
   status = close_output(status, &error);
   if (status != HR_OK && error.message[0]) text_print_error(&error);

@@ -9,7 +9,8 @@
 #define OF(n, k, c, g, o, h) .name = n, .kind = k, .commands = c, .group = g, .operand = o, .help = h
 #define FIELD(k, member) .field = k, .offset = offsetof(hr_job, member)
 
-_Static_assert(sizeof(hr_optimizer) == sizeof(unsigned) && sizeof(hr_packing) == sizeof(unsigned), "FIELD_ENUM copies an unsigned");
+_Static_assert(sizeof(hr_optimizer) == sizeof(unsigned) && sizeof(hr_packing) == sizeof(unsigned),
+               "FIELD_ENUM copies an unsigned");
 
 static const char *const optimizers[] = {"adamw", "sgd", "momentum", NULL};
 static const char *const attentions[] = {"flash", "materialized", NULL};
@@ -26,137 +27,161 @@ enum { PT = FOR_PLAN | FOR_TRAIN, PTE = PT | FOR_EVALUATE };
 
 static const option options[OPTION_COUNT] = {
     [OPTION_MODEL] = {OF("model", KIND_TEXT, FOR_JOBS, "Job", "MODEL",
-        "a preset (gpt2-124m, llama-2-7b, ...), a Hugging Face directory or a config.json"), .positional = true},
+                         "a preset (gpt2-124m, llama-2-7b, ...), a Hugging Face directory or a config.json"),
+                      .positional = true},
 
-    [OPTION_SEQ] = {OF("seq", KIND_COUNT, PTE, "Job", "N",
-        "tokens per row"),
-        FIELD(FIELD_U32, sequence_length), .low = 1, .given = HR_GIVEN_SEQUENCE, .zero = "the model's positions, at most 1024"},
-    [OPTION_MICRO_BATCH] = {OF("micro-batch", KIND_COUNT, PTE, "Job", "N",
-        "rows per micro-step"), FIELD(FIELD_U32, micro_batch), .low = 1, .given = HR_GIVEN_MICRO_BATCH},
-    [OPTION_ACCUMULATE] = {OF("accumulate", KIND_COUNT, PT, "Job", "N",
-        "micro-steps per optimizer step"), FIELD(FIELD_U32, accumulate), .low = 1, .given = HR_GIVEN_ACCUMULATE},
+    [OPTION_SEQ] = {OF("seq", KIND_COUNT, PTE, "Job", "N", "tokens per row"), FIELD(FIELD_U32, sequence_length),
+                    .low = 1, .given = HR_GIVEN_SEQUENCE, .zero = "the model's positions, at most 1024"},
+    [OPTION_MICRO_BATCH] = {OF("micro-batch", KIND_COUNT, PTE, "Job", "N", "rows per micro-step"),
+                            FIELD(FIELD_U32, micro_batch), .low = 1, .given = HR_GIVEN_MICRO_BATCH},
+    [OPTION_ACCUMULATE] = {OF("accumulate", KIND_COUNT, PT, "Job", "N", "micro-steps per optimizer step"),
+                           FIELD(FIELD_U32, accumulate), .low = 1, .given = HR_GIVEN_ACCUMULATE},
     [OPTION_BATCH_TOKENS] = {OF("batch-tokens", KIND_COUNT, PT, "Job", "N",
-        "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch)"),
-        .low = 1, .given = HR_GIVEN_BATCH_TOKENS},
+                                "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch)"),
+                             .low = 1, .given = HR_GIVEN_BATCH_TOKENS},
     [OPTION_DEVICE] = {OF("device", KIND_WORD, FOR_JOBS, "Job", "NAME",
-        "cpu, or a name of `headroom devices` (plan only)"), .initial = "cpu"},
+                          "cpu, or a name of `headroom devices` (plan only)"),
+                       .initial = "cpu"},
     [OPTION_BUDGET] = {OF("budget", KIND_SIZE, FOR_JOBS, "Job", "SIZE",
-        "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable"), .zero = "what is usable now"},
+                          "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable"),
+                       .zero = "what is usable now"},
     [OPTION_RECOMPUTE] = {OF("recompute", KIND_WORD, PT, "Job", "HOW",
-        "what the backward makes again instead of keeping it: none, block, every:K, sqrt, levels:keep*4,cheap*8,..."),
-        .given = HR_GIVEN_RECOMPUTE},
-    [OPTION_ATTENTION] = {OF("attention", KIND_CHOICE, PTE, "Job", "HOW",
-        "flash: memory linear in the sequence; materialized: the score matrices, to show the difference"),
-        .choices = attentions, FIELD(FIELD_ENUM, attention), .given = HR_GIVEN_ATTENTION},
+                             "what the backward makes again instead of keeping it: none, block, every:K, sqrt, "
+                             "levels:keep*4,cheap*8,..."),
+                          .given = HR_GIVEN_RECOMPUTE},
+    [OPTION_ATTENTION] =
+        {OF("attention", KIND_CHOICE, PTE, "Job", "HOW",
+            "flash: memory linear in the sequence; materialized: the score matrices, to show the difference"),
+         .choices = attentions, FIELD(FIELD_ENUM, attention), .given = HR_GIVEN_ATTENTION},
     [OPTION_LOSS_CHUNK] = {OF("loss-chunk", KIND_CHUNK, PTE, "Job", "N",
-        "tokens whose logits exist at a time: auto, off or a number"),
-        FIELD(FIELD_U32, loss_chunk), .given = HR_GIVEN_LOSS_CHUNK},
-    [OPTION_THREADS] = {OF("threads", KIND_COUNT, FOR_JOBS, "Job", "N",
-        "CPU threads; part of the plan"), FIELD(FIELD_U32, threads), .low = 1, .zero = "the physical cores allowed"},
+                              "tokens whose logits exist at a time: auto, off or a number"),
+                           FIELD(FIELD_U32, loss_chunk), .given = HR_GIVEN_LOSS_CHUNK},
+    [OPTION_THREADS] = {OF("threads", KIND_COUNT, FOR_JOBS, "Job", "N", "CPU threads; part of the plan"),
+                        FIELD(FIELD_U32, threads), .low = 1, .zero = "the physical cores allowed"},
     [OPTION_AUTO] = {OF("auto", KIND_FLAG, PT, "Job", NULL,
-        "let the planner choose what was not given, to fit the budget in the least time"), FIELD(FIELD_BOOL, automatic)},
+                        "let the planner choose what was not given, to fit the budget in the least time"),
+                     FIELD(FIELD_BOOL, automatic)},
     [OPTION_CHECK] = {OF("check", KIND_FLAG, FOR_JOBS, "Job", NULL,
-        "poison dead memory and verify guard zones while running"), FIELD(FIELD_BOOL, check)},
+                         "poison dead memory and verify guard zones while running"),
+                      FIELD(FIELD_BOOL, check)},
     [OPTION_CONTEXT] = {OF("context", KIND_COUNT, FOR_PLAN | FOR_GENERATE, "Job", "N",
-        "tokens that the KV cache holds, prompt and new ones"),
-        FIELD(FIELD_U32, context_length), .low = 1, .zero = "prompt + --max-tokens; for a plan the sequence length"},
+                           "tokens that the KV cache holds, prompt and new ones"),
+                        FIELD(FIELD_U32, context_length), .low = 1,
+                        .zero = "prompt + --max-tokens; for a plan the sequence length"},
 
-    [OPTION_OPTIMIZER] = {OF("optimizer", KIND_CHOICE, PT, "Optimizer", "NAME",
-        "how gradients change the weights"),
-        .choices = optimizers, FIELD(FIELD_ENUM, optimizer), .given = HR_GIVEN_OPTIMIZER},
+    [OPTION_OPTIMIZER] = {OF("optimizer", KIND_CHOICE, PT, "Optimizer", "NAME", "how gradients change the weights"),
+                          .choices = optimizers, FIELD(FIELD_ENUM, optimizer), .given = HR_GIVEN_OPTIMIZER},
     [OPTION_BETAS] = {OF("betas", KIND_BETAS, PT, "Optimizer", "B1,B2", "decay rates of AdamW's two averages")},
     [OPTION_EPS] = {OF("eps", KIND_NUMBER, PT, "Optimizer", "X", "AdamW's epsilon"), FIELD(FIELD_DOUBLE, epsilon)},
     [OPTION_WEIGHT_DECAY] = {OF("weight-decay", KIND_NUMBER, PT, "Optimizer", "X",
-        "decay of matrices and embeddings (not of biases and norms)"), FIELD(FIELD_DOUBLE, weight_decay)},
-    [OPTION_MOMENTUM] = {OF("momentum", KIND_NUMBER, PT, "Optimizer", "X",
-        "of --optimizer momentum"), FIELD(FIELD_DOUBLE, momentum)},
+                                "decay of matrices and embeddings (not of biases and norms)"),
+                             FIELD(FIELD_DOUBLE, weight_decay)},
+    [OPTION_MOMENTUM] = {OF("momentum", KIND_NUMBER, PT, "Optimizer", "X", "of --optimizer momentum"),
+                         FIELD(FIELD_DOUBLE, momentum)},
     [OPTION_UPDATE] = {OF("update", KIND_CHOICE, PT, "Optimizer", "WHEN",
-        "after the backward, or in-backward, which lets gradients die early"),
-        .choices = updates, FIELD(FIELD_ENUM, update), .given = HR_GIVEN_UPDATE},
-    [OPTION_LR] = {OF("lr", KIND_NUMBER, PT, "Optimizer", "X",
-        "learning rate at its highest"), FIELD(FIELD_DOUBLE, learning_rate)},
-    [OPTION_SCHEDULE] = {OF("schedule", KIND_CHOICE, PT, "Optimizer", "NAME",
-        "course of the learning rate"), .choices = schedules, FIELD(FIELD_ENUM, schedule)},
+                          "after the backward, or in-backward, which lets gradients die early"),
+                       .choices = updates, FIELD(FIELD_ENUM, update), .given = HR_GIVEN_UPDATE},
+    [OPTION_LR] = {OF("lr", KIND_NUMBER, PT, "Optimizer", "X", "learning rate at its highest"),
+                   FIELD(FIELD_DOUBLE, learning_rate)},
+    [OPTION_SCHEDULE] = {OF("schedule", KIND_CHOICE, PT, "Optimizer", "NAME", "course of the learning rate"),
+                         .choices = schedules, FIELD(FIELD_ENUM, schedule)},
     [OPTION_WARMUP] = {OF("warmup", KIND_NUMBER, PT, "Optimizer", "X",
-        "steps of linear warm-up, or a share of the steps when below 1"), FIELD(FIELD_DOUBLE, warmup)},
+                          "steps of linear warm-up, or a share of the steps when below 1"),
+                       FIELD(FIELD_DOUBLE, warmup)},
     [OPTION_DECAY] = {OF("decay", KIND_NUMBER, PT, "Optimizer", "X",
-        "wsd: steps of the final decay, or a share when below 1"), FIELD(FIELD_DOUBLE, decay)},
+                         "wsd: steps of the final decay, or a share when below 1"),
+                      FIELD(FIELD_DOUBLE, decay)},
     [OPTION_MIN_LR_RATIO] = {OF("min-lr-ratio", KIND_NUMBER, PT, "Optimizer", "X",
-        "floor of the schedule as a share of --lr"), FIELD(FIELD_DOUBLE, min_lr_ratio)},
+                                "floor of the schedule as a share of --lr"),
+                             FIELD(FIELD_DOUBLE, min_lr_ratio)},
     [OPTION_CLIP] = {OF("clip", KIND_NUMBER, PT, "Optimizer", "X",
-        "largest global gradient norm; 0 turns clipping off"), FIELD(FIELD_DOUBLE, clip), .given = HR_GIVEN_CLIP},
-    [OPTION_STEPS] = {OF("steps", KIND_COUNT, PT, "Optimizer", "N",
-        "optimizer steps"), FIELD(FIELD_U64, steps), .low = 1, .zero = "from --epochs"},
+                        "largest global gradient norm; 0 turns clipping off"),
+                     FIELD(FIELD_DOUBLE, clip), .given = HR_GIVEN_CLIP},
+    [OPTION_STEPS] = {OF("steps", KIND_COUNT, PT, "Optimizer", "N", "optimizer steps"), FIELD(FIELD_U64, steps),
+                      .low = 1, .zero = "from --epochs"},
     [OPTION_EPOCHS] = {OF("epochs", KIND_NUMBER, PT, "Optimizer", "X",
-        "passes over the data, when --steps is not given"), FIELD(FIELD_DOUBLE, epochs)},
+                          "passes over the data, when --steps is not given"),
+                       FIELD(FIELD_DOUBLE, epochs)},
     [OPTION_SEED] = {OF("seed", KIND_COUNT, PT | FOR_GENERATE, "Optimizer", "N",
-        "of initial weights, row order and sampling"), FIELD(FIELD_U64, seed)},
+                        "of initial weights, row order and sampling"),
+                     FIELD(FIELD_U64, seed)},
 
     [OPTION_DATA] = {OF("data", KIND_PATHS, FOR_TRAIN | FOR_EVALUATE, "Data", "PATH...",
-        "text files, or JSONL with input_ids")},
+                        "text files, or JSONL with input_ids")},
     [OPTION_EVAL_DATA] = {OF("eval-data", KIND_PATHS, FOR_TRAIN, "Data", "PATH...",
-        "held-back files, evaluated while training")},
-    [OPTION_EVAL_EVERY] = {OF("eval-every", KIND_COUNT, FOR_TRAIN, "Data", "N",
-        "steps between evaluations"), .initial = "0", .zero = "at the end"},
+                             "held-back files, evaluated while training")},
+    [OPTION_EVAL_EVERY] = {OF("eval-every", KIND_COUNT, FOR_TRAIN, "Data", "N", "steps between evaluations"),
+                           .initial = "0", .zero = "at the end"},
     [OPTION_EVAL_BATCHES] = {OF("eval-batches", KIND_COUNT, FOR_TRAIN | FOR_EVALUATE, "Data", "N",
-        "batches per evaluation at most"), .initial = "0", .zero = "all"},
+                                "batches per evaluation at most"),
+                             .initial = "0", .zero = "all"},
     [OPTION_DOCUMENT_SEPARATOR] = {OF("document-separator", KIND_TEXT, FOR_TRAIN | FOR_EVALUATE, "Data", "TEXT",
-        "where documents of a text file end (\\n, \\t, \\\\, \\xHH are understood); without it a file is one document")},
+                                      "where documents of a text file end (\\n, \\t, \\\\, \\xHH are understood); "
+                                      "without it a file is one document")},
     [OPTION_SHUFFLE] = {OF("shuffle", KIND_FLAG, PT, "Data", NULL,
-        "shuffle the rows instead of keeping the order of the files"), FIELD(FIELD_BOOL, shuffle)},
+                           "shuffle the rows instead of keeping the order of the files"),
+                        FIELD(FIELD_BOOL, shuffle)},
     [OPTION_PACKING] = {OF("packing", KIND_CHOICE, PTE, "Data", "HOW",
-        "pack: several documents in a row, unseen by each other; off: one"),
-        .choices = packings, FIELD(FIELD_ENUM, packing)},
+                           "pack: several documents in a row, unseen by each other; off: one"),
+                        .choices = packings, FIELD(FIELD_ENUM, packing)},
 
     [OPTION_OUT] = {OF("out", KIND_PATH, FOR_TRAIN, "Results", "RUN",
-        "run directory to write (default with --resume: that run)")},
-    [OPTION_SAVE_EVERY] = {OF("save-every", KIND_COUNT, FOR_TRAIN, "Results", "N",
-        "steps between checkpoints"), .initial = "0", .zero = "only at the end"},
-    [OPTION_KEEP] = {OF("keep", KIND_COUNT, FOR_TRAIN, "Results", "N",
-        "newest checkpoints to keep besides the best"), .initial = "0", .zero = "all"},
+                       "run directory to write (default with --resume: that run)")},
+    [OPTION_SAVE_EVERY] = {OF("save-every", KIND_COUNT, FOR_TRAIN, "Results", "N", "steps between checkpoints"),
+                           .initial = "0", .zero = "only at the end"},
+    [OPTION_KEEP] = {OF("keep", KIND_COUNT, FOR_TRAIN, "Results", "N", "newest checkpoints to keep besides the best"),
+                     .initial = "0", .zero = "all"},
     [OPTION_SAVE_DTYPE] = {OF("save-dtype", KIND_CHOICE, FOR_TRAIN, "Results", "TYPE",
-        "of RUN/final; source: as loaded, f32 from scratch"), .initial = "source", .choices = dtypes},
-    [OPTION_RESUME] = {OF("resume", KIND_PATH, FOR_TRAIN, "Results", "RUN", "go on from the newest checkpoint of a run")},
+                              "of RUN/final; source: as loaded, f32 from scratch"),
+                           .initial = "source", .choices = dtypes},
+    [OPTION_RESUME] = {OF("resume", KIND_PATH, FOR_TRAIN, "Results", "RUN",
+                          "go on from the newest checkpoint of a run")},
     [OPTION_SAMPLE] = {OF("sample", KIND_TEXT, PT, "Results", "TEXT",
-        "continue TEXT after each evaluation; the plan then holds generation too")},
+                          "continue TEXT after each evaluation; the plan then holds generation too")},
 
     [OPTION_PROMPT] = {OF("prompt", KIND_TEXT, FOR_GENERATE, "Generation", "TEXT",
-        "what to continue; token ids for models that are not byte-level")},
+                          "what to continue; token ids for models that are not byte-level")},
     [OPTION_PROMPT_FILE] = {OF("prompt-file", KIND_PATH, FOR_GENERATE, "Generation", "FILE",
-        "the same from a file, - for standard input")},
-    [OPTION_MAX_TOKENS] = {OF("max-tokens", KIND_COUNT, FOR_GENERATE, "Generation", "N",
-        "new tokens at most"), .initial = "128", .low = 1},
+                               "the same from a file, - for standard input")},
+    [OPTION_MAX_TOKENS] = {OF("max-tokens", KIND_COUNT, FOR_GENERATE, "Generation", "N", "new tokens at most"),
+                           .initial = "128", .low = 1},
     [OPTION_TEMPERATURE] = {OF("temperature", KIND_NUMBER, FOR_GENERATE, "Generation", "X",
-        "0: always the most likely token"), .initial = "0.8"},
-    [OPTION_TOP_K] = {OF("top-k", KIND_COUNT, FOR_GENERATE, "Generation", "N",
-        "sample among the N most likely tokens"), .initial = "0", .zero = "off"},
+                               "0: always the most likely token"),
+                            .initial = "0.8"},
+    [OPTION_TOP_K] = {OF("top-k", KIND_COUNT, FOR_GENERATE, "Generation", "N", "sample among the N most likely tokens"),
+                      .initial = "0", .zero = "off"},
     [OPTION_TOP_P] = {OF("top-p", KIND_NUMBER, FOR_GENERATE, "Generation", "X",
-        "sample among the most likely tokens that make up the share X"), .initial = "1"},
+                         "sample among the most likely tokens that make up the share X"),
+                      .initial = "1"},
 
-    [OPTION_FOR] = {OF("for", KIND_CHOICE, FOR_PLAN, "Plan", "WHAT",
-        "the command to plan"), .initial = "train", .choices = purposes},
+    [OPTION_FOR] = {OF("for", KIND_CHOICE, FOR_PLAN, "Plan", "WHAT", "the command to plan"), .initial = "train",
+                    .choices = purposes},
     [OPTION_FIXES] = {OF("fixes", KIND_FLAG, FOR_PLAN, "Plan", NULL,
-        "plan alternatives and list them (on by default when the job does not fit)")},
+                         "plan alternatives and list them (on by default when the job does not fit)")},
     [OPTION_TABLE] = {OF("table", KIND_WORD, FOR_PLAN, "Plan", "ROWS,COLUMNS",
-        "memory over two of them: seq,micro-batch or micro-batch,seq")},
+                         "memory over two of them: seq,micro-batch or micro-batch,seq")},
     [OPTION_TIMELINE] = {OF("timeline", KIND_FLAG, FOR_PLAN, "Plan", NULL, "memory over the course of the job")},
     [OPTION_DUMP] = {OF("dump", KIND_CHOICE, FOR_PLAN, "Plan", "WHAT",
-        "program: every program, node, tensor and storage"), .choices = dumps},
+                        "program: every program, node, tensor and storage"),
+                     .choices = dumps},
     [OPTION_FAIL_OVER] = {OF("fail-over", KIND_SIZE, FOR_PLAN, "Plan", "SIZE",
-        "exit 3 when the job needs more than SIZE (for CI)")},
+                             "exit 3 when the job needs more than SIZE (for CI)")},
 
     [OPTION_RECIPE] = {OF("recipe", KIND_PATH, FOR_JOBS, "General", "FILE",
-        "YAML file with the same keys as these options, and model")},
+                          "YAML file with the same keys as these options, and model")},
     [OPTION_SHOW_CONFIG] = {OF("show-config", KIND_FLAG, FOR_JOBS, "General", NULL,
-        "print every value and where it comes from, and stop"), .flag_only = true},
+                               "print every value and where it comes from, and stop"),
+                            .flag_only = true},
     [OPTION_JSON] = {OF("json", KIND_FLAG, FOR_JOBS | FOR_DEVICES | FOR_VERSION, "General", NULL,
-        "print the result as JSON")},
+                        "print the result as JSON")},
     [OPTION_QUIET] = {OF("quiet", KIND_FLAG, FOR_JOBS, "General", NULL, "only results, warnings and errors (-q)")},
     [OPTION_COLOR] = {OF("color", KIND_CHOICE, FOR_ALL, "General", "WHEN",
-        "colour on terminals, always or never (NO_COLOR is respected)"), .initial = "auto", .choices = colors},
+                         "colour on terminals, always or never (NO_COLOR is respected)"),
+                      .initial = "auto", .choices = colors},
     [OPTION_MAN] = {OF("man", KIND_FLAG, FOR_HELP, "General", NULL, "print the manual page (roff)"), .flag_only = true},
     [OPTION_COMPLETION] = {OF("completion", KIND_CHOICE, FOR_HELP, "General", "SHELL",
-        "print the completion script of a shell"), .choices = shells, .flag_only = true},
+                              "print the completion script of a shell"),
+                           .choices = shells, .flag_only = true},
     [OPTION_HELP] = {OF("help", KIND_FLAG, FOR_ALL, "General", NULL, "describe the command (-h)"), .flag_only = true},
 };
 
@@ -172,8 +197,10 @@ option_id option_find(const char *name, bool positional) {
 
 /* "--seq" for a flag, "HEADROOM_SEQ" and "job.yaml:3: seq" for the others. */
 static const char *subject(const option *o, const char *place, char out[256]) {
-  if (!place[0]) (void)snprintf(out, 256, o->positional ? "%s" : "--%s", o->positional ? o->operand : o->name);
-  else (void)snprintf(out, 256, "%s: %s", place, o->name);
+  if (!place[0])
+    (void)snprintf(out, 256, o->positional ? "%s" : "--%s", o->positional ? o->operand : o->name);
+  else
+    (void)snprintf(out, 256, "%s: %s", place, o->name);
   return out;
 }
 
@@ -191,8 +218,8 @@ static hr_status set_flag(const option *o, value *v, const char *text, const cha
 static hr_status set_count(const option *o, value *v, const char *text, const char *where, hr_error *error) {
   uint64_t high = o->field == FIELD_U32 ? UINT32_MAX - 1 : INT64_MAX;
   if (text_parse_count(text, o->low, high, &v->count)) return HR_OK;
-  text_fail(error, HR_ERROR_USAGE, "%s: '%s' is not a whole number from %llu to %llu", where, text, (unsigned long long)o->low,
-            (unsigned long long)high);
+  text_fail(error, HR_ERROR_USAGE, "%s: '%s' is not a whole number from %llu to %llu", where, text,
+            (unsigned long long)o->low, (unsigned long long)high);
   return o->zero ? text_hint(error, HR_ERROR_USAGE, "leave --%s out for %s", o->name, o->zero) : HR_ERROR_USAGE;
 }
 
@@ -210,7 +237,8 @@ static hr_status set_choice(const option *o, value *v, const char *text, const c
     (void)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", o->choices[i]);
   }
   text_fail(error, HR_ERROR_USAGE, "%s: '%s' is not one of: %s", where, text, list);
-  return nearest_end(&search) ? text_hint(error, HR_ERROR_USAGE, "--%s %s", o->name, nearest_end(&search)) : HR_ERROR_USAGE;
+  return nearest_end(&search) ? text_hint(error, HR_ERROR_USAGE, "--%s %s", o->name, nearest_end(&search))
+                              : HR_ERROR_USAGE;
 }
 
 static hr_status set_size(value *v, const char *text, const char *where, hr_error *error) {
@@ -236,8 +264,10 @@ static hr_status set_betas(value *v, const char *text, const char *where, hr_err
 }
 
 static hr_status set_chunk(value *v, const char *text, const char *where, hr_error *error) {
-  if (strcmp(text, "auto") == 0) v->count = HR_LOSS_CHUNK_AUTO;
-  else if (strcmp(text, "off") == 0 || strcmp(text, "false") == 0) v->count = HR_LOSS_CHUNK_OFF; /* YAML users write off */
+  if (strcmp(text, "auto") == 0)
+    v->count = HR_LOSS_CHUNK_AUTO;
+  else if (strcmp(text, "off") == 0 || strcmp(text, "false") == 0)
+    v->count = HR_LOSS_CHUNK_OFF; /* YAML users write off */
   else if (!text_parse_count(text, 1, INT32_MAX, &v->count))
     return text_fail(error, HR_ERROR_USAGE, "%s: '%s' is none of: auto, off, a whole number of tokens", where, text);
   return HR_OK;
@@ -271,7 +301,8 @@ static void append(value *v, const char *text) {
 
 static void clear(value *v) {
   free(v->text);
-  for (uint32_t i = 0; i < v->list_count; i++) free(v->list[i]);
+  for (uint32_t i = 0; i < v->list_count; i++)
+    free(v->list[i]);
   free(v->list);
   *v = (value){0};
 }
@@ -281,24 +312,37 @@ static hr_status read_value(option_id id, value *v, const char *text, const char
   hr_status status = HR_OK;
   if (!text[0] && o->kind != KIND_TEXT) return text_fail(error, HR_ERROR_USAGE, "%s: the value is empty", where);
   switch (o->kind) {
-  case KIND_FLAG: return set_flag(o, v, text, where, error);
-  case KIND_COUNT: return set_count(o, v, text, where, error);
-  case KIND_SIZE: return set_size(v, text, where, error);
-  case KIND_CHOICE: return set_choice(o, v, text, where, error);
-  case KIND_BETAS: return set_betas(v, text, where, error);
-  case KIND_CHUNK: return set_chunk(v, text, where, error);
+  case KIND_FLAG:
+    return set_flag(o, v, text, where, error);
+  case KIND_COUNT:
+    return set_count(o, v, text, where, error);
+  case KIND_SIZE:
+    return set_size(v, text, where, error);
+  case KIND_CHOICE:
+    return set_choice(o, v, text, where, error);
+  case KIND_BETAS:
+    return set_betas(v, text, where, error);
+  case KIND_CHUNK:
+    return set_chunk(v, text, where, error);
   case KIND_NUMBER:
     if (text_parse_number(text, &v->number[0])) return HR_OK;
     return text_fail(error, HR_ERROR_USAGE, "%s: '%s' is not a number", where, text);
-  case KIND_PATHS: append(v, text); return HR_OK;
-  case KIND_WORD: status = check_word(id, text, where, error); break;
-  case KIND_TEXT: case KIND_PATH: break;
+  case KIND_PATHS:
+    append(v, text);
+    return HR_OK;
+  case KIND_WORD:
+    status = check_word(id, text, where, error);
+    break;
+  case KIND_TEXT:
+  case KIND_PATH:
+    break;
   }
   if (status == HR_OK) v->text = text_copy(text, strlen(text));
   return status;
 }
 
-hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place, hr_error *error) {
+hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place,
+                     hr_error *error) {
   value *old = &config->values[id], next = {0};
   char where[256];
   hr_status status;
@@ -322,11 +366,22 @@ static void load_field(const option *o, const hr_job *job, value *v) {
   const char *at = (const char *)job + o->offset;
   uint32_t word;
   switch (o->field) {
-  case FIELD_U32: case FIELD_ENUM: memcpy(&word, at, sizeof word); v->count = word; break;
-  case FIELD_U64: memcpy(&v->count, at, sizeof v->count); break;
-  case FIELD_DOUBLE: memcpy(&v->number[0], at, sizeof(double)); break;
-  case FIELD_BOOL: memcpy(&v->flag, at, sizeof v->flag); break;
-  case FIELD_NONE: break;
+  case FIELD_U32:
+  case FIELD_ENUM:
+    memcpy(&word, at, sizeof word);
+    v->count = word;
+    break;
+  case FIELD_U64:
+    memcpy(&v->count, at, sizeof v->count);
+    break;
+  case FIELD_DOUBLE:
+    memcpy(&v->number[0], at, sizeof(double));
+    break;
+  case FIELD_BOOL:
+    memcpy(&v->flag, at, sizeof v->flag);
+    break;
+  case FIELD_NONE:
+    break;
   }
 }
 
@@ -334,11 +389,21 @@ static void store_field(const option *o, const value *v, hr_job *job) {
   char *at = (char *)job + o->offset;
   uint32_t word = (uint32_t)v->count;
   switch (o->field) {
-  case FIELD_U32: case FIELD_ENUM: memcpy(at, &word, sizeof word); break;
-  case FIELD_U64: memcpy(at, &v->count, sizeof v->count); break;
-  case FIELD_DOUBLE: memcpy(at, &v->number[0], sizeof(double)); break;
-  case FIELD_BOOL: memcpy(at, &v->flag, sizeof v->flag); break;
-  case FIELD_NONE: break;
+  case FIELD_U32:
+  case FIELD_ENUM:
+    memcpy(at, &word, sizeof word);
+    break;
+  case FIELD_U64:
+    memcpy(at, &v->count, sizeof v->count);
+    break;
+  case FIELD_DOUBLE:
+    memcpy(at, &v->number[0], sizeof(double));
+    break;
+  case FIELD_BOOL:
+    memcpy(at, &v->flag, sizeof v->flag);
+    break;
+  case FIELD_NONE:
+    break;
   }
 }
 
@@ -346,7 +411,8 @@ void config_take_job(cli_config *config, const hr_job *job) {
   char text[256];
   value *recompute = &config->values[OPTION_RECOMPUTE];
   if (job != &config->job) config->job = *job;
-  for (option_id id = 0; id < OPTION_COUNT; id++) load_field(&options[id], job, &config->values[id]);
+  for (option_id id = 0; id < OPTION_COUNT; id++)
+    load_field(&options[id], job, &config->values[id]);
   config->values[OPTION_BETAS].number[0] = job->beta1;
   config->values[OPTION_BETAS].number[1] = job->beta2;
   hr_recompute_text(&job->recompute, job->model.layer_count, text, sizeof text);
@@ -368,7 +434,8 @@ void config_init(cli_config *config, unsigned command) {
 }
 
 void config_deinit(cli_config *config) {
-  for (option_id id = 0; id < OPTION_COUNT; id++) clear(&config->values[id]);
+  for (option_id id = 0; id < OPTION_COUNT; id++)
+    clear(&config->values[id]);
 }
 
 static hr_status fill_budget(cli_config *config, hr_error *error) {
@@ -413,7 +480,8 @@ static hr_status open_model(cli_config *config, hr_error *error) {
   const char *source = config_text(config, OPTION_MODEL);
   if (source && source[0]) return hr_model_open(source, &config->job.model, error);
   text_fail(error, HR_ERROR_USAGE, "no MODEL is given");
-  if (data->list_count > 1) return text_hint(error, HR_ERROR_USAGE, "put MODEL first; --data takes all that follows it");
+  if (data->list_count > 1)
+    return text_hint(error, HR_ERROR_USAGE, "put MODEL first; --data takes all that follows it");
   return text_hint(error, HR_ERROR_USAGE, "a preset such as gpt2-124m, a directory, or a config.json");
 }
 
@@ -444,8 +512,10 @@ hr_status config_job(cli_config *config, hr_purpose purpose, hr_error *error) {
 /* ---- values as text ---- */
 
 static void size_value(const value *v, char out[OPTION_VALUE_BYTES]) {
-  if (v->percent) (void)snprintf(out, OPTION_VALUE_BYTES, "%.10g%%", v->number[0] * 100);
-  else (void)snprintf(out, OPTION_VALUE_BYTES, "%llu", (unsigned long long)v->count);
+  if (v->percent)
+    (void)snprintf(out, OPTION_VALUE_BYTES, "%.10g%%", v->number[0] * 100);
+  else
+    (void)snprintf(out, OPTION_VALUE_BYTES, "%llu", (unsigned long long)v->count);
 }
 
 char *config_value_text(const cli_config *config, option_id id, char out[OPTION_VALUE_BYTES]) {
@@ -456,24 +526,42 @@ char *config_value_text(const cli_config *config, option_id id, char out[OPTION_
   out[0] = 0;
   if (v->origin == ORIGIN_UNSET) return out;
   switch (o->kind) {
-  case KIND_FLAG: (void)strcpy(out, v->flag ? "true" : "false"); break;
-  case KIND_COUNT: (void)snprintf(out, OPTION_VALUE_BYTES, "%llu", (unsigned long long)v->count); break;
-  case KIND_NUMBER: (void)text_number(v->number[0], out); break;
-  case KIND_SIZE: size_value(v, out); break;
-  case KIND_CHOICE: (void)strcpy(out, o->choices[v->count]); break;
+  case KIND_FLAG:
+    (void)strcpy(out, v->flag ? "true" : "false");
+    break;
+  case KIND_COUNT:
+    (void)snprintf(out, OPTION_VALUE_BYTES, "%llu", (unsigned long long)v->count);
+    break;
+  case KIND_NUMBER:
+    (void)text_number(v->number[0], out);
+    break;
+  case KIND_SIZE:
+    size_value(v, out);
+    break;
+  case KIND_CHOICE:
+    (void)strcpy(out, o->choices[v->count]);
+    break;
   case KIND_BETAS:
-    (void)snprintf(out, OPTION_VALUE_BYTES, "%s,%s", text_number(v->number[0], first), text_number(v->number[1], second));
+    (void)snprintf(out, OPTION_VALUE_BYTES, "%s,%s", text_number(v->number[0], first),
+                   text_number(v->number[1], second));
     break;
   case KIND_CHUNK:
-    if (v->count == HR_LOSS_CHUNK_AUTO) (void)strcpy(out, "auto");
-    else if (v->count == HR_LOSS_CHUNK_OFF) (void)strcpy(out, "off");
-    else (void)snprintf(out, OPTION_VALUE_BYTES, "%llu", (unsigned long long)v->count);
+    if (v->count == HR_LOSS_CHUNK_AUTO)
+      (void)strcpy(out, "auto");
+    else if (v->count == HR_LOSS_CHUNK_OFF)
+      (void)strcpy(out, "off");
+    else
+      (void)snprintf(out, OPTION_VALUE_BYTES, "%llu", (unsigned long long)v->count);
     break;
   case KIND_PATHS:
     for (uint32_t i = 0; i < v->list_count && used + 1 < OPTION_VALUE_BYTES; i++)
       used += (size_t)snprintf(out + used, OPTION_VALUE_BYTES - used, "%s%s", i ? " " : "", v->list[i]);
     break;
-  case KIND_TEXT: case KIND_PATH: case KIND_WORD: (void)snprintf(out, OPTION_VALUE_BYTES, "%s", v->text ? v->text : ""); break;
+  case KIND_TEXT:
+  case KIND_PATH:
+  case KIND_WORD:
+    (void)snprintf(out, OPTION_VALUE_BYTES, "%s", v->text ? v->text : "");
+    break;
   }
   return out;
 }

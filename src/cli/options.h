@@ -6,7 +6,8 @@
  *   recipe         micro-batch: 4
  *   default        of hr_job_init, or of the table      (weakest)
  *
- * Options that are fields of hr_job are bound to them by offset, so that the library holds their defaults and ranges. */
+ * Options that are fields of hr_job are bound to them by offset, so that the library holds their defaults and ranges.
+ */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -19,23 +20,79 @@
 
 typedef enum option_id {
   OPTION_MODEL = 0,
-  OPTION_SEQ, OPTION_MICRO_BATCH, OPTION_ACCUMULATE, OPTION_BATCH_TOKENS, OPTION_DEVICE, OPTION_BUDGET, OPTION_RECOMPUTE,
-  OPTION_ATTENTION, OPTION_LOSS_CHUNK, OPTION_THREADS, OPTION_AUTO, OPTION_CHECK, OPTION_CONTEXT,
-  OPTION_OPTIMIZER, OPTION_BETAS, OPTION_EPS, OPTION_WEIGHT_DECAY, OPTION_MOMENTUM, OPTION_UPDATE, OPTION_LR,
-  OPTION_SCHEDULE, OPTION_WARMUP, OPTION_DECAY, OPTION_MIN_LR_RATIO, OPTION_CLIP, OPTION_STEPS, OPTION_EPOCHS, OPTION_SEED,
-  OPTION_DATA, OPTION_EVAL_DATA, OPTION_EVAL_EVERY, OPTION_EVAL_BATCHES, OPTION_DOCUMENT_SEPARATOR, OPTION_SHUFFLE,
+  OPTION_SEQ,
+  OPTION_MICRO_BATCH,
+  OPTION_ACCUMULATE,
+  OPTION_BATCH_TOKENS,
+  OPTION_DEVICE,
+  OPTION_BUDGET,
+  OPTION_RECOMPUTE,
+  OPTION_ATTENTION,
+  OPTION_LOSS_CHUNK,
+  OPTION_THREADS,
+  OPTION_AUTO,
+  OPTION_CHECK,
+  OPTION_CONTEXT,
+  OPTION_OPTIMIZER,
+  OPTION_BETAS,
+  OPTION_EPS,
+  OPTION_WEIGHT_DECAY,
+  OPTION_MOMENTUM,
+  OPTION_UPDATE,
+  OPTION_LR,
+  OPTION_SCHEDULE,
+  OPTION_WARMUP,
+  OPTION_DECAY,
+  OPTION_MIN_LR_RATIO,
+  OPTION_CLIP,
+  OPTION_STEPS,
+  OPTION_EPOCHS,
+  OPTION_SEED,
+  OPTION_DATA,
+  OPTION_EVAL_DATA,
+  OPTION_EVAL_EVERY,
+  OPTION_EVAL_BATCHES,
+  OPTION_DOCUMENT_SEPARATOR,
+  OPTION_SHUFFLE,
   OPTION_PACKING,
-  OPTION_OUT, OPTION_SAVE_EVERY, OPTION_KEEP, OPTION_SAVE_DTYPE, OPTION_RESUME, OPTION_SAMPLE,
-  OPTION_PROMPT, OPTION_PROMPT_FILE, OPTION_MAX_TOKENS, OPTION_TEMPERATURE, OPTION_TOP_K, OPTION_TOP_P,
-  OPTION_FOR, OPTION_FIXES, OPTION_TABLE, OPTION_TIMELINE, OPTION_DUMP, OPTION_FAIL_OVER,
-  OPTION_RECIPE, OPTION_SHOW_CONFIG, OPTION_JSON, OPTION_QUIET, OPTION_COLOR, OPTION_MAN, OPTION_COMPLETION, OPTION_HELP,
+  OPTION_OUT,
+  OPTION_SAVE_EVERY,
+  OPTION_KEEP,
+  OPTION_SAVE_DTYPE,
+  OPTION_RESUME,
+  OPTION_SAMPLE,
+  OPTION_PROMPT,
+  OPTION_PROMPT_FILE,
+  OPTION_MAX_TOKENS,
+  OPTION_TEMPERATURE,
+  OPTION_TOP_K,
+  OPTION_TOP_P,
+  OPTION_FOR,
+  OPTION_FIXES,
+  OPTION_TABLE,
+  OPTION_TIMELINE,
+  OPTION_DUMP,
+  OPTION_FAIL_OVER,
+  OPTION_RECIPE,
+  OPTION_SHOW_CONFIG,
+  OPTION_JSON,
+  OPTION_QUIET,
+  OPTION_COLOR,
+  OPTION_MAN,
+  OPTION_COMPLETION,
+  OPTION_HELP,
   OPTION_COUNT
 } option_id;
 
 /* The commands that know an option: a bit set over command numbers (cli/commands.h). */
 enum {
-  FOR_PLAN = 1 << 0, FOR_TRAIN = 1 << 1, FOR_EVALUATE = 1 << 2, FOR_GENERATE = 1 << 3, FOR_DEVICES = 1 << 4,
-  FOR_HELP = 1 << 5, FOR_VERSION = 1 << 6,
+  FOR_PLAN = 1 << 0,
+  FOR_TRAIN = 1 << 1,
+  FOR_EVALUATE = 1 << 2,
+  FOR_GENERATE = 1 << 3,
+  FOR_DEVICES = 1 << 4,
+  FOR_HELP = 1 << 5,
+  FOR_VERSION = 1 << 6,
   FOR_JOBS = FOR_PLAN | FOR_TRAIN | FOR_EVALUATE | FOR_GENERATE,
   FOR_ALL = FOR_JOBS | FOR_DEVICES | FOR_HELP | FOR_VERSION
 };
@@ -48,16 +105,16 @@ typedef enum option_kind {
   KIND_CHOICE,   /* one of option.choices */
   KIND_TEXT,     /* any text, even one that starts with dashes */
   KIND_PATH,
-  KIND_PATHS,    /* --name A B C: all that follows up to the next option */
-  KIND_WORD,     /* a text with a grammar of its own, see check_word in options.c */
-  KIND_BETAS,    /* two numbers with a comma */
-  KIND_CHUNK     /* auto, off or a whole number */
+  KIND_PATHS, /* --name A B C: all that follows up to the next option */
+  KIND_WORD,  /* a text with a grammar of its own, see check_word in options.c */
+  KIND_BETAS, /* two numbers with a comma */
+  KIND_CHUNK  /* auto, off or a whole number */
 } option_kind;
 
 typedef enum field_kind { FIELD_NONE = 0, FIELD_U32, FIELD_U64, FIELD_DOUBLE, FIELD_BOOL, FIELD_ENUM } field_kind;
 
 typedef struct option {
-  const char *name;           /* without dashes; also the recipe key */
+  const char *name; /* without dashes; also the recipe key */
   option_kind kind;
   unsigned commands;
   const char *group, *operand, *help;
@@ -79,22 +136,22 @@ typedef enum origin { ORIGIN_UNSET = 0, ORIGIN_DEFAULT, ORIGIN_RECIPE, ORIGIN_EN
 
 typedef struct value {
   origin origin;
-  char place[160];      /* "recipe job.yaml:3", "environment HEADROOM_SEQ" */
-  bool flag, percent;   /* percent: number[0] holds the share */
-  uint64_t count;       /* COUNT, SIZE, CHUNK, index of a CHOICE */
+  char place[160];    /* "recipe job.yaml:3", "environment HEADROOM_SEQ" */
+  bool flag, percent; /* percent: number[0] holds the share */
+  uint64_t count;     /* COUNT, SIZE, CHUNK, index of a CHOICE */
   double number[2];
-  char *text;           /* TEXT, PATH, WORD */
-  char **list;          /* PATHS */
+  char *text;  /* TEXT, PATH, WORD */
+  char **list; /* PATHS */
   uint32_t list_count;
 } value;
 
 typedef struct cli_config {
-  unsigned command;     /* one FOR_* bit */
-  hr_job job;           /* defaults first; finished by config_job */
-  hr_job asked;         /* the same before hr_job_finish, to start variations from */
+  unsigned command; /* one FOR_* bit */
+  hr_job job;       /* defaults first; finished by config_job */
+  hr_job asked;     /* the same before hr_job_finish, to start variations from */
   bool job_ready;
   value values[OPTION_COUNT];
-  char *operands[1];    /* positional arguments that are not MODEL: the topic of help, the name for devices */
+  char *operands[1]; /* positional arguments that are not MODEL: the topic of help, the name for devices */
   uint32_t operand_count;
 } cli_config;
 
@@ -109,7 +166,8 @@ hr_status config_recipe(cli_config *config, hr_error *error);
 
 /* Sets one value from text if nothing stronger has set it; repeated PATHS of the same origin are appended. `place` says
  * where the text stands, "" for a flag. */
-hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place, hr_error *error);
+hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place,
+                     hr_error *error);
 
 /* Opens the model and the device, fills config->job from the values and finishes it. */
 hr_status config_job(cli_config *config, hr_purpose purpose, hr_error *error);
@@ -128,6 +186,8 @@ static inline bool config_flag(const cli_config *config, option_id id) { return 
 static inline uint64_t config_count(const cli_config *config, option_id id) { return config->values[id].count; }
 static inline const char *config_text(const cli_config *config, option_id id) { return config->values[id].text; }
 /* True when a person chose the value. */
-static inline bool config_chosen(const cli_config *config, option_id id) { return config->values[id].origin > ORIGIN_DEFAULT; }
+static inline bool config_chosen(const cli_config *config, option_id id) {
+  return config->values[id].origin > ORIGIN_DEFAULT;
+}
 
 #endif

@@ -18,12 +18,14 @@ typedef struct table_axis {
 static table_axis sequence_axis(const hr_job *job) {
   uint64_t tokens = job->sequence_length, limit = job->model.max_positions;
   table_axis axis = {.count = 1};
-  for (int doublings = 0; doublings < 3 && 2 * tokens <= limit; doublings++) tokens *= 2;
+  for (int doublings = 0; doublings < 3 && 2 * tokens <= limit; doublings++)
+    tokens *= 2;
   while (axis.count < TABLE_SIDE && tokens % 2 == 0 && tokens >= 64) {
     tokens /= 2;
     axis.count++;
   }
-  for (uint32_t i = 0; i < axis.count; i++, tokens *= 2) axis.values[i] = (uint32_t)tokens;
+  for (uint32_t i = 0; i < axis.count; i++, tokens *= 2)
+    axis.values[i] = (uint32_t)tokens;
   return axis;
 }
 
@@ -49,7 +51,8 @@ typedef struct table_cell {
   bool possible, fits;
 } table_cell;
 
-static hr_status plan_cell(const cli_config *config, uint32_t sequence, uint32_t batch, table_cell *out, hr_error *error) {
+static hr_status plan_cell(const cli_config *config, uint32_t sequence, uint32_t batch, table_cell *out,
+                           hr_error *error) {
   hr_job job = config->asked;
   hr_plan *plan = NULL;
   hr_error own;
@@ -73,14 +76,16 @@ static hr_status plan_cell(const cli_config *config, uint32_t sequence, uint32_t
 }
 
 static void write_cell(json_writer *json, uint32_t sequence, uint32_t batch, const table_cell *cell) {
-  json_open_flat(json, NULL, '{');
-  json_count(json, "seq", sequence);
-  json_count(json, "micro_batch", batch);
-  if (cell->possible) json_count(json, "need_bytes", cell->need_bytes);
-  else json_null(json, "need_bytes");
-  json_bool(json, "fits", cell->fits);
-  if (cell->possible) json_ns(json, "step_ns", cell->step_seconds);
-  json_close(json, '}');
+  json_write_open_flat(json, NULL, '{');
+  json_write_count(json, "seq", sequence);
+  json_write_count(json, "micro_batch", batch);
+  if (cell->possible)
+    json_write_count(json, "need_bytes", cell->need_bytes);
+  else
+    json_write_null(json, "need_bytes");
+  json_write_bool(json, "fits", cell->fits);
+  if (cell->possible) json_write_ns(json, "step_ns", cell->step_seconds);
+  json_write_close(json, '}');
 }
 
 static void print_cell(const table_cell *cell, bool last) {
@@ -95,10 +100,11 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
   table_axis sequences = sequence_axis(&config->job), batches = batch_axis(&config->job);
   table_axis rows = rows_are_sequences ? sequences : batches, columns = rows_are_sequences ? batches : sequences;
   if (json) {
-    json_open(json, "table", '[');
+    json_write_open(json, "table", '[');
   } else {
     (void)printf("%-6s", rows_are_sequences ? "seq" : "batch");
-    for (uint32_t j = 0; j < columns.count; j++) (void)printf("%s%10u", j ? "  " : "", columns.values[j]);
+    for (uint32_t j = 0; j < columns.count; j++)
+      (void)printf("%s%10u", j ? "  " : "", columns.values[j]);
     (void)printf("\n");
   }
   for (uint32_t i = 0; i < rows.count; i++) {
@@ -109,14 +115,18 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
       table_cell cell;
       hr_status status = plan_cell(config, sequence, batch, &cell, error);
       if (status != HR_OK) return status;
-      if (json) write_cell(json, sequence, batch, &cell);
-      else print_cell(&cell, j + 1 == columns.count);
+      if (json)
+        write_cell(json, sequence, batch, &cell);
+      else
+        print_cell(&cell, j + 1 == columns.count);
     }
     if (!json) (void)printf("\n");
   }
-  if (json) json_close(json, ']');
-  else (void)printf("\n%s down, %s across; * fits, each cell was planned\n", rows_are_sequences ? "seq" : "micro-batch",
-                    rows_are_sequences ? "micro-batch" : "seq");
+  if (json)
+    json_write_close(json, ']');
+  else
+    (void)printf("\n%s down, %s across; * fits, each cell was planned\n", rows_are_sequences ? "seq" : "micro-batch",
+                 rows_are_sequences ? "micro-batch" : "seq");
   return HR_OK;
 }
 
@@ -134,7 +144,8 @@ static void fill_chart(const hr_plan *plan, memory_chart *chart) {
   uint32_t count = 0;
   hr_sample sample;
   memset(chart, 0, sizeof *chart);
-  while (hr_plan_sample(plan, HR_TIER_DEVICE, count, &sample)) count++;
+  while (hr_plan_sample(plan, HR_TIER_DEVICE, count, &sample))
+    count++;
   chart->columns = count < CHART_COLUMNS ? count : CHART_COLUMNS;
   for (uint32_t i = 0; i < count; i++) {
     uint32_t column = (uint32_t)((uint64_t)i * chart->columns / count);
@@ -150,7 +161,8 @@ static void fill_chart(const hr_plan *plan, memory_chart *chart) {
 
 /* Prints `count` characters less the blanks at their end. */
 static void print_trimmed(FILE *stream, const char *line, uint32_t count) {
-  while (count > 0 && line[count - 1] == ' ') count--;
+  while (count > 0 && line[count - 1] == ' ')
+    count--;
   (void)fprintf(stream, "%.*s\n", (int)count, line);
 }
 
@@ -179,12 +191,15 @@ void plan_print_timeline(FILE *stream, const hr_plan *plan) {
   (void)fprintf(stream, "\nlive bytes over the course of the job, node by node\n");
   for (uint32_t row = CHART_ROWS; row > 0; row--) {
     uint64_t level = chart.top / CHART_ROWS * (row - 1);
-    (void)fprintf(stream, "%10s |", row == CHART_ROWS || row == CHART_ROWS / 2 ? SIZE_TEXT(chart.top / CHART_ROWS * row) : "");
-    for (uint32_t i = 0; i < chart.columns; i++) line[i] = chart.most[i] > level ? '#' : ' ';
+    (void)fprintf(stream, "%10s |",
+                  row == CHART_ROWS || row == CHART_ROWS / 2 ? SIZE_TEXT(chart.top / CHART_ROWS * row) : "");
+    for (uint32_t i = 0; i < chart.columns; i++)
+      line[i] = chart.most[i] > level ? '#' : ' ';
     print_trimmed(stream, line, chart.columns);
   }
   (void)fprintf(stream, "%10s +", "0");
-  for (uint32_t i = 0; i < chart.columns; i++) (void)fputc('-', stream);
+  for (uint32_t i = 0; i < chart.columns; i++)
+    (void)fputc('-', stream);
   (void)fputc('\n', stream);
   print_names(stream, &chart, chart.program);
   print_names(stream, &chart, chart.phase);
@@ -203,9 +218,12 @@ static void print_chosen(const hr_job *before, const hr_job *after) {
   (void)hr_recompute_text(&before->recompute, before->model.layer_count, recompute[0], sizeof recompute[0]);
   (void)hr_recompute_text(&after->recompute, after->model.layer_count, recompute[1], sizeof recompute[1]);
   if (strcmp(recompute[0], recompute[1]) != 0) CHOSEN("--recompute %s ", recompute[1]);
-  if (before->loss_chunk != after->loss_chunk && after->loss_chunk == HR_LOSS_CHUNK_OFF) CHOSEN("--loss-chunk off ");
-  else if (before->loss_chunk != after->loss_chunk) CHOSEN("--loss-chunk %u ", after->loss_chunk);
-  if (before->update != after->update) CHOSEN("--update %s ", after->update == HR_UPDATE_AFTER ? "after" : "in-backward");
+  if (before->loss_chunk != after->loss_chunk && after->loss_chunk == HR_LOSS_CHUNK_OFF)
+    CHOSEN("--loss-chunk off ");
+  else if (before->loss_chunk != after->loss_chunk)
+    CHOSEN("--loss-chunk %u ", after->loss_chunk);
+  if (before->update != after->update)
+    CHOSEN("--update %s ", after->update == HR_UPDATE_AFTER ? "after" : "in-backward");
   if (before->attention != after->attention) CHOSEN("--attention %s ", hr_attention_name(after->attention));
 #undef CHOSEN
   screen_hang(stderr, 11, "auto", used ? text : "chose what was asked for");
@@ -240,11 +258,11 @@ static hr_status dump(const cli_config *config, const hr_plan *plan, hr_error *e
 static hr_status show_json(const cli_config *config, const hr_plan *plan, const fix_list *fixes, hr_error *error) {
   json_writer json;
   hr_status status = HR_OK;
-  json_begin(&json, stdout);
+  json_write_begin(&json, stdout);
   plan_write_json(&json, config, plan, fixes);
   if (config_text(config, OPTION_TABLE)) status = plan_print_table(config, &json, error);
   if (config_flag(config, OPTION_TIMELINE)) plan_write_timeline(&json, plan);
-  json_end(&json);
+  json_write_end(&json);
   return status;
 }
 
@@ -270,18 +288,22 @@ static hr_status show(const cli_config *config, const hr_plan *plan, hr_error *e
   if (config_text(config, OPTION_TABLE) && !config_flag(config, OPTION_JSON)) wanted = false;
   if (wanted) status = fix_list_make(hr_plan_job(plan), &fixes, error);
   if (status != HR_OK) return status;
-  if (config_flag(config, OPTION_JSON)) status = show_json(config, plan, wanted ? &fixes : NULL, error);
-  else status = show_text(config, plan, wanted ? &fixes : NULL, error);
+  if (config_flag(config, OPTION_JSON))
+    status = show_json(config, plan, wanted ? &fixes : NULL, error);
+  else
+    status = show_text(config, plan, wanted ? &fixes : NULL, error);
   fix_list_free(&fixes);
   return status;
 }
 
 static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_error *error) {
   const value *limit = &config->values[OPTION_FAIL_OVER];
-  uint64_t bytes = limit->percent ? (uint64_t)(limit->number[0] * (double)config->job.device.usable_bytes) : limit->count;
+  uint64_t bytes =
+      limit->percent ? (uint64_t)(limit->number[0] * (double)config->job.device.usable_bytes) : limit->count;
   if (!config_chosen(config, OPTION_FAIL_OVER) || plan_need(plan) <= bytes) return HR_OK;
   return text_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes), more than --fail-over %s (%llu bytes)",
-                   SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes), (unsigned long long)bytes);
+                   SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes),
+                   (unsigned long long)bytes);
 }
 
 hr_status command_plan(cli_config *config, hr_error *error) {

@@ -9,22 +9,22 @@ enum { LIVE_ENTRIES = 32 };
 static void write_model(json_writer *json, const hr_plan *plan) {
   const hr_model *model = &hr_plan_job(plan)->model;
   const hr_plan_info *info = hr_plan_get(plan);
-  json_open(json, "model", '{');
-  json_text(json, "family", hr_family_name(model->family));
-  json_text(json, "name", model->name);
-  json_count(json, "parameter_count", info->parameter_count);
-  json_count(json, "trainable_parameter_count", info->trainable_parameter_count);
-  json_count(json, "layer_count", model->layer_count);
-  json_count(json, "hidden_size", model->hidden_size);
-  json_count(json, "head_count", model->head_count);
-  json_count(json, "kv_head_count", model->kv_head_count);
-  json_count(json, "head_size", model->head_size);
-  json_count(json, "mlp_size", model->mlp_size);
-  json_count(json, "vocabulary_size", model->vocabulary_size);
-  json_count(json, "max_positions", model->max_positions);
-  json_bool(json, "tied_embeddings", model->tied_embeddings);
-  json_bool(json, "has_weights", model->directory[0] != 0);
-  json_close(json, '}');
+  json_write_open(json, "model", '{');
+  json_write_text(json, "family", hr_family_name(model->family));
+  json_write_text(json, "name", model->name);
+  json_write_count(json, "parameter_count", info->parameter_count);
+  json_write_count(json, "trainable_parameter_count", info->trainable_parameter_count);
+  json_write_count(json, "layer_count", model->layer_count);
+  json_write_count(json, "hidden_size", model->hidden_size);
+  json_write_count(json, "head_count", model->head_count);
+  json_write_count(json, "kv_head_count", model->kv_head_count);
+  json_write_count(json, "head_size", model->head_size);
+  json_write_count(json, "mlp_size", model->mlp_size);
+  json_write_count(json, "vocabulary_size", model->vocabulary_size);
+  json_write_count(json, "max_positions", model->max_positions);
+  json_write_bool(json, "tied_embeddings", model->tied_embeddings);
+  json_write_bool(json, "has_weights", model->directory[0] != 0);
+  json_write_close(json, '}');
 }
 
 static void write_option(json_writer *json, const cli_config *config, option_id id) {
@@ -35,28 +35,39 @@ static void write_option(json_writer *json, const cli_config *config, option_id 
   for (char *c = key; *c; c++)
     if (*c == '-') *c = '_';
   if (v->origin == ORIGIN_UNSET) {
-    json_null(json, key);
+    json_write_null(json, key);
     return;
   }
   switch (o->kind) {
-  case KIND_FLAG: json_bool(json, key, v->flag); break;
-  case KIND_COUNT: json_count(json, key, v->count); break;
-  case KIND_NUMBER: json_number(json, key, v->number[0]); break;
+  case KIND_FLAG:
+    json_write_bool(json, key, v->flag);
+    break;
+  case KIND_COUNT:
+    json_write_count(json, key, v->count);
+    break;
+  case KIND_NUMBER:
+    json_write_number(json, key, v->number[0]);
+    break;
   case KIND_BETAS:
-    json_open_flat(json, key, '[');
-    json_number(json, NULL, v->number[0]);
-    json_number(json, NULL, v->number[1]);
-    json_close(json, ']');
+    json_write_open_flat(json, key, '[');
+    json_write_number(json, NULL, v->number[0]);
+    json_write_number(json, NULL, v->number[1]);
+    json_write_close(json, ']');
     break;
   case KIND_CHUNK:
     if (v->count != HR_LOSS_CHUNK_AUTO && v->count != HR_LOSS_CHUNK_OFF) {
-      json_count(json, key, v->count);
+      json_write_count(json, key, v->count);
       break;
     }
-    json_text(json, key, config_value_text(config, id, text));
+    json_write_text(json, key, config_value_text(config, id, text));
     break;
-  case KIND_SIZE: case KIND_CHOICE: case KIND_TEXT: case KIND_PATH: case KIND_PATHS: case KIND_WORD:
-    json_text(json, key, config_value_text(config, id, text));
+  case KIND_SIZE:
+  case KIND_CHOICE:
+  case KIND_TEXT:
+  case KIND_PATH:
+  case KIND_PATHS:
+  case KIND_WORD:
+    json_write_text(json, key, config_value_text(config, id, text));
     break;
   }
 }
@@ -64,139 +75,152 @@ static void write_option(json_writer *json, const cli_config *config, option_id 
 /* Every option that describes the job, whatever command the plan was made by. */
 static void write_job(json_writer *json, const cli_config *config, const hr_plan *plan) {
   static const char *const commands[] = {"train", "evaluate", "generate"};
-  json_open(json, "job", '{');
-  json_text(json, "command", commands[hr_plan_job(plan)->purpose]);
+  json_write_open(json, "job", '{');
+  json_write_text(json, "command", commands[hr_plan_job(plan)->purpose]);
   for (option_id id = 0; id < OPTION_COUNT; id++) {
     const option *o = option_get(id);
-    if (o->commands & FOR_PLAN && strcmp(o->group, "Plan") != 0 && strcmp(o->group, "General") != 0) write_option(json, config, id);
+    if (o->commands & FOR_PLAN && strcmp(o->group, "Plan") != 0 && strcmp(o->group, "General") != 0)
+      write_option(json, config, id);
   }
-  json_close(json, '}');
+  json_write_close(json, '}');
 }
 
 static void write_roles(json_writer *json, const char *key, const uint64_t *bytes) {
-  json_open(json, key, '{');
-  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) json_count(json, hr_role_name(role), bytes[role]);
-  json_close(json, '}');
+  json_write_open(json, key, '{');
+  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
+    json_write_count(json, hr_role_name(role), bytes[role]);
+  json_write_close(json, '}');
 }
 
 static void write_live(json_writer *json, const hr_plan *plan, uint32_t tier) {
   hr_live live;
-  json_open(json, "live", '[');
+  json_write_open(json, "live", '[');
   for (uint32_t i = 0; i < LIVE_ENTRIES && hr_plan_live(plan, tier, i, &live); i++) {
-    json_open(json, NULL, '{');
-    json_text(json, "name", live.name);
-    json_text(json, "role", hr_role_name(live.role));
-    json_text(json, "dtype", live.dtype);
-    json_open_flat(json, "shape", '[');
-    for (uint32_t k = 0; k < live.rank && k < 5; k++) json_count(json, NULL, live.dims[k]);
-    json_close(json, ']');
-    json_count(json, "bytes", live.bytes);
-    if (live.layer >= 0) json_integer(json, "layer", live.layer);
-    else json_null(json, "layer");
-    json_close(json, '}');
+    json_write_open(json, NULL, '{');
+    json_write_text(json, "name", live.name);
+    json_write_text(json, "role", hr_role_name(live.role));
+    json_write_text(json, "dtype", live.dtype);
+    json_write_open_flat(json, "shape", '[');
+    for (uint32_t k = 0; k < live.rank && k < 5; k++)
+      json_write_count(json, NULL, live.dims[k]);
+    json_write_close(json, ']');
+    json_write_count(json, "bytes", live.bytes);
+    if (live.layer >= 0)
+      json_write_integer(json, "layer", live.layer);
+    else
+      json_write_null(json, "layer");
+    json_write_close(json, '}');
   }
-  json_close(json, ']');
+  json_write_close(json, ']');
 }
 
 static void write_tier(json_writer *json, const hr_plan *plan, uint32_t index) {
   const hr_tier_plan *tier = &hr_plan_get(plan)->tiers[index];
-  json_open(json, hr_tier_name(index), '{');
-  json_count(json, "reserved_bytes", tier->reserved_bytes);
-  json_count(json, "fixed_bytes", tier->fixed_bytes);
-  json_bool(json, "fixed_measured", tier->fixed_measured);
-  json_count(json, "peak_bytes", tier->peak_bytes);
-  json_count(json, "lower_bound_bytes", tier->lower_bound_bytes);
+  json_write_open(json, hr_tier_name(index), '{');
+  json_write_count(json, "reserved_bytes", tier->reserved_bytes);
+  json_write_count(json, "fixed_bytes", tier->fixed_bytes);
+  json_write_bool(json, "fixed_measured", tier->fixed_measured);
+  json_write_count(json, "peak_bytes", tier->peak_bytes);
+  json_write_count(json, "lower_bound_bytes", tier->lower_bound_bytes);
   write_roles(json, "at_peak_by_role", tier->at_peak_by_role);
   write_roles(json, "max_by_role", tier->max_by_role);
-  json_open(json, "peak_by_phase", '{');
-  for (uint32_t phase = 0; phase < HR_PHASE_COUNT; phase++) json_count(json, hr_phase_name(phase), tier->peak_by_phase[phase]);
-  json_close(json, '}');
-  json_open(json, "peak", '{');
+  json_write_open(json, "peak_by_phase", '{');
+  for (uint32_t phase = 0; phase < HR_PHASE_COUNT; phase++)
+    json_write_count(json, hr_phase_name(phase), tier->peak_by_phase[phase]);
+  json_write_close(json, '}');
+  json_write_open(json, "peak", '{');
   if (tier->reserved_bytes) {
-    json_text(json, "program", tier->peak_program);
-    json_text(json, "phase", hr_phase_name(tier->peak_phase));
-    json_text(json, "node", tier->peak_node);
-    if (tier->peak_layer >= 0) json_integer(json, "layer", tier->peak_layer);
-    else json_null(json, "layer");
+    json_write_text(json, "program", tier->peak_program);
+    json_write_text(json, "phase", hr_phase_name(tier->peak_phase));
+    json_write_text(json, "node", tier->peak_node);
+    if (tier->peak_layer >= 0)
+      json_write_integer(json, "layer", tier->peak_layer);
+    else
+      json_write_null(json, "layer");
   }
-  json_count(json, "live_count", tier->live_count);
+  json_write_count(json, "live_count", tier->live_count);
   write_live(json, plan, index);
-  json_close(json, '}');
-  json_close(json, '}');
+  json_write_close(json, '}');
+  json_write_close(json, '}');
 }
 
 static void write_time(json_writer *json, const hr_plan_info *info) {
-  json_open(json, "time", '{');
-  json_ns(json, "step_ns", info->step_seconds);
-  json_open(json, "by_lane", '{');
-  for (uint32_t lane = 0; lane < HR_LANE_COUNT; lane++) json_ns(json, hr_lane_name(lane), info->lane_seconds[lane]);
-  json_close(json, '}');
-  json_open(json, "by_phase", '{');
-  for (uint32_t phase = 0; phase < HR_PHASE_COUNT; phase++) json_ns(json, hr_phase_name(phase), info->phase_seconds[phase]);
-  json_close(json, '}');
-  json_number(json, "flops_per_step", info->flops_per_step);
-  json_count(json, "tokens_per_step", info->tokens_per_step);
-  json_bool(json, "measured", info->time_measured);
-  json_close(json, '}');
+  json_write_open(json, "time", '{');
+  json_write_ns(json, "step_ns", info->step_seconds);
+  json_write_open(json, "by_lane", '{');
+  for (uint32_t lane = 0; lane < HR_LANE_COUNT; lane++)
+    json_write_ns(json, hr_lane_name(lane), info->lane_seconds[lane]);
+  json_write_close(json, '}');
+  json_write_open(json, "by_phase", '{');
+  for (uint32_t phase = 0; phase < HR_PHASE_COUNT; phase++)
+    json_write_ns(json, hr_phase_name(phase), info->phase_seconds[phase]);
+  json_write_close(json, '}');
+  json_write_number(json, "flops_per_step", info->flops_per_step);
+  json_write_count(json, "tokens_per_step", info->tokens_per_step);
+  json_write_bool(json, "measured", info->time_measured);
+  json_write_close(json, '}');
 }
 
 static void write_fixes(json_writer *json, const fix_list *list) {
-  json_open(json, "fixes", '[');
+  json_write_open(json, "fixes", '[');
   for (uint32_t i = 0; list && i < list->count; i++) {
     const hr_fix *fix = &list->fixes[i];
-    json_open(json, NULL, '{');
-    json_text(json, "options", fix->options);
-    json_bool(json, "fits", fix->fits);
-    json_bool(json, "changes_algorithm", fix->changes_algorithm);
-    json_count(json, "peak_bytes", fix->need_bytes); /* the contract's name for what a budget must hold */
-    json_count(json, "need_bytes", fix->need_bytes);
-    json_ns(json, "step_ns", fix->step_seconds);
-    json_close(json, '}');
+    json_write_open(json, NULL, '{');
+    json_write_text(json, "options", fix->options);
+    json_write_bool(json, "fits", fix->fits);
+    json_write_bool(json, "changes_algorithm", fix->changes_algorithm);
+    json_write_count(json, "peak_bytes", fix->need_bytes); /* the contract's name for what a budget must hold */
+    json_write_count(json, "need_bytes", fix->need_bytes);
+    json_write_ns(json, "step_ns", fix->step_seconds);
+    json_write_close(json, '}');
   }
-  json_close(json, ']');
+  json_write_close(json, ']');
 }
 
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list) {
   const hr_plan_info *info = hr_plan_get(plan);
   const hr_device *device = &hr_plan_job(plan)->device;
-  json_bool(json, "fits", info->fits);
-  json_count(json, "need_bytes", plan_need(plan));
+  json_write_bool(json, "fits", info->fits);
+  json_write_count(json, "need_bytes", plan_need(plan));
   write_model(json, plan);
   write_job(json, config, plan);
-  json_open(json, "device", '{');
-  json_text(json, "name", device->name);
-  json_count(json, "capacity_bytes", device->capacity_bytes);
-  json_count(json, "usable_bytes", device->usable_bytes);
-  json_close(json, '}');
-  json_count(json, "budget_bytes", info->budget_bytes);
-  json_open(json, "tiers", '{');
-  for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) write_tier(json, plan, tier);
-  json_close(json, '}');
+  json_write_open(json, "device", '{');
+  json_write_text(json, "name", device->name);
+  json_write_count(json, "capacity_bytes", device->capacity_bytes);
+  json_write_count(json, "usable_bytes", device->usable_bytes);
+  json_write_close(json, '}');
+  json_write_count(json, "budget_bytes", info->budget_bytes);
+  json_write_open(json, "tiers", '{');
+  for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++)
+    write_tier(json, plan, tier);
+  json_write_close(json, '}');
   write_time(json, info);
   write_fixes(json, list);
-  json_open(json, "plan", '{');
-  json_count(json, "program_count", info->program_count);
-  json_count(json, "node_count", info->node_count);
-  json_count(json, "storage_count", info->storage_count);
-  json_count(json, "plan_bytes", info->plan_bytes);
-  json_ns(json, "plan_ns", info->plan_seconds);
-  json_close(json, '}');
+  json_write_open(json, "plan", '{');
+  json_write_count(json, "program_count", info->program_count);
+  json_write_count(json, "node_count", info->node_count);
+  json_write_count(json, "storage_count", info->storage_count);
+  json_write_count(json, "plan_bytes", info->plan_bytes);
+  json_write_ns(json, "plan_ns", info->plan_seconds);
+  json_write_close(json, '}');
 }
 
 void plan_write_timeline(json_writer *json, const hr_plan *plan) {
   hr_sample sample;
-  json_open(json, "timeline", '[');
+  json_write_open(json, "timeline", '[');
   for (uint32_t i = 0; hr_plan_sample(plan, HR_TIER_DEVICE, i, &sample); i++) {
-    json_open_flat(json, NULL, '{');
-    json_text(json, "program", sample.program);
-    json_text(json, "op", sample.op);
-    json_text(json, "phase", hr_phase_name(sample.phase));
-    if (sample.layer >= 0) json_integer(json, "layer", sample.layer);
-    else json_null(json, "layer");
-    json_count(json, "live_bytes", sample.live_bytes);
+    json_write_open_flat(json, NULL, '{');
+    json_write_text(json, "program", sample.program);
+    json_write_text(json, "op", sample.op);
+    json_write_text(json, "phase", hr_phase_name(sample.phase));
+    if (sample.layer >= 0)
+      json_write_integer(json, "layer", sample.layer);
+    else
+      json_write_null(json, "layer");
+    json_write_count(json, "live_bytes", sample.live_bytes);
     for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
-      if (sample.by_role[role]) json_count(json, hr_role_name(role), sample.by_role[role]);
-    json_close(json, '}');
+      if (sample.by_role[role]) json_write_count(json, hr_role_name(role), sample.by_role[role]);
+    json_write_close(json, '}');
   }
-  json_close(json, ']');
+  json_write_close(json, ']');
 }

@@ -18,13 +18,14 @@ void plan_print_verdict(FILE *stream, const hr_plan *plan) {
   uint64_t need = plan_need(plan), budget = info->budget_bytes;
   const char *plain = screen_style(stream, STYLE_PLAIN);
   if (info->fits)
-    (void)fprintf(stream, "%sFITS%s  needs %s of %s, %s to spare\n", screen_style(stream, STYLE_GOOD), plain, SIZE_TEXT(need),
-                  SIZE_TEXT(budget), SIZE_TEXT(budget - need));
+    (void)fprintf(stream, "%sFITS%s  needs %s of %s, %s to spare\n", screen_style(stream, STYLE_GOOD), plain,
+                  SIZE_TEXT(need), SIZE_TEXT(budget), SIZE_TEXT(budget - need));
   else if (need > budget)
-    (void)fprintf(stream, "%sDOES NOT FIT%s  needs %s of %s, %s too much\n", screen_style(stream, STYLE_BAD), plain, SIZE_TEXT(need),
-                  SIZE_TEXT(budget), SIZE_TEXT(need - budget));
+    (void)fprintf(stream, "%sDOES NOT FIT%s  needs %s of %s, %s too much\n", screen_style(stream, STYLE_BAD), plain,
+                  SIZE_TEXT(need), SIZE_TEXT(budget), SIZE_TEXT(need - budget));
   else
-    (void)fprintf(stream, "%sDOES NOT FIT%s  the host tier is over its budget\n", screen_style(stream, STYLE_BAD), plain);
+    (void)fprintf(stream, "%sDOES NOT FIT%s  the host tier is over its budget\n", screen_style(stream, STYLE_BAD),
+                  plain);
 }
 
 static void add(char *text, size_t bytes, const char *format, ...) CLI_PRINTF(3, 4);
@@ -37,7 +38,8 @@ static void add(char *text, size_t bytes, const char *format, ...) {
 }
 
 static const char *parameters_text(uint64_t count, char out[TEXT_BYTES]) {
-  (void)snprintf(out, TEXT_BYTES, count < 999950000 ? "%.1f M" : "%.2f B", count < 999950000 ? (double)count / 1e6 : (double)count / 1e9);
+  (void)snprintf(out, TEXT_BYTES, count < 999950000 ? "%.1f M" : "%.2f B",
+                 count < 999950000 ? (double)count / 1e6 : (double)count / 1e9);
   return out;
 }
 
@@ -45,12 +47,14 @@ static void print_job(FILE *stream, const hr_plan *plan) {
   const hr_job *job = hr_plan_job(plan);
   static const char *const commands[] = {"train", "evaluate", "generate"};
   char text[640] = "", recompute[256];
-  add(text, sizeof text, "%s %s, %s parameters,", commands[job->purpose], job->model.name, parameters_text(hr_plan_get(plan)->parameter_count, (char[TEXT_BYTES]){0}));
+  add(text, sizeof text, "%s %s, %s parameters,", commands[job->purpose], job->model.name,
+      parameters_text(hr_plan_get(plan)->parameter_count, (char[TEXT_BYTES]){0}));
   if (job->purpose == HR_PURPOSE_GENERATE) {
     add(text, sizeof text, " context %u,", job->context_length);
   } else {
     add(text, sizeof text, " seq %u, micro-batch %u", job->sequence_length, job->micro_batch);
-    add(text, sizeof text, job->accumulate > 1 && job->purpose == HR_PURPOSE_TRAIN ? " x accumulate %u," : ",", job->accumulate);
+    add(text, sizeof text, job->accumulate > 1 && job->purpose == HR_PURPOSE_TRAIN ? " x accumulate %u," : ",",
+        job->accumulate);
     add(text, sizeof text, " %s attention,", hr_attention_name(job->attention));
   }
   if (job->purpose == HR_PURPOSE_TRAIN)
@@ -58,8 +62,10 @@ static void print_job(FILE *stream, const hr_plan *plan) {
         job->update == HR_UPDATE_IN_BACKWARD ? " in the backward" : "",
         hr_recompute_text(&job->recompute, job->model.layer_count, recompute, sizeof recompute));
   if (job->purpose != HR_PURPOSE_GENERATE) {
-    if (job->loss_chunk >= (uint64_t)job->sequence_length * job->micro_batch) add(text, sizeof text, " whole loss,");
-    else add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
+    if (job->loss_chunk >= (uint64_t)job->sequence_length * job->micro_batch)
+      add(text, sizeof text, " whole loss,");
+    else
+      add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
   }
   add(text, sizeof text, " fp32, on %s", job->device.name);
   if (job->device.is_cpu) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
@@ -78,9 +84,9 @@ static char role_letter(uint32_t role) {
   static const struct {
     const char *name;
     char letter;
-  } letters[] = {{"weight", 'W'}, {"master_weight", 'M'}, {"gradient", 'G'}, {"optimizer_state", 'O'}, {"activation", 'A'},
-                 {"logits", 'L'}, {"workspace", 'S'}, {"input", 'I'}, {"quantization", 'Q'}, {"communication", 'C'},
-                 {"cache", 'K'}, {"control", 'c'}};
+  } letters[] = {{"weight", 'W'},       {"master_weight", 'M'}, {"gradient", 'G'},  {"optimizer_state", 'O'},
+                 {"activation", 'A'},   {"logits", 'L'},        {"workspace", 'S'}, {"input", 'I'},
+                 {"quantization", 'Q'}, {"communication", 'C'}, {"cache", 'K'},     {"control", 'c'}};
   for (size_t i = 0; i < sizeof letters / sizeof *letters; i++)
     if (strcmp(letters[i].name, hr_role_name(role)) == 0) return letters[i].letter;
   return '#';
@@ -90,12 +96,14 @@ static double share(uint64_t part, uint64_t whole) { return whole ? 100 * (doubl
 
 static uint64_t live_sum(const hr_tier_plan *tier) {
   uint64_t sum = 0;
-  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) sum += tier->at_peak_by_role[role];
+  for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
+    sum += tier->at_peak_by_role[role];
   return sum;
 }
 
 static void print_row(FILE *stream, char letter, const char *label, uint64_t bytes, uint64_t need, const char *last) {
-  (void)fprintf(stream, " %c %-17s %11s %6.1f %%%s%s\n", letter, label, SIZE_TEXT(bytes), share(bytes, need), *last ? "   " : "", last);
+  (void)fprintf(stream, " %c %-17s %11s %6.1f %%%s%s\n", letter, label, SIZE_TEXT(bytes), share(bytes, need),
+                *last ? "   " : "", last);
 }
 
 /* Roles that never reach half a percent share one row. */
@@ -107,8 +115,8 @@ static void print_roles(FILE *stream, const hr_plan *plan) {
   uint64_t need = plan_need(plan), live = live_sum(tier);
   uint64_t small = 0, small_most = 0;
   char label[TEXT_BYTES];
-  (void)fprintf(stream, "%s   %-17s %11s %8s   %s%s\n", screen_style(stream, STYLE_DIM), "", "at the peak", "share", "at most in the job",
-                screen_style(stream, STYLE_PLAIN));
+  (void)fprintf(stream, "%s   %-17s %11s %8s   %s%s\n", screen_style(stream, STYLE_DIM), "", "at the peak", "share",
+                "at most in the job", screen_style(stream, STYLE_PLAIN));
   for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) {
     if (tier->max_by_role[role] == 0) continue;
     if (is_small(tier->max_by_role[role], need)) {
@@ -142,9 +150,12 @@ static void print_bar(FILE *stream, const hr_plan *plan) {
   for (uint32_t part = 0; part < HR_ROLE_COUNT + 2 && whole; part++) {
     bool gap = part == HR_ROLE_COUNT, fixed = part == HR_ROLE_COUNT + 1;
     size_t end;
-    sum = gap ? (tier->reserved_bytes > sum ? tier->reserved_bytes : sum) : fixed ? need : sum + tier->at_peak_by_role[part];
+    sum = gap     ? (tier->reserved_bytes > sum ? tier->reserved_bytes : sum)
+          : fixed ? need
+                  : sum + tier->at_peak_by_role[part];
     end = (size_t)((double)sum / (double)whole * BAR_COLUMNS + 0.5);
-    for (; at < end && at < BAR_COLUMNS; at++) bar[at] = gap ? '.' : fixed ? 'x' : bar_letter(tier, part, need);
+    for (; at < end && at < BAR_COLUMNS; at++)
+      bar[at] = gap ? '.' : fixed ? 'x' : bar_letter(tier, part, need);
   }
   bar[mark] = '|';
   (void)fprintf(stream, "   [%s] | budget\n", bar);
@@ -154,8 +165,10 @@ static void print_bar(FILE *stream, const hr_plan *plan) {
 
 static void print_bound(FILE *stream, const hr_tier_plan *tier) {
   char text[200] = "";
-  add(text, sizeof text, "%s are alive at once; no placement can do better, this one takes ", SIZE_TEXT(tier->lower_bound_bytes));
-  if (tier->peak_bytes <= tier->lower_bound_bytes) add(text, sizeof text, "no more");
+  add(text, sizeof text, "%s are alive at once; no placement can do better, this one takes ",
+      SIZE_TEXT(tier->lower_bound_bytes));
+  if (tier->peak_bytes <= tier->lower_bound_bytes)
+    add(text, sizeof text, "no more");
   else
     add(text, sizeof text, "%s (%.2f %% more)", SIZE_TEXT(tier->peak_bytes),
         share(tier->peak_bytes - tier->lower_bound_bytes, tier->lower_bound_bytes));
@@ -202,10 +215,13 @@ static void time_text(const hr_plan *plan, char *text, size_t bytes) {
   const hr_job *job = hr_plan_job(plan);
   double step = info->step_seconds;
   add(text, bytes, "%s per %s", SECONDS_TEXT(step), per[job->purpose]);
-  if (step > 0 && info->tokens_per_step > 0) add(text, bytes, ", %s tokens/s", COUNT_TEXT((double)info->tokens_per_step / step));
+  if (step > 0 && info->tokens_per_step > 0)
+    add(text, bytes, ", %s tokens/s", COUNT_TEXT((double)info->tokens_per_step / step));
   if (step > 0 && info->flops_per_step > 0) add(text, bytes, ", %sFLOP/s", COUNT_TEXT(info->flops_per_step / step));
   add(text, bytes, " (predicted from %s)",
-      info->time_measured ? "rates measured on this machine" : job->device.is_cpu ? "assumed rates" : "published rates");
+      info->time_measured  ? "rates measured on this machine"
+      : job->device.is_cpu ? "assumed rates"
+                           : "published rates");
 }
 
 static void print_time(FILE *stream, const hr_plan *plan) {
@@ -254,11 +270,15 @@ static void print_fix(FILE *stream, const hr_plan *plan, const hr_fix *fix) {
   uint64_t need = plan_need(plan);
   double base = hr_plan_get(plan)->step_seconds, percent = base > 0 ? 100 * (fix->step_seconds / base - 1) : 0;
   const char *note = fix->changes_algorithm ? "  *" : "";
-  if (strlen(fix->options) > 44) (void)fprintf(stream, "  %s\n  %44s", fix->options, "");
-  else (void)fprintf(stream, "  %-44s", fix->options);
+  if (strlen(fix->options) > 44)
+    (void)fprintf(stream, "  %s\n  %44s", fix->options, "");
+  else
+    (void)fprintf(stream, "  %-44s", fix->options);
   (void)fprintf(stream, "%11s", SIZE_TEXT(fix->need_bytes));
-  if (fix->need_bytes <= need) (void)fprintf(stream, "%11s", SIZE_TEXT(need - fix->need_bytes));
-  else (void)fprintf(stream, "%11s", "-");
+  if (fix->need_bytes <= need)
+    (void)fprintf(stream, "%11s", SIZE_TEXT(need - fix->need_bytes));
+  else
+    (void)fprintf(stream, "%11s", "-");
   (void)fprintf(stream, "  %+5.0f %%%s\n", percent, note);
 }
 
@@ -274,7 +294,8 @@ static void print_no_fix(FILE *stream, const hr_plan *plan, const fix_list *list
   if (!least || least->need_bytes >= plan_need(plan)) {
     (void)fprintf(stream, "nothing that was tried needs less\n");
   } else {
-    add(text, sizeof text, "nothing that was tried fits; the smallest need found is %s, with %s", SIZE_TEXT(least->need_bytes), least->options);
+    add(text, sizeof text, "nothing that was tried fits; the smallest need found is %s, with %s",
+        SIZE_TEXT(least->need_bytes), least->options);
     screen_hang(stream, LABEL, "fixes", text);
     plan_print_holders(stream, "  then on", &least->job);
   }
@@ -291,14 +312,17 @@ void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list) {
       left++;
       continue;
     }
-    if (rows++ == 0) (void)fprintf(stream, "  %-44s%11s%11s%9s\n", "options that fit, each planned", "needs", "saves", "time");
+    if (rows++ == 0)
+      (void)fprintf(stream, "  %-44s%11s%11s%9s\n", "options that fit, each planned", "needs", "saves", "time");
     if (fix->changes_algorithm) starred++;
     print_fix(stream, plan, fix);
   }
   if (starred) (void)fprintf(stream, "  * another algorithm: the training is no longer the same\n");
   if (left) (void)fprintf(stream, "  and %u more in --json\n", left);
-  if (rows == 0 && hr_plan_get(plan)->fits) (void)fprintf(stream, "no alternative that was tried fits better\n");
-  else if (rows == 0) print_no_fix(stream, plan, list);
+  if (rows == 0 && hr_plan_get(plan)->fits)
+    (void)fprintf(stream, "no alternative that was tried fits better\n");
+  else if (rows == 0)
+    print_no_fix(stream, plan, list);
 }
 
 /* ---- who could hold it ---- */

@@ -31,7 +31,8 @@ static hr_status next_event(recipe *r, hr_error *error) {
     r->event_held = true;
     return HR_OK;
   }
-  if (r->parser.error == YAML_MEMORY_ERROR) return text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
+  if (r->parser.error == YAML_MEMORY_ERROR)
+    return text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
   return text_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
                    r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
                    r->parser.problem ? r->parser.problem : "it cannot be read as YAML");
@@ -61,7 +62,8 @@ static hr_status find_key(const recipe *r, option_id *id, hr_error *error) {
 static hr_status set(recipe *r, option_id id, const char *text, const char *place, hr_error *error) {
   hr_error own;
   /* An option of another command is checked, then left alone: one recipe serves plan and train. */
-  if (option_get(id)->commands & r->config->command) return config_set(r->config, id, text, ORIGIN_RECIPE, place, error);
+  if (option_get(id)->commands & r->config->command)
+    return config_set(r->config, id, text, ORIGIN_RECIPE, place, error);
   cli_config scratch = {.command = r->config->command};
   hr_status status = config_set(&scratch, id, text, ORIGIN_RECIPE, place, &own);
   config_deinit(&scratch);
@@ -76,8 +78,10 @@ static hr_status read_list(recipe *r, option_id id, const char *place, hr_error 
   bool paths = option_get(id)->kind == KIND_PATHS;
   hr_status status = next_event(r, error);
   while (status == HR_OK && r->event.type == YAML_SCALAR_EVENT) {
-    if (paths) status = set(r, id, scalar(r), place, error);
-    else used += (size_t)snprintf(joined + used, sizeof joined - used, "%s%s", used ? "," : "", scalar(r));
+    if (paths)
+      status = set(r, id, scalar(r), place, error);
+    else
+      used += (size_t)snprintf(joined + used, sizeof joined - used, "%s%s", used ? "," : "", scalar(r));
     if (used >= sizeof joined) return malformed(r, "the list is too long", error);
     if (status == HR_OK) status = next_event(r, error);
   }
@@ -122,7 +126,8 @@ static hr_status read_document(recipe *r, hr_error *error) {
   }
   if (status == HR_OK) status = next_event(r, error); /* document end */
   if (status == HR_OK) status = next_event(r, error);
-  if (status == HR_OK && r->event.type != YAML_STREAM_END_EVENT) return malformed(r, "a recipe holds one document", error);
+  if (status == HR_OK && r->event.type != YAML_STREAM_END_EVENT)
+    return malformed(r, "a recipe holds one document", error);
   return status;
 }
 
@@ -138,8 +143,10 @@ hr_status config_recipe(cli_config *config, hr_error *error) {
     if (file) (void)fclose(file);
     return status;
   }
-  if (S_ISDIR(info.st_mode)) status = text_fail(error, HR_ERROR_INPUT, "the recipe %s is a directory", r.path);
-  else if (!yaml_parser_initialize(&r.parser)) status = text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
+  if (S_ISDIR(info.st_mode))
+    status = text_fail(error, HR_ERROR_INPUT, "the recipe %s is a directory", r.path);
+  else if (!yaml_parser_initialize(&r.parser))
+    status = text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
   else {
     yaml_parser_set_input_file(&r.parser, file);
     status = read_document(&r, error);

@@ -8,7 +8,7 @@
 #include "cli/plan.h"
 #include "cli/text.h"
 
-enum { PARTS = 8, BAR_CELLS = 12 };
+enum { PARTS = 9, BAR_CELLS = 8 };
 
 static const double REPAINT_SECONDS = 0.25, LOG_SECONDS = 10;
 
@@ -35,41 +35,48 @@ static void make_room(cli_talk *talk) {
 
 /* ---- the progress line ---- */
 
-/* "5.1/5.2 of 6.0 GiB": resident and reserved bytes in the unit of the budget. */
-static void memory_text(const hr_metrics *m, char out[64]) {
-  bool gib = m->device_budget_bytes >= 1ull << 30;
-  double unit = gib ? 1 << 30 : 1 << 20;
-  (void)snprintf(out, 64, gib ? "%.2f/%.2f of %.2f GiB" : "%.0f/%.0f of %.0f MiB", (double)m->process_resident_bytes / unit,
-                 (double)m->device_reserved_bytes / unit, (double)m->device_budget_bytes / unit);
-}
-
-/* '#' resident, '=' reserved beyond it, in shares of the budget. */
-static void memory_bar(const hr_metrics *m, char out[BAR_CELLS + 3]) {
-  double budget = m->device_budget_bytes ? (double)m->device_budget_bytes : 1;
-  double resident = (double)m->process_resident_bytes / budget * BAR_CELLS, reserved = (double)m->device_reserved_bytes / budget * BAR_CELLS;
-  out[0] = '[';
-  for (int i = 0; i < BAR_CELLS; i++) out[i + 1] = i + 0.5 < resident ? '#' : i + 0.5 < reserved ? '=' : '.';
-  out[BAR_CELLS + 1] = ']';
-  out[BAR_CELLS + 2] = 0;
-}
-
 typedef struct part {
   char text[64];
   int rank; /* the highest rank is left out first when the line is too narrow */
 } part;
+
+/* "5.1/5.2 of 6.0 GiB": resident and reserved bytes in the unit of the budget. */
+static void memory_text(const hr_metrics *m, char out[64]) {
+  bool gib = m->device_budget_bytes >= 1ull << 30;
+  double unit = gib ? 1 << 30 : 1 << 20;
+  (void)snprintf(out, 64, gib ? "%.2f/%.2f of %.2f GiB" : "%.0f/%.0f of %.0f MiB",
+                 (double)m->process_resident_bytes / unit, (double)m->device_reserved_bytes / unit,
+                 (double)m->device_budget_bytes / unit);
+}
+
+/* '#' resident, '=' reserved beyond it, in shares of the budget. */
+static void memory_bar(const hr_metrics *m, char out[64]) {
+  double budget = m->device_budget_bytes ? (double)m->device_budget_bytes : 1;
+  double resident = (double)m->process_resident_bytes / budget * BAR_CELLS,
+         reserved = (double)m->device_reserved_bytes / budget * BAR_CELLS;
+  out[0] = '[';
+  for (int i = 0; i < BAR_CELLS; i++)
+    out[i + 1] = i + 0.5 < resident ? '#' : i + 0.5 < reserved ? '=' : '.';
+  out[BAR_CELLS + 1] = ']';
+  out[BAR_CELLS + 2] = 0;
+}
 
 static int line_parts(const hr_metrics *m, part parts[PARTS]) {
   int n = 0;
   double percent = m->steps ? 100 * (double)m->step / (double)m->steps : 0;
 #define PART(order, ...) ((void)snprintf(parts[n].text, sizeof parts[n].text, __VA_ARGS__), parts[n++].rank = (order))
   PART(0, "step %llu/%llu", (unsigned long long)m->step, (unsigned long long)m->steps);
-  PART(6, "%.0f%%", percent);
-  PART(1, "loss %.4f", m->loss);
-  if (!isnan(m->grad_norm)) PART(5, "grad %.3g", m->grad_norm);
-  PART(4, "lr %.3g", m->learning_rate);
+  PART(7, "%.0f%%", percent);
+  PART(0, "loss %.4f", m->loss);
+  if (!isnan(m->grad_norm)) PART(6, "grad %.3g", m->grad_norm);
+  PART(5, "lr %.3g", m->learning_rate);
   PART(3, "%s tok/s", COUNT_TEXT(m->tokens_per_second));
   PART(2, "eta %s", CLOCK_TEXT(m->eta_seconds));
 #undef PART
+  memory_bar(m, parts[n].text);
+  parts[n++].rank = 4;
+  memory_text(m, parts[n].text);
+  parts[n++].rank = 1;
   return n;
 }
 
@@ -82,33 +89,29 @@ static unsigned parts_width(const part *parts, int count, int rank) {
 
 static void paint(cli_talk *talk, const hr_metrics *m) {
   part parts[PARTS];
-  char memory[64], bar[BAR_CELLS + 3];
-  unsigned width = screen_width(stderr) - 1, used;
+  unsigned width = screen_width(stderr) - 1;
   int count = line_parts(m, parts), rank = PARTS;
   bool first = true;
-  memory_text(m, memory);
-  memory_bar(m, bar);
-  while (rank > 0 && parts_width(parts, count, rank) + 2 + strlen(memory) > width) rank--;
-  used = parts_width(parts, count, rank);
+  while (rank > 0 && parts_width(parts, count, rank) > width)
+    rank--;
   (void)fputs("\r\033[K", stderr);
   for (int i = 0; i < count; i++) {
     if (parts[i].rank > rank) continue;
     (void)fprintf(stderr, "%s%s", first ? "" : "  ", parts[i].text);
     first = false;
   }
-  if (used + 4 + strlen(memory) + BAR_CELLS + 2 <= width) (void)fprintf(stderr, "  %s", bar);
-  if (used + 2 + strlen(memory) <= width) (void)fprintf(stderr, "  %s", memory);
   (void)fflush(stderr);
   talk->painted = true;
 }
 
 /* Fixed order of keys, nothing but printable characters. */
 static void log_line(const hr_metrics *m) {
-  (void)fprintf(stderr, "step %llu/%llu  loss %.4f", (unsigned long long)m->step, (unsigned long long)m->steps, m->loss);
+  (void)fprintf(stderr, "step %llu/%llu  loss %.4f", (unsigned long long)m->step, (unsigned long long)m->steps,
+                m->loss);
   if (!isnan(m->grad_norm)) (void)fprintf(stderr, "  grad %.4g", m->grad_norm);
-  (void)fprintf(stderr, "  lr %.4g  %.0f tok/s  eta %s  memory %s resident, %s reserved of %s\n", m->learning_rate, m->tokens_per_second,
-                CLOCK_TEXT(m->eta_seconds), SIZE_TEXT(m->process_resident_bytes), SIZE_TEXT(m->device_reserved_bytes),
-                SIZE_TEXT(m->device_budget_bytes));
+  (void)fprintf(stderr, "  lr %.4g  %.0f tok/s  eta %s  memory %s resident, %s reserved of %s\n", m->learning_rate,
+                m->tokens_per_second, CLOCK_TEXT(m->eta_seconds), SIZE_TEXT(m->process_resident_bytes),
+                SIZE_TEXT(m->device_reserved_bytes), SIZE_TEXT(m->device_budget_bytes));
 }
 
 static void tell_step(cli_talk *talk, const hr_metrics *m) {
@@ -121,7 +124,8 @@ static void tell_step(cli_talk *talk, const hr_metrics *m) {
     paint(talk, m);
     return;
   }
-  if (!last && talk->logged_step && m->step < talk->logged_step + interval && time - talk->logged_at < LOG_SECONDS) return;
+  if (!last && talk->logged_step && m->step < talk->logged_step + interval && time - talk->logged_at < LOG_SECONDS)
+    return;
   talk->logged_at = time;
   talk->logged_step = m->step;
   log_line(m);
@@ -152,7 +156,8 @@ static void tell_evaluated(const hr_metrics *m) {
 /* FNV-1a, to know a note again. */
 static bool seen(cli_talk *talk, const char *text) {
   uint64_t hash = 0xcbf29ce484222325u;
-  for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+  for (; *text; text++)
+    hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
   for (uint32_t i = 0; i < talk->note_count; i++)
     if (talk->notes[i] == hash) return true;
   if (talk->note_count < TALK_NOTES) talk->notes[talk->note_count++] = hash;
@@ -160,9 +165,8 @@ static bool seen(cli_talk *talk, const char *text) {
 }
 
 static void tell_line(const char *left, style mark, const char *text) {
-  char words[64];
-  (void)snprintf(words, sizeof words, "%s%s%s", screen_style(stderr, mark), left, mark ? screen_style(stderr, STYLE_PLAIN) : "");
-  (void)fprintf(stderr, "%s %s\n", words, text ? text : "");
+  const char *begin = mark ? screen_style(stderr, mark) : "", *end = mark ? screen_style(stderr, STYLE_PLAIN) : "";
+  (void)fprintf(stderr, "%s%s%s %s\n", begin, left, end, text ? text : "");
 }
 
 void talk_event(void *context, const hr_event *event) {
@@ -178,29 +182,40 @@ void talk_event(void *context, const hr_event *event) {
   case HR_EVENT_PLANNED:
     if (event->plan) tell_planned(event->plan);
     break;
-  case HR_EVENT_LOADED: tell_line("loaded", STYLE_PLAIN, event->text); break;
-  case HR_EVENT_SAVED: tell_line("saved", STYLE_PLAIN, event->text); break;
-  case HR_EVENT_SAMPLE: tell_line("sample:", STYLE_BOLD, event->text); break;
-  case HR_EVENT_WARNING: tell_line("warning:", STYLE_WARN, event->text); break;
-  case HR_EVENT_NOTE: tell_line("note:", STYLE_BOLD, event->text); break;
+  case HR_EVENT_LOADED:
+    tell_line("loaded", STYLE_PLAIN, event->text);
+    break;
+  case HR_EVENT_SAVED:
+    tell_line("saved", STYLE_PLAIN, event->text);
+    break;
+  case HR_EVENT_SAMPLE:
+    tell_line("sample:", STYLE_BOLD, event->text);
+    break;
+  case HR_EVENT_WARNING:
+    tell_line("warning:", STYLE_WARN, event->text);
+    break;
+  case HR_EVENT_NOTE:
+    tell_line("note:", STYLE_BOLD, event->text);
+    break;
   case HR_EVENT_EVALUATED:
     if (event->metrics) tell_evaluated(event->metrics);
     break;
-  case HR_EVENT_STEP: break;
+  case HR_EVENT_STEP:
+    break;
   }
 }
 
 /* ---- plan against run ---- */
 
 void talk_write_tiers(json_writer *json, const uint64_t *planned, const uint64_t *reserved) {
-  json_open(json, "tiers", '{');
+  json_write_open(json, "tiers", '{');
   for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) {
-    json_open_flat(json, hr_tier_name(tier), '{');
-    json_count(json, "planned_bytes", planned[tier]);
-    json_count(json, "reserved_bytes", reserved[tier]);
-    json_close(json, '}');
+    json_write_open_flat(json, hr_tier_name(tier), '{');
+    json_write_count(json, "planned_bytes", planned[tier]);
+    json_write_count(json, "reserved_bytes", reserved[tier]);
+    json_write_close(json, '}');
   }
-  json_close(json, '}');
+  json_write_close(json, '}');
 }
 
 void talk_print_tiers(const uint64_t *planned, const uint64_t *reserved) {
@@ -208,7 +223,9 @@ void talk_print_tiers(const uint64_t *planned, const uint64_t *reserved) {
   for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) {
     if (!planned[tier] && !reserved[tier]) continue;
     (void)printf("  %-12s%14s%14s  ", hr_tier_name(tier), SIZE_TEXT(planned[tier]), SIZE_TEXT(reserved[tier]));
-    if (planned[tier] == reserved[tier]) (void)printf("equal to the byte\n");
-    else (void)printf("%llu and %llu bytes\n", (unsigned long long)planned[tier], (unsigned long long)reserved[tier]);
+    if (planned[tier] == reserved[tier])
+      (void)printf("equal to the byte\n");
+    else
+      (void)printf("%llu and %llu bytes\n", (unsigned long long)planned[tier], (unsigned long long)reserved[tier]);
   }
 }

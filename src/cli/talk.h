@@ -10,8 +10,8 @@
 enum { TALK_NOTES = 32 };
 
 typedef struct cli_talk {
-  bool quiet, live;      /* live: the progress line may be repainted */
-  bool painted;          /* a progress line stands on the screen, without a line end */
+  bool quiet, live;             /* live: the progress line may be repainted */
+  bool painted;                 /* a progress line stands on the screen, without a line end */
   double painted_at, logged_at; /* seconds of the monotonic clock */
   uint64_t logged_step;
   uint64_t notes[TALK_NOTES]; /* hashes of notes that were shown */
@@ -24,7 +24,8 @@ void talk_clear(cli_talk *talk);
 /* on_event of hr_run_options and hr_generate_options; context is a talk. */
 void talk_event(void *context, const hr_event *event);
 
-/* Planned and reserved bytes of each tier that has any, as members of `tiers`, or as rows of a table on standard output. */
+/* Planned and reserved bytes of each tier that has any, as members of `tiers`, or as rows of a table on standard
+ * output. */
 void talk_write_tiers(json_writer *json, const uint64_t *planned, const uint64_t *reserved);
 void talk_print_tiers(const uint64_t *planned, const uint64_t *reserved);
 

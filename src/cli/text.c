@@ -19,7 +19,8 @@ char *text_size(uint64_t bytes, char out[TEXT_BYTES]) {
     (void)snprintf(out, TEXT_BYTES, "%llu B", (unsigned long long)bytes);
     return out;
   }
-  for (; value >= 1023.995 && unit < 5; unit++) value /= 1024;
+  for (; value >= 1023.995 && unit < 5; unit++)
+    value /= 1024;
   (void)snprintf(out, TEXT_BYTES, value < 99.995 ? "%.2f %s" : "%.1f %s", value, units[unit]);
   return out;
 }
@@ -27,7 +28,8 @@ char *text_size(uint64_t bytes, char out[TEXT_BYTES]) {
 char *text_count(double count, char out[TEXT_BYTES]) {
   static const char *const units[] = {"", " k", " M", " G", " T", " P"};
   size_t unit = 0;
-  for (; count >= (unit == 0 ? 9999.5 : 999.95) && unit < 5; unit++) count /= 1000;
+  for (; count >= (unit == 0 ? 9999.5 : 999.95) && unit < 5; unit++)
+    count /= 1000;
   (void)snprintf(out, TEXT_BYTES, unit == 0 ? "%.0f%s" : count < 99.95 ? "%.2f%s" : "%.1f%s", count, units[unit]);
   return out;
 }
@@ -47,11 +49,16 @@ char *text_clock(double seconds, char out[TEXT_BYTES]) {
 }
 
 char *text_seconds(double seconds, char out[TEXT_BYTES]) {
-  if (!isfinite(seconds)) (void)snprintf(out, TEXT_BYTES, "?");
-  else if (seconds < 1e-3) (void)snprintf(out, TEXT_BYTES, "%.1f us", seconds * 1e6);
-  else if (seconds < 1) (void)snprintf(out, TEXT_BYTES, "%.3g ms", seconds * 1e3);
-  else if (seconds < 600) (void)snprintf(out, TEXT_BYTES, seconds < 100 ? "%.2f s" : "%.0f s", seconds);
-  else return text_clock(seconds, out);
+  if (!isfinite(seconds))
+    (void)snprintf(out, TEXT_BYTES, "?");
+  else if (seconds < 1e-3)
+    (void)snprintf(out, TEXT_BYTES, "%.1f us", seconds * 1e6);
+  else if (seconds < 1)
+    (void)snprintf(out, TEXT_BYTES, "%.3g ms", seconds * 1e3);
+  else if (seconds < 600)
+    (void)snprintf(out, TEXT_BYTES, seconds < 100 ? "%.2f s" : "%.0f s", seconds);
+  else
+    return text_clock(seconds, out);
   return out;
 }
 
@@ -90,8 +97,8 @@ static const struct {
   const char *suffix;
   double factor;
 } size_units[] = {
-    {"B", 1},      {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-    {"kB", 1e3},   {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
+    {"B", 1},    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
+    {"kB", 1e3}, {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
 };
 
 const char *text_parse_size(const char *text, uint64_t *bytes, bool *percent, double *share) {
@@ -115,7 +122,8 @@ const char *text_parse_size(const char *text, uint64_t *bytes, bool *percent, do
   }
   for (size_t i = 0; i < sizeof size_units / sizeof *size_units; i++)
     if (strcasecmp(rest, size_units[i].suffix) == 0) factor = size_units[i].factor;
-  if (factor <= 0) return "its unit is unknown; write GiB (2^30 bytes) or GB (10^9 bytes), likewise KiB, MiB, TiB, KB, MB, TB, or %";
+  if (factor <= 0)
+    return "its unit is unknown; write GiB (2^30 bytes) or GB (10^9 bytes), likewise KiB, MiB, TiB, KB, MB, TB, or %";
   if (value * factor >= 9.2e18) return "it is larger than any memory";
   *bytes = (uint64_t)(value * factor + 0.5);
   return NULL;
@@ -134,17 +142,26 @@ bool text_unescape(const char *text, char *out) {
       continue;
     }
     switch (*++text) {
-    case 'n': *out++ = '\n'; break;
-    case 't': *out++ = '\t'; break;
-    case 'r': *out++ = '\r'; break;
-    case '\\': *out++ = '\\'; break;
+    case 'n':
+      *out++ = '\n';
+      break;
+    case 't':
+      *out++ = '\t';
+      break;
+    case 'r':
+      *out++ = '\r';
+      break;
+    case '\\':
+      *out++ = '\\';
+      break;
     case 'x':
       if (hex_digit(text[1]) < 0 || hex_digit(text[2]) < 0) return false;
       if (hex_digit(text[1]) + hex_digit(text[2]) == 0) return false; /* the option is passed on as a C string */
       *out++ = (char)(hex_digit(text[1]) * 16 + hex_digit(text[2]));
       text += 2;
       break;
-    default: return false;
+    default:
+      return false;
     }
   }
   *out = 0;
@@ -191,7 +208,8 @@ hr_status text_hint(hr_error *error, hr_status code, const char *format, ...) {
 }
 
 void text_print_error(const hr_error *error) {
-  (void)fprintf(stderr, "%sheadroom:%s %s\n", screen_style(stderr, STYLE_BAD), screen_style(stderr, STYLE_PLAIN), error->message);
+  (void)fprintf(stderr, "%sheadroom:%s %s\n", screen_style(stderr, STYLE_BAD), screen_style(stderr, STYLE_PLAIN),
+                error->message);
   if (error->hint[0]) (void)fprintf(stderr, "  try: %s\n", error->hint);
 }
 
@@ -206,7 +224,8 @@ static unsigned edit_distance(const char *a, const char *b) {
   size_t a_length = strlen(a), b_length = strlen(b);
   if (a_length > WORD_MAX || b_length > WORD_MAX) return WORD_MAX;
   memset(rows, 0, sizeof rows);
-  for (unsigned j = 0; j <= b_length; j++) last[j] = j;
+  for (unsigned j = 0; j <= b_length; j++)
+    last[j] = j;
   for (unsigned i = 1; i <= a_length; i++) {
     now[0] = i;
     for (unsigned j = 1; j <= b_length; j++) {
@@ -252,7 +271,8 @@ static bool terminal(int fd) {
 void screen_init(color_mode mode) {
   const char *none = getenv("NO_COLOR");
   bool refused = mode == COLOR_NEVER || (mode == COLOR_AUTO && none && *none);
-  for (int fd = 1; fd <= 2; fd++) color_on[fd] = mode == COLOR_ALWAYS || (!refused && terminal(fd));
+  for (int fd = 1; fd <= 2; fd++)
+    color_on[fd] = mode == COLOR_ALWAYS || (!refused && terminal(fd));
 }
 
 static int stream_number(const FILE *stream) { return stream == stdout ? 1 : stream == stderr ? 2 : 0; }

@@ -13,11 +13,11 @@
 
 /* ---- numbers as text: each writes into `out` and returns it ---- */
 enum { TEXT_BYTES = 32 };
-char *text_size(uint64_t bytes, char out[TEXT_BYTES]);      /* "1.50 GiB", "512 B" */
-char *text_count(double count, char out[TEXT_BYTES]);       /* "124.4 M" */
-char *text_seconds(double seconds, char out[TEXT_BYTES]);   /* "3.10 ms", "12.4 s", "1:02:03" */
-char *text_clock(double seconds, char out[TEXT_BYTES]);     /* "2:07", "1:02:03" */
-char *text_number(double number, char out[TEXT_BYTES]);     /* the shortest decimal text that reads back as `number` */
+char *text_size(uint64_t bytes, char out[TEXT_BYTES]);    /* "1.50 GiB", "512 B" */
+char *text_count(double count, char out[TEXT_BYTES]);     /* "124.4 M" */
+char *text_seconds(double seconds, char out[TEXT_BYTES]); /* "3.10 ms", "12.4 s", "1:02:03" */
+char *text_clock(double seconds, char out[TEXT_BYTES]);   /* "2:07", "1:02:03" */
+char *text_number(double number, char out[TEXT_BYTES]);   /* the shortest decimal text that reads back as `number` */
 #define SIZE_TEXT(bytes) text_size((bytes), (char[TEXT_BYTES]){0})
 #define COUNT_TEXT(count) text_count((double)(count), (char[TEXT_BYTES]){0})
 #define SECONDS_TEXT(seconds) text_seconds((seconds), (char[TEXT_BYTES]){0})
@@ -25,12 +25,14 @@ char *text_number(double number, char out[TEXT_BYTES]);     /* the shortest deci
 
 /* ---- text as numbers ---- */
 
-/* "6GiB", "1.5 GB", "123" are bytes; "90%" sets *percent and stores the share in *share. NULL when read, else the reason. */
+/* "6GiB", "1.5 GB", "123" are bytes; "90%" sets *percent and stores the share in *share. NULL when read, else the
+ * reason. */
 const char *text_parse_size(const char *text, uint64_t *bytes, bool *percent, double *share);
 /* Whole numbers in [low, high]; finite numbers. The whole text must be used. */
 bool text_parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *count);
 bool text_parse_number(const char *text, double *number);
-/* "\n", "\t", "\r", "\\" and "\xHH" become the bytes they name; `out` needs strlen(text) + 1 bytes. False on another escape. */
+/* "\n", "\t", "\r", "\\" and "\xHH" become the bytes they name; `out` needs strlen(text) + 1 bytes. False on another
+ * escape. */
 bool text_unescape(const char *text, char *out);
 
 /* ---- memory: the program (not the library) may give up; exit code 4 says so ---- */
@@ -58,7 +60,8 @@ const char *nearest_end(const nearest *search);
 typedef enum style { STYLE_PLAIN = 0, STYLE_BOLD, STYLE_GOOD, STYLE_BAD, STYLE_WARN, STYLE_DIM } style;
 typedef enum color_mode { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER } color_mode;
 
-/* Decides about colour per stream: `always` and `never` rule; else a terminal, TERM not "dumb", NO_COLOR empty or unset. */
+/* Decides about colour per stream: `always` and `never` rule; else a terminal, TERM not "dumb", NO_COLOR empty or
+ * unset. */
 void screen_init(color_mode mode);
 /* The escape sequence that starts a style on a stream, "" without colour. STYLE_PLAIN ends it. */
 const char *screen_style(const FILE *stream, style wanted);

@@ -34,8 +34,9 @@ static void catch_signals(void) {
   (void)sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     struct sigaction old;
-    /* What nohup or a shell's & has set to be ignored stays ignored. */
-    if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) (void)sigaction(numbers[i], &action, NULL);
+    if (sigaction(numbers[i], NULL, &old) != 0) continue;
+    /* nohup stays in force. An ignored SIGINT does not: shells set that for every & of a script. */
+    if (numbers[i] != SIGHUP || old.sa_handler != SIG_IGN) (void)sigaction(numbers[i], &action, NULL);
   }
   (void)sigaction(SIGPIPE, &ignore, NULL); /* a run outlives the program that reads its output */
 }
@@ -91,34 +92,35 @@ static hr_status train_options(const cli_config *config, char **separator, hr_ru
 /* ---- results ---- */
 
 static void write_common(json_writer *json, const hr_run_result *result) {
-  json_number(json, "seconds", result->seconds);
-  json_number(json, "tokens_per_second", result->tokens_per_second);
+  json_write_number(json, "seconds", result->seconds);
+  json_write_number(json, "tokens_per_second", result->tokens_per_second);
   talk_write_tiers(json, result->planned_bytes, result->reserved_bytes);
-  json_count(json, "process_peak_bytes", result->process_peak_bytes);
+  json_write_count(json, "process_peak_bytes", result->process_peak_bytes);
 }
 
 static void print_train_json(const hr_run_options *run, const hr_run_result *result, hr_status status) {
   json_writer json;
-  json_begin(&json, stdout);
-  json_text(&json, "status", hr_status_name(status));
-  json_text(&json, "run", run->out_directory);
-  json_count(&json, "steps", result->steps);
-  json_number(&json, "loss", result->last_loss);
-  json_number(&json, "eval_loss", result->eval_loss);
-  json_number(&json, "best_eval_loss", result->best_eval_loss);
-  json_number(&json, "perplexity", result->perplexity);
-  json_count(&json, "eval_tokens", result->eval_tokens);
+  json_write_begin(&json, stdout);
+  json_write_text(&json, "status", hr_status_name(status));
+  json_write_text(&json, "run", run->out_directory);
+  json_write_count(&json, "steps", result->steps);
+  json_write_number(&json, "loss", result->last_loss);
+  json_write_number(&json, "eval_loss", result->eval_loss);
+  json_write_number(&json, "best_eval_loss", result->best_eval_loss);
+  json_write_number(&json, "perplexity", result->perplexity);
+  json_write_count(&json, "eval_tokens", result->eval_tokens);
   write_common(&json, result);
-  json_end(&json);
+  json_write_end(&json);
 }
 
 static void print_peak(const hr_run_result *result) {
-  if (result->process_peak_bytes) (void)printf("  %-12s%28s  with runtime and libraries\n", "process", SIZE_TEXT(result->process_peak_bytes));
+  if (result->process_peak_bytes)
+    (void)printf("  %-12s%28s  with runtime and libraries\n", "process", SIZE_TEXT(result->process_peak_bytes));
 }
 
 static void print_train(const hr_run_options *run, const hr_run_result *result, hr_status status) {
-  (void)printf("%s%llu steps in %s, %s tokens/s\n", status == HR_OK ? "trained " : "stopped after ", (unsigned long long)result->steps,
-               SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
+  (void)printf("%s%llu steps in %s, %s tokens/s\n", status == HR_OK ? "trained " : "stopped after ",
+               (unsigned long long)result->steps, SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
   (void)printf("%-14s%14.4f  of the last step\n", "loss", result->last_loss);
   if (!isnan(result->eval_loss) && result->eval_tokens > 0)
     (void)printf("%-14s%14.4f  held back, best %.4f, perplexity %.4g, %llu tokens\n", "evaluation", result->eval_loss,
@@ -161,8 +163,10 @@ hr_status command_train(cli_config *config, hr_error *error) {
     status = hr_train(&config->job, &run, &result, error);
     talk_clear(&talk);
     if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
-      if (config_flag(config, OPTION_JSON)) print_train_json(&run, &result, status);
-      else print_train(&run, &result, status);
+      if (config_flag(config, OPTION_JSON))
+        print_train_json(&run, &result, status);
+      else
+        print_train(&run, &result, status);
     }
   }
   free(separator);
@@ -174,18 +178,18 @@ hr_status command_train(cli_config *config, hr_error *error) {
 static void print_evaluation(const cli_config *config, const hr_run_result *result) {
   json_writer json;
   if (!config_flag(config, OPTION_JSON)) {
-    (void)printf("%-14s%14.6f\n%-14s%14.6g\n%-14s%14llu\n", "loss", result->eval_loss, "perplexity", result->perplexity, "tokens",
-                 (unsigned long long)result->eval_tokens);
+    (void)printf("%-14s%14.6f\n%-14s%14.6g\n%-14s%14llu\n", "loss", result->eval_loss, "perplexity", result->perplexity,
+                 "tokens", (unsigned long long)result->eval_tokens);
     talk_print_tiers(result->planned_bytes, result->reserved_bytes);
     print_peak(result);
     return;
   }
-  json_begin(&json, stdout);
-  json_number(&json, "loss", result->eval_loss);
-  json_number(&json, "perplexity", result->perplexity);
-  json_count(&json, "tokens", result->eval_tokens);
+  json_write_begin(&json, stdout);
+  json_write_number(&json, "loss", result->eval_loss);
+  json_write_number(&json, "perplexity", result->perplexity);
+  json_write_count(&json, "tokens", result->eval_tokens);
   write_common(&json, result);
-  json_end(&json);
+  json_write_end(&json);
 }
 
 hr_status command_evaluate(cli_config *config, hr_error *error) {

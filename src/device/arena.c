@@ -1,60 +1,79 @@
-/* Reserving and touching.
- *
- * An untouched anonymous mapping is a promise that the kernel may break later by killing the process, so all pages are
- * made here: MADV_POPULATE_WRITE where the kernel has it (it fails instead of killing), else one write per page. Each
- * thread takes a contiguous share, which also spreads pages over memory nodes. Transparent huge pages are only advised:
- * the kernel uses them inside the mapping where 2 MiB fit; the mapping itself is not enlarged for their sake. */
+/* Huge pages make the first touch about four times as fast and spare address translation, but the kernel places them only
+ * at multiples of 2 MiB. Reserving more and trimming would need address space beyond the plan, if only for a moment, and
+ * fail under a limit that fits the plan. So: map exactly, look where it landed, and when that is not a multiple of 2 MiB,
+ * give it back and ask for the same size at the multiple below, where the room was just proven (mappings grow down, so
+ * what lies below is free as a rule). If somebody else took it meanwhile, any address does. */
 #include "device/arena.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
+#include "base/mem.h"
+#include "base/text.h"
+#include "device/host.h"
+
+#if !defined(MAP_FIXED_NOREPLACE)
+#define MAP_FIXED_NOREPLACE 0 /* older headers: the address is a hint */
 #endif
 
-enum { SHARE = 2 << 20 }; /* shares of threads begin at multiples of a huge page */
+static const uint64_t huge_page = UINT64_C(2) << 20;
 
-/* Makes the pages of [from, to); false when the host refuses. */
-static int populate(unsigned char *from, unsigned char *to) {
-  if (from >= to) return 1;
-  if (madvise(from, (size_t)(to - from), MADV_POPULATE_WRITE) == 0) return 1;
-  if (errno == ENOMEM || errno == EFAULT) return 0;
-  for (volatile unsigned char *page = from; page < to; page += HRI_GRANULE) *page = 0;
-  return 1;
+static void *map(void *address, uint64_t bytes, int flags) {
+  void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  return got == MAP_FAILED ? NULL : got;
 }
 
-hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, uint32_t threads, hr_error *error) {
-  uint64_t whole = bytes > UINT64_MAX - HRI_GRANULE ? UINT64_MAX : (bytes + HRI_GRANULE - 1) / HRI_GRANULE * HRI_GRANULE, share;
-  unsigned char *base;
-  int complete = 1;
-  arena->base = NULL;
-  arena->bytes = 0;
-  if (whole == 0) return HR_OK;
-  base = whole > SIZE_MAX / 2 ? MAP_FAILED : mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base != MAP_FAILED) {
-    (void)madvise(base, whole, MADV_HUGEPAGE);
-    share = (whole / (threads ? threads : 1) + SHARE) / SHARE * SHARE;
-#pragma omp parallel for num_threads((int)threads) schedule(static, 1) reduction(&& : complete)
-    for (uint32_t t = 0; t < threads; t++) {
-      uint64_t begin = t * share, end = begin + share < whole ? begin + share : whole;
-      if (begin < whole) complete = complete && populate(base + begin, base + end);
-    }
-    if (!complete) munmap(base, whole);
+static void *map_aligned(uint64_t bytes) {
+  unsigned char *base = map(NULL, bytes, 0), *wanted, *got;
+  uint64_t beyond = base ? (uint64_t)(uintptr_t)base % huge_page : 0;
+  if (!base || beyond == 0) return base;
+  wanted = base - beyond;
+  (void)munmap(base, bytes);
+  got = map(wanted, bytes, MAP_FIXED_NOREPLACE);
+  return got ? got : map(NULL, bytes, 0);
+}
+
+/* Writes a word into every page. A thread takes whole huge pages, so that none is shared between two. */
+static void touch(unsigned char *base, uint64_t bytes, uint32_t threads) {
+  uint64_t chunks = (bytes + huge_page - 1) / huge_page;
+#pragma omp parallel for schedule(static) num_threads((int)threads) if (threads > 1 && chunks > 1)
+  for (uint64_t chunk = 0; chunk < chunks; chunk++) {
+    uint64_t begin = chunk * huge_page, end = bytes - begin < huge_page ? bytes : begin + huge_page;
+    for (uint64_t at = begin; at < end; at += HRI_ARENA_GRANULE) *(volatile unsigned char *)(base + at) = 0;
   }
-  if (base == MAP_FAILED || !complete) {
-    hr_status status = hri_fail(error, HR_ERROR_MEMORY, "the host refused %llu bytes for an arena", (unsigned long long)whole);
-    if (error) error->requested_bytes = whole;
-    return hri_hint(error, status, "lower --budget to what this machine has, or free memory; `headroom devices cpu` says what is usable");
+}
+
+static hr_status refused(uint64_t bytes, hr_error *error) {
+  hri_host_memory host = hri_host_memory_now();
+  char wanted[32], usable[32];
+  hr_status status = hri_fail(error, HR_ERROR_MEMORY, "the host refused an arena of %s; it could give about %s", hri_size_text(bytes, wanted),
+                              host.usable_bytes == HRI_HOST_UNLIMITED ? "an unknown amount" : hri_size_text(host.usable_bytes, usable));
+  if (error) {
+    error->requested_bytes = bytes;
+    error->available_bytes = host.usable_bytes == HRI_HOST_UNLIMITED ? 0 : host.usable_bytes;
   }
-  arena->base = base;
-  arena->bytes = whole;
+  return hri_hint(error, status, "close other programs, raise the process's memory limit, or plan with a smaller budget");
+}
+
+uint64_t hri_arena_round(uint64_t bytes) {
+  return bytes > UINT64_MAX - HRI_ARENA_GRANULE ? UINT64_MAX : hri_round_up(bytes, HRI_ARENA_GRANULE);
+}
+
+hr_status hri_arena_reserve(hri_arena *arena, uint64_t bytes, uint32_t threads, const hri_arena_options *options, hr_error *error) {
+  bool huge = !(options && options->small_pages), untouched = options && options->untouched;
+  uint64_t rounded = hri_arena_round(bytes);
+  *arena = (hri_arena){0};
+  if (rounded == 0) return HR_OK;
+  if (rounded > SIZE_MAX / 2) return refused(bytes, error);
+  huge = huge && rounded >= huge_page;
+  arena->base = huge ? map_aligned(rounded) : map(NULL, rounded, 0);
+  if (!arena->base) return refused(rounded, error);
+  arena->bytes = rounded;
+  if (huge) (void)madvise(arena->base, rounded, MADV_HUGEPAGE); /* a kernel without them refuses, which is fine */
+  if (!untouched) touch(arena->base, rounded, threads ? threads : 1);
   return HR_OK;
 }
 
 void hri_arena_release(hri_arena *arena) {
-  if (arena->base) munmap(arena->base, arena->bytes);
-  arena->base = NULL;
-  arena->bytes = 0;
+  if (arena->base) (void)munmap(arena->base, arena->bytes);
+  *arena = (hri_arena){0};
 }

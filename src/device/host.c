@@ -1,32 +1,239 @@
+/* Limits nest: a process is in a control group, which is in others, each with a limit; in a container the path in
+ * /proc/self/cgroup may name directories that are not mounted, while the mount point shows the container's own group.
+ * So all directories from the group up to the mount point are asked, what is missing is passed over, and the least wins.
+ * Both versions of control groups are looked at, as a machine may use both at once. */
 #include "device/host.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include "device/cpu.h"
+enum { TEXT_BYTES = 8192, PATH_BYTES = 1024, MAX_CPUS = 8192 };
 
-/* A "Name:  123 kB" line of /proc/self/status, in bytes. No heap: called once per step. */
-static uint64_t status_bytes(const char *name) {
-  char text[4096];
-  const char *line;
-  ssize_t count;
-  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  count = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (count <= 0) return 0;
-  text[count] = 0;
-  line = strstr(text, name);
-  return line ? strtoull(line + strlen(name), NULL, 10) * 1024 : 0;
+static const char *root = "";
+
+void hri_host_set_root(const char *directory) { root = directory ? directory : ""; }
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* ---- small files of the kernel ---- */
+
+/* The first TEXT_BYTES - 1 bytes of a file, NUL-terminated; false when it cannot be read or the path is too long. */
+static bool read_text(const char *path, char text[TEXT_BYTES]) {
+  char full[PATH_BYTES];
+  size_t used = 0;
+  ssize_t got;
+  int fd;
+  if ((size_t)snprintf(full, sizeof full, "%s%s", root, path) >= sizeof full) return false;
+  fd = open(full, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  while ((got = read(fd, text + used, TEXT_BYTES - 1 - used)) > 0) used += (size_t)got;
+  (void)close(fd);
+  text[used] = 0;
+  return used > 0;
 }
 
-uint64_t hri_host_resident_bytes(void) { return status_bytes("VmRSS:"); }
-uint64_t hri_host_peak_bytes(void) { return status_bytes("VmHWM:"); }
+/* The number at `text`, after blanks. False for "max", "-1" and other words. */
+static bool parse_number(const char *text, uint64_t *number) {
+  char *end;
+  while (*text == ' ' || *text == '\t' || *text == ':') text++;
+  if (*text < '0' || *text > '9') return false;
+  *number = strtoull(text, &end, 10);
+  return end != text;
+}
 
-uint64_t hri_host_usable_bytes(void) {
-  hr_device cpu;
-  hri_device_cpu(&cpu);
-  return cpu.usable_bytes;
+static bool read_number(const char *path, uint64_t *number) {
+  char text[TEXT_BYTES];
+  return read_text(path, text) && parse_number(text, number);
+}
+
+/* The text after `key` in the line that starts with it, or NULL. */
+static const char *find_line(const char *text, const char *key) {
+  size_t length = strlen(key);
+  for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL)
+    if (strncmp(line, key, length) == 0) return line + length;
+  return NULL;
+}
+
+/* "VmRSS:  1234 kB" in bytes; `missing` when there is no such line. */
+static uint64_t kib_line(const char *text, const char *key, uint64_t missing) {
+  const char *line = find_line(text, key);
+  uint64_t kib;
+  return line && parse_number(line, &kib) && kib <= UINT64_MAX / 1024 ? kib * 1024 : missing;
+}
+
+static uint64_t status_line(const char *key) {
+  char text[TEXT_BYTES];
+  return read_text("/proc/self/status", text) ? kib_line(text, key, 0) : 0;
+}
+
+/* ---- control groups ---- */
+
+/* Whether the comma-separated `list` of `length` bytes holds `word`; "" is held by the empty list only (version 2). */
+static bool list_holds(const char *list, size_t length, const char *word) {
+  size_t want = strlen(word);
+  if (!want || !length) return !want && !length;
+  for (size_t i = 0; i + want <= length; i++)
+    if ((i == 0 || list[i - 1] == ',') && (i + want == length || list[i + want] == ',') && strncmp(list + i, word, want) == 0) return true;
+  return false;
+}
+
+/* Path of this process's group under a controller, from lines "ID:CONTROLLERS:PATH". "" for the top. */
+static void group_path(const char *controller, char path[PATH_BYTES]) {
+  char text[TEXT_BYTES];
+  path[0] = 0;
+  if (!read_text("/proc/self/cgroup", text)) return;
+  for (char *line = text; *line;) {
+    char *end = strchr(line, '\n'), *list = strchr(line, ':'), *name = list ? strchr(list + 1, ':') : NULL;
+    if (end) *end = 0;
+    if (name && list_holds(list + 1, (size_t)(name - list - 1), controller)) (void)snprintf(path, PATH_BYTES, "%s", name + 1);
+    if (!end) return;
+    line = end + 1;
+  }
+}
+
+/* Calls `visit` for the directory of this process's group below `mount`, and for all above it, the mount point included. */
+static void each_group(const char *controller, const char *mount, void (*visit)(const char *directory, void *context), void *context) {
+  char path[PATH_BYTES], directory[2 * PATH_BYTES];
+  group_path(controller, path);
+  for (;;) {
+    char *slash = strrchr(path, '/');
+    (void)snprintf(directory, sizeof directory, "%s%s", mount, path);
+    visit(directory, context);
+    if (!slash) return;
+    *slash = 0;
+  }
+}
+
+static bool group_number(const char *directory, const char *file, uint64_t *number) {
+  char path[2 * PATH_BYTES + 64];
+  (void)snprintf(path, sizeof path, "%s/%s", directory, file);
+  return read_number(path, number);
+}
+
+/* What a limit leaves. File pages that were not used lately count as free: the kernel drops them before it refuses. */
+static void group_room(const char *directory, const char *limit_file, const char *used_file, const char *inactive_key, uint64_t *room) {
+  char path[2 * PATH_BYTES + 64], text[TEXT_BYTES];
+  uint64_t limit, used = 0, inactive = 0;
+  const char *line;
+  if (!group_number(directory, limit_file, &limit)) return;
+  (void)group_number(directory, used_file, &used);
+  (void)snprintf(path, sizeof path, "%s/memory.stat", directory);
+  if (read_text(path, text) && (line = find_line(text, inactive_key))) (void)parse_number(line, &inactive);
+  used -= least(used, inactive);
+  *room = least(*room, limit - least(limit, used));
+}
+
+static void visit_memory_v2(const char *directory, void *room) {
+  group_room(directory, "memory.max", "memory.current", "inactive_file ", room);
+}
+/* Version 1 writes "no limit" as a number near 2^63, which is harmless. */
+static void visit_memory_v1(const char *directory, void *room) {
+  group_room(directory, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ", room);
+}
+
+static void take_quota(uint64_t quota, uint64_t period, uint64_t *cpus) {
+  if (period) *cpus = least(*cpus, quota / period ? quota / period : 1);
+}
+static void visit_quota_v2(const char *directory, void *cpus) {
+  char path[2 * PATH_BYTES + 64], text[TEXT_BYTES];
+  uint64_t quota, period;
+  char *blank;
+  (void)snprintf(path, sizeof path, "%s/cpu.max", directory);
+  if (!read_text(path, text) || !parse_number(text, &quota) || !(blank = strchr(text, ' '))) return; /* "max 100000": none */
+  if (parse_number(blank, &period)) take_quota(quota, period, cpus);
+}
+static void visit_quota_v1(const char *directory, void *cpus) {
+  uint64_t quota, period;
+  if (group_number(directory, "cpu.cfs_quota_us", &quota) && group_number(directory, "cpu.cfs_period_us", &period)) take_quota(quota, period, cpus);
+}
+
+/* ---- memory ---- */
+
+static uint64_t address_space_left(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return HRI_HOST_UNLIMITED;
+  return limit.rlim_cur - least(limit.rlim_cur, hri_host_address_space_bytes());
+}
+
+hri_host_memory hri_host_memory_now(void) {
+  hri_host_memory m = {.available_bytes = HRI_HOST_UNLIMITED, .group_bytes = HRI_HOST_UNLIMITED};
+  char text[TEXT_BYTES];
+  if (read_text("/proc/meminfo", text)) {
+    m.total_bytes = kib_line(text, "MemTotal:", 0);
+    m.available_bytes = kib_line(text, "MemAvailable:", HRI_HOST_UNLIMITED);
+  }
+  each_group("", "/sys/fs/cgroup", visit_memory_v2, &m.group_bytes);
+  each_group("", "/sys/fs/cgroup/unified", visit_memory_v2, &m.group_bytes);
+  each_group("memory", "/sys/fs/cgroup/memory", visit_memory_v1, &m.group_bytes);
+  m.address_space_bytes = address_space_left();
+  m.usable_bytes = least(least(m.available_bytes, m.group_bytes), m.address_space_bytes);
+  return m;
+}
+
+uint64_t hri_host_resident_bytes(void) { return status_line("VmRSS:"); }
+uint64_t hri_host_peak_resident_bytes(void) { return status_line("VmHWM:"); }
+uint64_t hri_host_address_space_bytes(void) { return status_line("VmSize:"); }
+
+bool hri_host_reset_peak(void) {
+  char path[PATH_BYTES];
+  bool done;
+  int fd;
+  if ((size_t)snprintf(path, sizeof path, "%s/proc/self/clear_refs", root) >= sizeof path) return false;
+  fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  done = write(fd, "5", 1) == 1; /* 5: reset the peak (proc(5), Linux 4.0) */
+  (void)close(fd);
+  return done;
+}
+
+/* ---- processors ---- */
+
+/* The first hardware thread of the core that `cpu` belongs to ("0,64" or "0-1"); itself when unknown. */
+static uint64_t core_leader(size_t cpu) {
+  char path[128];
+  uint64_t leader = cpu;
+  (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%zu/topology/core_cpus_list", cpu);
+  if (read_number(path, &leader)) return leader;
+  (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%zu/topology/thread_siblings_list", cpu);
+  return read_number(path, &leader) ? leader : cpu;
+}
+
+hri_host_cores hri_host_cores_now(void) {
+  cpu_set_t allowed[MAX_CPUS / CPU_SETSIZE];
+  unsigned char counted[MAX_CPUS] = {0};
+  hri_host_cores c = {0};
+  uint64_t quota = UINT32_MAX;
+  memset(allowed, 0, sizeof allowed);
+  if (sched_getaffinity(0, sizeof allowed, allowed) == 0)
+    for (size_t cpu = 0; cpu < MAX_CPUS; cpu++) {
+      uint64_t leader;
+      if (!CPU_ISSET_S(cpu, sizeof allowed, allowed)) continue;
+      c.cpus++;
+      leader = core_leader(cpu);
+      if (leader >= MAX_CPUS || counted[leader]) continue;
+      counted[leader] = 1;
+      c.physical++;
+    }
+  if (!c.cpus) c.cpus = 1;
+  if (!c.physical) c.physical = c.cpus;
+  each_group("", "/sys/fs/cgroup", visit_quota_v2, &quota);
+  each_group("", "/sys/fs/cgroup/unified", visit_quota_v2, &quota);
+  each_group("cpu", "/sys/fs/cgroup/cpu", visit_quota_v1, &quota);
+  c.quota = (uint32_t)quota;
+  c.usable = c.physical < c.quota ? c.physical : c.quota;
+  return c;
+}
+
+void hri_host_cpu_model(char *out, uint32_t out_bytes) {
+  char text[TEXT_BYTES];
+  const char *line = read_text("/proc/cpuinfo", text) ? find_line(text, "model name") : NULL;
+  int length;
+  while (line && (*line == ' ' || *line == '\t' || *line == ':')) line++;
+  length = line ? (int)strcspn(line, "\n") : 0;
+  (void)snprintf(out, out_bytes, "%.*s", length ? length : (int)strlen("unknown processor"), length ? line : "unknown processor");
 }

@@ -1,12 +1,44 @@
-/* What the operating system says of this process and its memory, now. 0 where it does not say. */
+/* What the operating system says of this machine and of this process: memory that can be had, cores that may be used,
+ * memory in use. Reads /proc and /sys; allocates nothing, so that it may be asked during a run. */
 #ifndef HRI_DEVICE_HOST_H
 #define HRI_DEVICE_HOST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-uint64_t hri_host_resident_bytes(void); /* VmRSS */
-uint64_t hri_host_peak_bytes(void);     /* VmHWM */
-/* What this process can still have: available memory, held to the limits of its memory group and address space. */
-uint64_t hri_host_usable_bytes(void);
+#define HRI_HOST_UNLIMITED UINT64_MAX
+
+/* Memory that a new mapping could use, by each limit; HRI_HOST_UNLIMITED where there is none or it cannot be read. */
+typedef struct hri_host_memory {
+  uint64_t total_bytes;         /* of the machine; 0 when unknown */
+  uint64_t available_bytes;     /* MemAvailable: free, or given up at once by the kernel */
+  uint64_t group_bytes;         /* least room left in this process's memory control group and those above it */
+  uint64_t address_space_bytes; /* what RLIMIT_AS leaves */
+  uint64_t usable_bytes;        /* the least of these */
+} hri_host_memory;
+
+typedef struct hri_host_cores {
+  uint32_t cpus;     /* hardware threads in the affinity mask, >= 1 */
+  uint32_t physical; /* cores that these belong to, >= 1 */
+  uint32_t quota;    /* whole CPUs that control groups grant, >= 1; UINT32_MAX: no quota */
+  uint32_t usable;   /* min(physical, quota): the default team */
+} hri_host_cores;
+
+hri_host_memory hri_host_memory_now(void);
+hri_host_cores hri_host_cores_now(void);
+
+/* Resident memory of this process now, and its peak (since the start, or the last reset). 0 when unknown. */
+uint64_t hri_host_resident_bytes(void);
+uint64_t hri_host_peak_resident_bytes(void);
+/* Address space in use, as RLIMIT_AS counts it. 0 when unknown. */
+uint64_t hri_host_address_space_bytes(void);
+/* Starts the peak anew at what is resident now. False where the kernel does not offer it. */
+bool hri_host_reset_peak(void);
+
+/* "AMD EPYC 9654 96-Core Processor" into `out`; "unknown processor" when it cannot be read. */
+void hri_host_cpu_model(char *out, uint32_t out_bytes);
+
+/* For tests: read below `root` instead of "/"; NULL goes back. The directory name is kept by reference. */
+void hri_host_set_root(const char *root);
 
 #endif

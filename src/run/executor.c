@@ -47,7 +47,7 @@ hr_status hri_executor_create(const hri_job *job, const hri_placement *placement
   x->launch.transfer = transfer;
   for (int tier = 0; tier < HRI_TIER_COUNT; tier++) {
     if (placement->peak_bytes[tier] == 0) continue;
-    HRI_TRY_OUT(hri_arena_reserve(&x->arenas[tier], placement->peak_bytes[tier], hri_cpu_threads(cpu), error));
+    HRI_TRY_OUT(hri_arena_reserve(&x->arenas[tier], placement->peak_bytes[tier], hri_cpu_threads(cpu), NULL, error));
     x->launch.base[tier] = x->arenas[tier].base;
     if (x->options.check) memset(x->launch.base[tier], 0xFF, placement->peak_bytes[tier]); /* NaN in every float format */
   }

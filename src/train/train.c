@@ -86,7 +86,7 @@ static void measure(trainer *t, double seconds, uint64_t counted) {
   m->eta_seconds = done > 0 ? elapsed / done * (double)(m->steps - m->step) : 0;
   m->epoch = (double)t->progress.rows_seen / (double)hri_dataset_row_count(t->data);
   m->process_resident_bytes = hri_host_resident_bytes();
-  m->process_peak_bytes = hri_host_peak_bytes();
+  m->process_peak_bytes = hri_host_peak_resident_bytes();
 }
 
 static hr_status train_step(trainer *t, hr_error *error) {
@@ -121,7 +121,7 @@ static void warn_near_limit(trainer *t) {
   uint64_t free_bytes;
   if (t->near_limit_told || now() - t->last_warning < 2) return; /* asking costs some file reads */
   t->last_warning = now();
-  free_bytes = hri_host_usable_bytes();
+  free_bytes = hri_host_memory_now().usable_bytes;
   if (t->metrics.process_resident_bytes > info->budget_bytes)
     (void)snprintf(text, sizeof text, "the process holds %llu bytes, more than its budget of %llu", (unsigned long long)t->metrics.process_resident_bytes, (unsigned long long)info->budget_bytes);
   else if (free_bytes < (64u << 20))
@@ -291,7 +291,7 @@ static hr_status finish(trainer *t, hr_run_result *result, hr_error *error) {
   result->seconds = now() - t->started;
   result->tokens_per_second = (double)((p->step - t->steps_at_start) * rows_per_step(t->job) * t->job->sequence_length) / fmax(result->seconds, 1e-9);
   HRI_TRY(hri_session_compare(&t->session, result->reserved_bytes, result->planned_bytes, error));
-  result->process_peak_bytes = hri_host_peak_bytes();
+  result->process_peak_bytes = hri_host_peak_resident_bytes();
   return hri_rundir_write_run(t->options->out_directory, &t->session, p, p->step == p->steps ? "finished" : "stopped", result, error);
 }
 

@@ -21,17 +21,6 @@
 
 /* ---- an allocator that counts: this program's malloc stands before the C library's, also for shared libraries ---- */
 
-static atomic_size_t largest_allocation, allocation_calls;
-static atomic_bool counting;
-
-static void note(size_t bytes) {
-  size_t largest = atomic_load(&largest_allocation);
-  if (!atomic_load(&counting)) return;
-  atomic_fetch_add(&allocation_calls, 1);
-  while (bytes > largest && !atomic_compare_exchange_weak(&largest_allocation, &largest, bytes)) {
-  }
-}
-
 #if defined(__SANITIZE_ADDRESS__)
 #define HAVE_COUNTING 0
 #elif defined(__has_feature)
@@ -41,6 +30,17 @@ static void note(size_t bytes) {
 #endif
 #if !defined(HAVE_COUNTING) && defined(__GLIBC__)
 #define HAVE_COUNTING 1
+
+static atomic_size_t largest_allocation;
+static atomic_bool counting;
+
+static void note(size_t bytes) {
+  size_t largest = atomic_load(&largest_allocation);
+  if (!atomic_load(&counting)) return;
+  while (bytes > largest && !atomic_compare_exchange_weak(&largest_allocation, &largest, bytes)) {
+  }
+}
+
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *memory, size_t bytes);

@@ -1,0 +1,13 @@
+/* All public headers. Reading order: status, model, device, job, plan, train, graph. */
+#ifndef HEADROOM_H
+#define HEADROOM_H
+
+#include <headroom/device.h>
+#include <headroom/graph.h>
+#include <headroom/job.h>
+#include <headroom/model.h>
+#include <headroom/plan.h>
+#include <headroom/status.h>
+#include <headroom/train.h>
+
+#endif

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# The plan's screen, its JSON, its exit codes, and its variants.
+source "$(dirname "$0")/common.sh"
+small="micro-llama-bytes --threads 1"
+
+run plan gpt2-124m --device rtx-4090 --micro-batch 4; expect_rc 0; expect_no_err
+[ "$(sed -n '4p;$p' out | grep -c '^FITS')" -eq 2 ] || [ "$(grep -c '^FITS' out)" -eq 2 ] || fail "the verdict is not first and last"
+expect_out 'optimizer state'; expect_out '^peak '; expect_out '^bound '; expect_out '^by phase '; expect_out 'published rates'
+awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
+[ "$(wc -l <out)" -le 30 ] || fail "more than a screen: $(wc -l <out) lines"
+LC_ALL=C grep -q $'[\033\r]' out && fail "escape sequences in a pipe"
+
+run plan llama-3-8b --device rtx-4090; expect_rc 3; expect_no_err
+expect_out '^DOES NOT FIT'; expect_out 'smallest need found'; expect_out '^as asked on +[a-z0-9-]+ \('
+run plan gpt2-124m --device rtx-4090 --micro-batch 4 --budget 4GiB; expect_rc 3; expect_out 'options that fit, each planned'
+# Each option that is offered as fitting fits.
+sed -nE 's/^  (--[^ ].*[^ ]) +[0-9.]+ [KMG]iB +([0-9.]+ .iB|-) +[+-].*/\1/p' out >offers
+[ -s offers ] || fail "no option is offered"
+while read -r options; do
+  # shellcheck disable=SC2086
+  run plan gpt2-124m --device rtx-4090 --micro-batch 4 --budget 4GiB $options; expect_rc 0
+done < <(sed 's/  .*//' offers)
+
+run plan gpt2-124m --device rtx-4090 --json; expect_rc 0; expect_no_err
+expect_json 'd["fits"] is True' 'd["model"]["parameter_count"] == 124439808' 'd["job"]["micro_batch"] == 1' 'd["job"]["seq"] == 1024' \
+  'd["job"]["betas"] == [0.9, 0.999]' 'd["device"]["name"] == "rtx-4090"' 'set(d["tiers"]) == {"device", "host", "disk"}' \
+  'd["tiers"]["device"]["reserved_bytes"] >= d["tiers"]["device"]["peak_bytes"] >= d["tiers"]["device"]["lower_bound_bytes"] > 0' \
+  'sum(d["tiers"]["device"]["at_peak_by_role"].values()) <= d["tiers"]["device"]["peak_bytes"]' \
+  'all(d["tiers"]["device"]["at_peak_by_role"][r] <= m for r, m in d["tiers"]["device"]["max_by_role"].items())' \
+  'd["need_bytes"] == d["tiers"]["device"]["reserved_bytes"] + d["tiers"]["device"]["fixed_bytes"]' \
+  'd["tiers"]["device"]["peak"]["phase"] and d["tiers"]["device"]["peak"]["node"] and d["tiers"]["device"]["peak"]["live"][0]["bytes"] > 0' \
+  'd["time"]["step_ns"] > 0 and d["time"]["tokens_per_step"] == 1024 and "compute" in d["time"]["by_lane"]' 'd["fixes"] == []'
+run plan gpt2-124m --device rtx-4090 --micro-batch 4 --budget 4GiB --json; expect_rc 3
+expect_json 'not d["fits"]' 'd["budget_bytes"] == 4 << 30' 'd["fixes"][0]["fits"]' 'd["fixes"][0]["peak_bytes"] <= 4 << 30'
+run plan gpt2-124m --device rtx-4090 --json --fixes; expect_rc 0; expect_json 'len(d["fixes"]) > 0'
+run plan gpt2-124m --device rtx-4090 --budget 1GiB --json --no-fixes; expect_rc 3; expect_json 'd["fixes"] == []'
+
+# A budget of exactly the need fits, a byte less does not.
+# shellcheck disable=SC2086
+run plan $small --json; need=$(json_number need_bytes)
+# shellcheck disable=SC2086
+{ run plan $small --budget "$need"; expect_rc 0; run plan $small --budget $((need - 1)); expect_rc 3
+  run plan $small --fail-over "$need"; expect_rc 0; run plan $small --fail-over $((need - 1)); expect_rc 3; expect_err '--fail-over'; }
+
+# Sizes: the same number of bytes in four spellings.
+for size in 2GiB 2147483648 2048MiB 2097152kib; do
+  # shellcheck disable=SC2086
+  run plan $small --budget "$size" --json; expect_json 'd["budget_bytes"] == 2 << 30'
+done
+run plan gpt2-124m --device rtx-4090 --budget 50% --json; expect_json 'd["budget_bytes"] == d["device"]["usable_bytes"] // 2'
+run plan gpt2-124m --device rtx-4090 --budget 6GB --json; expect_json 'd["budget_bytes"] == 6 * 10**9'
+
+run plan gpt2-124m --device rtx-4090 --batch-tokens 8192 --micro-batch 2 --seq 512 --json; expect_json 'd["job"]["accumulate"] == 8' 'd["time"]["tokens_per_step"] == 8192'
+run plan gpt2-124m --batch-tokens 5000; refuses 2; expect_err 'try: --batch-tokens 4096'
+run plan gpt2-124m --batch-tokens 4096 --accumulate 3; refuses 2
+
+run plan gpt2-124m --device rtx-4090 --micro-batch 8 --budget 4GiB --auto --json; expect_rc 0; expect_err '^auto +--'
+expect_json 'd["fits"]' 'd["job"]["micro_batch"] * d["job"]["accumulate"] == 8'
+run plan gpt2-124m --device rtx-4090 --budget 1GiB --auto; expect_rc 3; expect_out '^DOES NOT FIT'
+
+run plan gpt2-124m --device rtx-4090 --budget 6GiB --table seq,micro-batch; expect_rc 0; expect_out '^seq +1 +2 +4'; expect_out ' GiB \*'
+awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
+run plan gpt2-124m --device rtx-4090 --budget 6GiB --table micro-batch,seq --json
+expect_json 'len(d["table"]) == 36' 'any(not c["fits"] for c in d["table"]) and any(c["fits"] for c in d["table"])'
+# shellcheck disable=SC2086
+{ run plan $small --timeline; expect_rc 0; expect_out 'forward +.*backward'
+  run plan $small --timeline --json; expect_json 'len(d["timeline"]) == d["plan"]["node_count"]' \
+    'max(s["live_bytes"] for s in d["timeline"]) >= d["tiers"]["device"]["lower_bound_bytes"]'
+  run plan $small --dump program; expect_rc 0; expect_out '^program step'
+  run plan $small --dump program --json; expect_rc 0; expect_json 'd["programs"]'
+  run plan $small --for evaluate --json; expect_rc 0; expect_json 'd["job"]["command"] == "evaluate"' 'd["tiers"]["device"]["max_by_role"]["gradient"] == 0'
+  run plan $small --for generate --context 64 --json; expect_rc 0; expect_json 'd["tiers"]["device"]["max_by_role"]["cache"] > 0'
+  run plan $small --sample hello --json; expect_rc 0; expect_json 'd["tiers"]["device"]["peak_by_phase"]["generate"] > 0'
+  run plan $small --table seq,micro-batch --for generate; refuses 2; }
+
+# Colour: never in a pipe unless asked for, never with NO_COLOR.
+# shellcheck disable=SC2086
+{ run plan $small --color always; LC_ALL=C grep -q $'\033' out || fail "no colour with --color always"
+  run plan $small --color always --color never; LC_ALL=C grep -q $'\033' out && fail "colour with --color never"; }
+if command -v script >/dev/null 2>&1; then
+  TERM=xterm script -qec "'$program' plan $small" /dev/null </dev/null >tty 2>/dev/null
+  LC_ALL=C grep -q $'\033' tty || fail "no colour on a terminal"
+  NO_COLOR=1 TERM=xterm script -qec "'$program' plan $small" /dev/null </dev/null >tty 2>/dev/null
+  LC_ALL=C grep -q $'\033' tty && fail "colour in spite of NO_COLOR"
+  TERM=dumb script -qec "'$program' plan $small" /dev/null </dev/null >tty 2>/dev/null
+  LC_ALL=C grep -q $'\033' tty && fail "colour on a dumb terminal"
+fi
+
+# Bad files are named.
+echo '{"model_type": "gpt2", "vocab_size": "many"}' >config.json
+run plan ./config.json; refuses 5; expect_err vocab_size
+echo '{"model_type": ' >config.json
+run plan ./config.json; refuses 5; expect_err 'config.json'
+finish

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# train, evaluate, generate on a model of a minute's size.
+source "$(dirname "$0")/common.sh"
+for i in $(seq 400); do echo "line $i of a small text that a very small model can learn by heart"; done >text.txt
+job="micro-llama-bytes --seq 64 --micro-batch 2 --threads 1 --lr 1e-3"
+
+# shellcheck disable=SC2086
+{
+run plan $job --json; expect_rc 0; need=$(json_number need_bytes); reserved=$(json_number reserved_bytes)
+
+# One granule less than needed is refused before anything is read or written.
+run train $job --data text.txt --out run --steps 4 --budget $((need - 4096)); refuses 3; expect_err 'DOES NOT FIT'
+[ -e run ] && fail "a refused job left a run directory"
+
+run train $job --data text.txt --eval-data text.txt --eval-every 5 --out run --steps 10 --budget "$need"; expect_rc 0
+expect_out '^trained 10 steps'; expect_out 'equal to the byte'; expect_out '^saved in run/final'
+expect_err '^FITS'; expect_err '^step 10/10  loss '; expect_err 'evaluation loss'
+LC_ALL=C grep -q $'[\033\r]' out err && fail "escape sequences or carriage returns in a pipe"
+[ -f run/final/config.json ] && [ -f run/metrics.jsonl ] && [ -f run/run.json ] || fail "the run directory is not complete"
+
+run train $job --data text.txt --out quiet --steps 3 --quiet --json; expect_rc 0; expect_no_err
+expect_json 'd["status"] == "ok"' 'd["steps"] == 3' 'd["tiers"]["device"]["planned_bytes"] == d["tiers"]["device"]["reserved_bytes"]' "d['tiers']['device']['reserved_bytes'] == $reserved"
+
+run evaluate run/final --seq 64 --threads 1 --data text.txt --json; expect_rc 0
+expect_json '0 < d["loss"] < 6' 'abs(d["perplexity"] / 2.718281828459045 ** d["loss"] - 1) < 1e-6' 'd["tokens"] > 10000'
+run evaluate run/final --seq 64 --threads 1 --data text.txt; expect_rc 0; expect_out '^perplexity'
+
+run generate run/final --threads 1 --prompt 'line ' --max-tokens 16 --temperature 0 --json; expect_rc 0
+expect_json 'd["prompt_tokens"] == 5' 'd["new_tokens"] == len(d["tokens"]) <= 16' 'd["text"] is not None'
+run generate run/final --threads 1 --prompt 'line ' --max-tokens 16 --temperature 0; expect_rc 0; cp out first; expect_err 'reserved as planned'
+run generate run/final --threads 1 --prompt 'line ' --max-tokens 16 --temperature 0 --quiet; expect_rc 0; expect_no_err
+cmp -s out first || fail "greedy generation is not repeatable"
+printf 'line ' >prompt.txt
+"$program" generate run/final --threads 1 --prompt-file - --max-tokens 16 --temperature 0 <prompt.txt >out 2>err; rc=$?
+last='headroom generate --prompt-file -'; expect_rc 0; cmp -s out first || fail "the prompt from standard input gives another text"
+run generate run/final --threads 1 --prompt 'line ' --max-tokens 16 --context 8; refuses 2; expect_err 'context'
+
+# Ctrl-C saves and exits 130; the run goes on from there.
+last='headroom train, interrupted'
+"$program" train $job --data text.txt --out stopped --steps 100000 >out 2>err &
+pid=$!
+for _ in $(seq 100); do [ -s stopped/metrics.jsonl ] && break; sleep 0.1; done
+kill -INT "$pid"; wait "$pid"; rc=$?
+expect_rc 130; expect_err 'the run is saved first'; expect_err '--resume stopped'
+ls stopped/checkpoints/step-* >/dev/null 2>&1 || fail "no checkpoint was saved"
+"$program" train $job --data text.txt --resume stopped --steps 100000 >out 2>err &
+pid=$!
+sleep 1; kill -INT "$pid"; wait "$pid"; rc=$?
+last='headroom train --resume, interrupted'; expect_rc 130
+
+# A terminal gets one line that is painted again.
+if command -v script >/dev/null 2>&1; then
+  TERM=xterm script -qec "'$program' train $job --data text.txt --out painted --steps 20" /dev/null </dev/null >tty 2>/dev/null
+  last='headroom train on a terminal'
+  LC_ALL=C grep -q $'\r\033\[Kstep ' tty || fail "no progress line on a terminal"
+fi
+
+# Bad data is named: exit 5.
+echo '{"input_ids": [1, 2, 99999]}' >bad.jsonl
+run train $job --data bad.jsonl --out bad --steps 2; expect_rc 5; expect_err 'bad.jsonl'; expect_err '^headroom: '
+: >empty.txt
+run train $job --data empty.txt --out bad --steps 2; expect_rc 5; expect_err 'empty.txt'
+run evaluate micro-llama-bytes --seq 64 --threads 1 --data nosuch.txt; [ "$rc" -eq 1 ] || [ "$rc" -eq 5 ] || fail "exit code $rc"; expect_err 'nosuch.txt'
+cp -r run/final cut; truncate -s -100 cut/model.safetensors
+run evaluate cut --seq 64 --threads 1 --data text.txt; expect_rc 5; expect_err 'model.safetensors'
+run train $job --data text.txt --out text.txt/run --steps 2; [ "$rc" -ne 0 ] || fail "trained into a file"; expect_err '^headroom: '
+run train $job --data text.txt --out on-gpu --steps 2 --device h100; expect_rc 2; expect_err 'CPU'
+}
+finish

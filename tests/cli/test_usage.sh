@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Help, generated texts, and what a wrong command line is told.
+source "$(dirname "$0")/common.sh"
+
+for command in plan train evaluate generate devices help version; do
+  run "$command" --help; expect_rc 0; expect_no_err; expect_golden "$command-help.txt"
+  cp out by_flag
+  run help "$command"; expect_rc 0
+  cmp -s out by_flag || fail "help $command and $command --help differ"
+  awk 'length > 80 { exit 1 }' by_flag || grep -q '^  headroom' by_flag || fail "a line is wider than 80 columns"
+done
+run help; expect_rc 0; expect_golden help.txt
+run --help; expect_rc 0; expect_out '^Usage: headroom COMMAND'
+run; expect_rc 2; expect_err '^Usage: headroom COMMAND'; expect_no_out
+run --version; expect_rc 0; expect_out '^headroom [0-9]+\.[0-9]+\.[0-9]+$'
+run version --json; expect_rc 0; expect_json 'd["version"]'
+run help --man; expect_rc 0; expect_out '^\.TH HEADROOM 1'; expect_out '\\-\\-micro\\-batch'
+if command -v groff >/dev/null 2>&1; then
+  groff -man -Tascii -ww out >/dev/null 2>man_warnings
+  [ -s man_warnings ] && fail "groff: $(head -3 man_warnings)"
+fi
+run help --completion bash; expect_rc 0
+cp out completion.bash
+offered=$(bash -c 'source ./completion.bash; COMP_WORDS=(headroom plan x --micro); COMP_CWORD=3; _headroom; echo "${COMPREPLY[@]}"')
+[ "$offered" = "--micro-batch" ] || fail "completion of --micro offers '$offered'"
+offered=$(bash -c 'source ./completion.bash; COMP_WORDS=(headroom plan x --schedule c); COMP_CWORD=4; _headroom; echo "${COMPREPLY[@]}"')
+[ "$offered" = "constant cosine" ] || fail "completion of --schedule c offers '$offered'"
+
+# Near misses are suggested.
+run plna; refuses 2; expect_err "unknown command 'plna'"; expect_err 'try: headroom plan'
+run plan gpt2-124m --micro-bacth 2; refuses 2; expect_err 'unknown option --micro-bacth'; expect_err 'try: --micro-batch'
+run plan gpt2-124m --schedule cosin; refuses 2; expect_err 'try: --schedule cosine'
+run plan gpt2-123m; refuses 2; expect_err 'gpt2-124m'
+run plan gpt2-124m --device rtx-4091; refuses 2; expect_err 'rtx-4090'
+run help pln; refuses 2; expect_err 'headroom help plan'
+run plan gpt2-124m --qqqqqqqq; refuses 2; expect_err 'plan --help'
+# Options belong to commands; the message says to which.
+run plan gpt2-124m --data x; refuses 2; expect_err 'of: train, evaluate'
+run train gpt2-124m --table seq,micro-batch; refuses 2; expect_err 'of: plan'
+
+# Values are read whole.
+for wrong in '--seq x' '--seq 0' '--seq -1' '--seq 1.5' '--seq 99999999999' '--micro-batch 2x' '--lr fast' '--lr nan' \
+  '--betas 0.9' '--betas 0.9,x' '--clip -1' '--loss-chunk some' '--budget 0' '--budget 6G' '--budget 101%' '--budget -5' \
+  '--budget 99999999TiB' '--recompute blok' '--recompute every:0' '--optimizer adam' '--steps 0' '--auto=maybe' '--table seq' \
+  '--dump all' '--for fun' '--color red' '--no-seq' '--seq' '--seq --micro-batch' '--fail-over much' '--threads 0'; do
+  # shellcheck disable=SC2086
+  run plan gpt2-124m $wrong; refuses 2
+done
+run plan; refuses 2; expect_err 'MODEL'
+run plan gpt2-124m extra; refuses 2; expect_err 'extra'
+run plan gpt2-124m --update in-backward --clip 1; refuses 2; expect_err 'exclude'
+run train micro-llama-bytes; refuses 2; expect_err '--data'
+run train micro-llama-bytes --data "$0"; refuses 2; expect_err '--out'
+run train micro-llama-bytes --data "$0" --out a --resume b; refuses 2; expect_err 'differ'
+run train --data a b --out c; refuses 2; expect_err 'MODEL'
+run train micro-llama-bytes --data "$0" --out a --document-separator '\q'; refuses 2; expect_err 'document-separator'
+run generate micro-llama-bytes; refuses 2; expect_err '--prompt'
+run generate micro-llama-bytes --prompt x --prompt-file y; refuses 2
+run generate micro-llama-bytes --prompt x --top-p 0; refuses 2
+run generate gpt2-124m --prompt 'words'; refuses 2; expect_err 'token ids'
+run generate gpt2-124m --prompt '1 99999999'; refuses 2; expect_err 'vocabulary'
+run devices nosuch; refuses 2
+
+run devices; expect_rc 0; expect_out '^cpu '; expect_out '^rtx-4090 '; expect_no_err
+awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
+run devices 'RTX 4090'; expect_rc 0; expect_out 'source'
+run devices --json; expect_rc 0; expect_json 'len(d["devices"]) > 12' 'd["devices"][0]["is_cpu"]' 'all(x["usable_bytes"] <= x["capacity_bytes"] for x in d["devices"])'
+run devices h100 --json; expect_rc 0; expect_json 'd["device"]["name"] == "h100"' 'd["device"]["source"]'
+
+# A result that cannot be written is an error.
+if [ -w /dev/full ]; then
+  "$program" devices >/dev/full 2>err; rc=$?
+  last='headroom devices >/dev/full'; expect_rc 1; expect_err 'standard output'
+fi
+finish

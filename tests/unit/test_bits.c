@@ -1,0 +1,548 @@
+/* Same bits (architecture.md section 5, promise 4): one test per row of the promise. A small model is trained for some
+ * steps on packed rows of odd length; what a memory technique, another placement, another legal order of execution or
+ * another team leaves behind in the weights, the optimizer states and the losses must be the same to the last bit.
+ *
+ * The first two tests show that the comparison can fail: other data or another chunk of the loss gives other bits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "train/session.h"
+
+enum { SEQUENCE = 37, MICRO_BATCH = 3, STEPS = 6 };
+
+/* In what way the nodes of a program are executed; all respect lane order and waits. */
+typedef enum order_kind { ORDER_ISSUE = 0, ORDER_RANDOM, ORDER_COPIES_EARLY, ORDER_COPIES_LATE } order_kind;
+
+/* Where storages lie. */
+typedef enum place_kind { PLACE_PLANNED = 0, PLACE_APART, PLACE_APART_REVERSED } place_kind;
+
+typedef struct variant {
+  const char *model;
+  const char *recompute;  /* NULL: none */
+  uint32_t accumulate, threads, layers;
+  uint32_t sequence, micro_batch, steps;
+  uint32_t loss_chunk;
+  uint64_t data_seed, order_seed;
+  order_kind order;
+  place_kind place;
+  bool in_backward, check, clip;
+  bool ignore_waits;      /* breaks the rules, to show that orders matter */
+  hr_optimizer optimizer;
+  hri_compile_options compile;
+} variant;
+
+typedef struct outcome {
+  uint64_t hash;            /* of all weights and optimizer states, parameter by parameter */
+  double loss[STEPS], grad_norm;
+  uint64_t reserved[HR_TIER_COUNT];
+  uint32_t copies;          /* nodes off the compute lane, all programs */
+  uint32_t recomputed;      /* clones */
+  uint32_t nodes, storages;
+  uint32_t moved;           /* positions executed elsewhere than in issue order, over the run */
+} outcome;
+
+static void must(hr_status status, const hr_error *error) {
+  if (status != HR_OK) fail_msg("%s: %s (%s)", hr_status_name(status), error->message, error->hint);
+}
+
+static variant usual(const char *model) {
+  variant v = {.model = model, .accumulate = 1, .threads = 2, .sequence = SEQUENCE, .micro_batch = MICRO_BATCH, .steps = STEPS, .loss_chunk = HR_LOSS_CHUNK_AUTO, .data_seed = 5, .clip = true};
+  return v;
+}
+
+static void describe_job(const variant *v, hr_job *job) {
+  hr_error error = {0};
+  hr_job_init(job);
+  must(hr_model_open(v->model, &job->model, &error), &error);
+  must(hr_device_find("cpu", &job->device, &error), &error);
+  if (v->layers) job->model.layer_count = v->layers;
+  job->sequence_length = v->sequence;
+  job->micro_batch = v->micro_batch;
+  job->accumulate = v->accumulate;
+  job->threads = v->threads;
+  job->loss_chunk = v->loss_chunk;
+  job->optimizer = v->optimizer;
+  job->learning_rate = 1e-2;
+  job->weight_decay = 0.1;
+  job->clip = v->clip ? 0.5 : 0;
+  job->update = v->in_backward ? HR_UPDATE_IN_BACKWARD : HR_UPDATE_AFTER;
+  job->check = v->check;
+  if (v->recompute) must(hr_recompute_parse(v->recompute, &job->recompute, &error), &error);
+  must(hr_job_finish(job, &error), &error);
+}
+
+/* ---- placement ---- */
+
+/* Every storage in bytes of its own: nothing that dies makes room, so a result that depends on reuse would show. */
+static void spread(hr_plan *plan, bool reversed) {
+  uint64_t end[HRI_TIER_COUNT] = {0};
+  size_t count = plan->job.storages.count;
+  for (size_t k = 0; k < count; k++) {
+    size_t s = reversed ? count - 1 - k : k;
+    const hri_storage *storage = &plan->job.storages.items[s];
+    end[storage->tier] = hri_round_up(end[storage->tier], HRI_STORAGE_ALIGN);
+    plan->placement.offsets[s] = end[storage->tier];
+    end[storage->tier] += storage->bytes;
+  }
+  for (int tier = 0; tier < HRI_TIER_COUNT; tier++) {
+    plan->placement.peak_bytes[tier] = end[tier];
+    plan->info.tiers[tier].reserved_bytes = hri_round_up(end[tier], 4096);
+  }
+}
+
+/* ---- orders ---- */
+
+typedef struct lanes {
+  uint32_t *positions[HRI_LANE_COUNT], count[HRI_LANE_COUNT], next[HRI_LANE_COUNT];
+  bool *done; /* per node id */
+} lanes;
+
+static bool ready(const variant *v, const hri_job *job, const lanes *l, const hri_program *p, int lane) {
+  const hri_node *node;
+  if (l->next[lane] == l->count[lane]) return false;
+  if (v->ignore_waits) return true;
+  node = &job->nodes.items[p->order.items[l->positions[lane][l->next[lane]]]];
+  for (uint32_t w = 0; w < node->wait_count; w++)
+    if (!l->done[job->waits.items[node->wait_begin + w].node]) return false;
+  return true;
+}
+
+/* The lane whose next node runs now, among those that may. */
+static int pick(const variant *v, const bool *may, uint64_t draw) {
+  uint32_t word[4];
+  int from, able = 0;
+  if (v->order == ORDER_COPIES_LATE && may[HRI_COMPUTE]) return HRI_COMPUTE;
+  if (v->order == ORDER_COPIES_EARLY)
+    for (int lane = HRI_LANE_COUNT - 1; lane >= 0; lane--)
+      if (may[lane]) return lane;
+  for (int lane = 0; lane < HRI_LANE_COUNT; lane++) able += may[lane];
+  assert_true(able > 0); /* lane order and waits leave a way */
+  hri_philox(v->order_seed, 77, draw, word);
+  from = (int)(word[0] % (uint32_t)able);
+  for (int lane = 0; lane < HRI_LANE_COUNT; lane++)
+    if (may[lane] && from-- == 0) return lane;
+  return HRI_COMPUTE;
+}
+
+/* A linear extension of happens-before (lane order and waits). Positions into the issue order; freed by the caller. */
+static uint32_t *extension(const variant *v, const hri_job *job, hri_program_kind kind, uint64_t run, outcome *out) {
+  const hri_program *p = &job->programs[kind];
+  uint32_t count = (uint32_t)p->order.count, *order = calloc(count, sizeof *order);
+  lanes l = {.done = calloc(job->nodes.count, 1)};
+  assert_non_null(order);
+  assert_non_null(l.done);
+  for (int lane = 0; lane < HRI_LANE_COUNT; lane++) assert_non_null(l.positions[lane] = calloc(count, sizeof *order));
+  for (uint32_t at = 0; at < count; at++) {
+    uint8_t lane = job->nodes.items[p->order.items[at]].lane;
+    l.positions[lane][l.count[lane]++] = at;
+  }
+  for (uint32_t k = 0; k < count; k++) {
+    bool may[HRI_LANE_COUNT];
+    int lane;
+    for (int i = 0; i < HRI_LANE_COUNT; i++) may[i] = ready(v, job, &l, p, i);
+    lane = pick(v, may, run << 32 | k);
+    order[k] = l.positions[lane][l.next[lane]++];
+    l.done[p->order.items[order[k]]] = true;
+    out->moved += order[k] != k;
+  }
+  for (int lane = 0; lane < HRI_LANE_COUNT; lane++) free(l.positions[lane]);
+  free(l.done);
+  return order;
+}
+
+static void run_program(const variant *v, hri_session *s, hri_program_kind kind, uint64_t run, outcome *out) {
+  hr_error error = {0};
+  uint32_t *order = NULL;
+  if (v->order != ORDER_ISSUE) order = extension(v, &s->plan->job, kind, run, out);
+  must(hri_executor_run_order(s->executor, kind, order, &error), &error);
+  free(order);
+}
+
+/* ---- data: documents of odd lengths, labels that do not count ---- */
+
+static void feed(const variant *v, hri_session *s, uint64_t step, uint64_t *counted) {
+  const hri_job *job = &s->plan->job;
+  uint64_t rows = (uint64_t)v->accumulate * v->micro_batch;
+  int32_t *ids = hri_executor_pointer(s->executor, job->input_ids), *targets = hri_executor_pointer(s->executor, job->input_targets),
+          *positions = hri_executor_pointer(s->executor, job->input_positions), *doc_start = hri_executor_pointer(s->executor, job->input_doc_start);
+  *counted = 0;
+  for (uint64_t r = 0; r < rows; r++) {
+    uint32_t start = 0;
+    for (uint32_t t = 0; t < v->sequence; t++) {
+      uint32_t word[4];
+      uint64_t at = r * v->sequence + t;
+      hri_philox(v->data_seed, step * rows + r, t, word);
+      if (t > 0 && word[1] % 11 == 0) start = t; /* a new document */
+      ids[at] = (int32_t)(word[0] % s->plan->spec.model.vocabulary_size);
+      targets[at] = word[2] % 7 == 0 ? HRI_LABEL_IGNORED : (int32_t)(word[3] % s->plan->spec.model.vocabulary_size);
+      positions[at] = (int32_t)(t - start);
+      doc_start[at] = (int32_t)start;
+      *counted += targets[at] != HRI_LABEL_IGNORED;
+    }
+  }
+}
+
+static void one_step(const variant *v, hri_session *s, uint64_t step, outcome *out) {
+  hri_control *control = hri_executor_control(s->executor);
+  uint64_t counted;
+  feed(v, s, step, &counted);
+  control->step = (int64_t)step;
+  control->learning_rate = 1e-2 / (double)(step + 1);
+  control->inv_tokens = 1.0 / (double)counted;
+  control->clip_norm = s->plan->spec.clip;
+  control->clip_scale = 1;
+  control->loss_sum = 0;
+  control->micro_index = 0;
+  if (v->accumulate == 1) run_program(v, s, HRI_STEP, step * 100, out);
+  else run_program(v, s, HRI_BEGIN, step * 100, out);
+  for (uint32_t k = 0; v->accumulate > 1 && k < v->accumulate; k++) {
+    control->micro_index = k;
+    run_program(v, s, HRI_MICRO, step * 100 + 1 + k, out);
+  }
+  if (v->accumulate > 1) run_program(v, s, HRI_UPDATE, step * 100 + 99, out);
+  out->loss[step] = control->loss_sum / (double)counted;
+  out->grad_norm = control->grad_norm;
+}
+
+/* ---- one run ---- */
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, uint64_t count) {
+  const unsigned char *next = bytes;
+  for (uint64_t k = 0; k < count; k++) hash = (hash ^ next[k]) * UINT64_C(0x100000001B3);
+  return hash;
+}
+
+static uint64_t hash_parameters(const hri_session *s) {
+  const hri_job *job = &s->plan->job;
+  uint64_t hash = UINT64_C(0xCBF29CE484222325);
+  for (size_t p = 0; p < job->params.count; p++) {
+    const hri_param *param = &job->params.items[p];
+    hash = hash_bytes(hash, hri_executor_pointer(s->executor, param->weight), param->elements * 4);
+    for (int k = 0; k < 2; k++)
+      if (param->state[k] != HRI_NONE) hash = hash_bytes(hash, hri_executor_pointer(s->executor, param->state[k]), param->elements * 4);
+  }
+  return hash;
+}
+
+static void count_nodes(const hri_job *job, outcome *out) {
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    for (size_t at = 0; at < job->programs[kind].order.count; at++) {
+      const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
+      out->copies += node->lane != HRI_COMPUTE;
+      out->recomputed += node->origin != HRI_NONE;
+    }
+}
+
+static outcome train(const variant *v) {
+  hri_session s = {0};
+  hr_job job;
+  hr_error error = {0};
+  outcome out = {0};
+  describe_job(v, &job);
+  must(hri_session_plan(&s, &job, &v->compile, &error), &error);
+  if (v->place != PLACE_PLANNED) spread(s.plan, v->place == PLACE_APART_REVERSED);
+  must(hri_session_load(&s, NULL, NULL, &error), &error);
+  count_nodes(&s.plan->job, &out);
+  for (uint64_t step = 0; step < v->steps; step++) one_step(v, &s, step, &out);
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++) out.reserved[tier] = hri_executor_reserved_bytes(s.executor, (hri_tier)tier);
+  out.hash = hash_parameters(&s);
+  out.nodes = s.plan->info.node_count;
+  out.storages = s.plan->info.storage_count;
+  hri_session_close(&s);
+  return out;
+}
+
+static bool same(const outcome *a, const outcome *b) {
+  return a->hash == b->hash && memcmp(a->loss, b->loss, sizeof a->loss) == 0 && memcmp(&a->grad_norm, &b->grad_norm, sizeof a->grad_norm) == 0;
+}
+
+static void assert_same_bits(const outcome *reference, const variant *v, const char *what) {
+  outcome got = train(v);
+  if (same(reference, &got)) return;
+  for (int k = 0; k < STEPS; k++)
+    if (memcmp(&reference->loss[k], &got.loss[k], sizeof got.loss[k]) != 0)
+      fail_msg("%s, %s: the loss of step %d is %.17g and was %.17g", v->model, what, k, got.loss[k], reference->loss[k]);
+  fail_msg("%s, %s: the losses agree and the parameters do not", v->model, what);
+}
+
+static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes"};
+enum { MODEL_COUNT = 2 };
+
+/* ---- the comparison can fail ---- */
+
+static void test_training_changes_weights_and_other_data_other_bits(void **state) {
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++) {
+    variant a = usual(models[m]), b = a;
+    outcome first = train(&a), second;
+    b.data_seed++;
+    second = train(&b);
+    assert_true(first.hash != second.hash);
+    assert_true(first.loss[STEPS - 1] != first.loss[0]);
+    second = train(&a);
+    assert_true(same(&first, &second)); /* and the same run gives the same bits */
+  }
+}
+
+static void test_loss_chunks_round_differently(void **state) {
+  variant a = usual(models[0]), b = a;
+  outcome first = train(&a), second;
+  (void)state;
+  b.loss_chunk = 16;
+  second = train(&b);
+  assert_true(first.hash != second.hash); /* effect class 1: not a row of the promise */
+  assert_true(first.loss[0] - second.loss[0] < 1e-5 && second.loss[0] - first.loss[0] < 1e-5);
+}
+
+/* ---- rows ---- */
+
+static void test_recompute(void **state) {
+  static const char *const ways[] = {"levels:cheap", "levels:mlp", "levels:attention", "block", "every:2", "every:3", "sqrt", "levels:keep,block,mlp,attention,cheap"};
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++)
+    for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
+      variant v = usual(models[m]);
+      outcome reference;
+      v.layers = 5;
+      v.accumulate = accumulate;
+      reference = train(&v);
+      assert_int_equal(reference.recomputed, 0);
+      for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+        outcome got;
+        v.recompute = ways[k];
+        assert_same_bits(&reference, &v, ways[k]);
+        got = train(&v);
+        assert_true(got.recomputed > 0);
+      }
+    }
+}
+
+static void test_in_place(void **state) {
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++) {
+    variant v = usual(models[m]);
+    outcome reference = train(&v), got;
+    v.compile.no_inplace = true;
+    assert_same_bits(&reference, &v, "not in place");
+    got = train(&v);
+    assert_true(got.storages > reference.storages); /* the pass does something */
+    v.recompute = "block";
+    assert_same_bits(&reference, &v, "not in place, recomputed");
+  }
+}
+
+static void test_fused(void **state) {
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++) {
+    variant v = usual(models[m]);
+    outcome reference = train(&v), got;
+    v.compile.no_fuse = true;
+    assert_same_bits(&reference, &v, "not fused");
+    got = train(&v);
+    assert_true(got.nodes > reference.nodes);
+    v.compile.no_inplace = true;
+    assert_same_bits(&reference, &v, "neither fused nor in place");
+  }
+}
+
+static void test_host_tier(void **state) {
+  static const uint32_t distances[] = {1, 2, 5, 13, 40};
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++) {
+    variant v = usual(models[m]);
+    outcome reference = train(&v);
+    for (size_t d = 0; d < sizeof distances / sizeof *distances; d++) {
+      outcome got;
+      v.compile.offload_bytes = 1;
+      v.compile.offload_distance = distances[d];
+      assert_same_bits(&reference, &v, "host tier");
+      got = train(&v);
+      if (distances[d] <= 5) assert_true(got.copies > 0 && got.reserved[HR_TIER_HOST] > 0);
+    }
+  }
+}
+
+static void test_orders_that_do_not_wait_give_other_bits(void **state) {
+  variant v = usual(models[0]);
+  outcome reference = train(&v), got;
+  (void)state;
+  v.compile.offload_bytes = 1;
+  v.compile.offload_distance = 3;
+  v.order = ORDER_COPIES_EARLY;
+  v.ignore_waits = true;
+  got = train(&v);
+  assert_false(same(&reference, &got));
+}
+
+/* Whatever the lanes do, as long as they wait where they must. */
+static void test_host_tier_in_every_legal_order(void **state) {
+  static const uint32_t distances[] = {1, 3, 9};
+  uint64_t seeds = getenv("HEADROOM_TEST_QUICK") ? 3 : 20;
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++)
+    for (int recompute = 0; recompute < 2; recompute++) {
+      variant v = usual(models[m]);
+      outcome reference = train(&v), got;
+      v.compile.offload_bytes = 1;
+      v.recompute = recompute ? "levels:mlp" : NULL;
+      for (size_t d = 0; d < sizeof distances / sizeof *distances; d++) {
+        v.compile.offload_distance = distances[d];
+        v.order = ORDER_COPIES_EARLY;
+        assert_same_bits(&reference, &v, "copies as early as they may");
+        v.order = ORDER_COPIES_LATE;
+        assert_same_bits(&reference, &v, "copies as late as they may");
+        v.order = ORDER_RANDOM;
+        for (v.order_seed = 1; v.order_seed <= seeds; v.order_seed++) {
+          char what[64];
+          (void)snprintf(what, sizeof what, "distance %u, order seed %llu", distances[d], (unsigned long long)v.order_seed);
+          assert_same_bits(&reference, &v, what);
+        }
+        got = train(&v);
+        assert_true(got.moved > 0);
+      }
+    }
+}
+
+static void test_placement(void **state) {
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++) {
+    variant v = usual(models[m]);
+    outcome reference = train(&v), got;
+    v.place = PLACE_APART;
+    assert_same_bits(&reference, &v, "nothing shares a byte");
+    got = train(&v);
+    assert_true(got.reserved[HR_TIER_DEVICE] > reference.reserved[HR_TIER_DEVICE]);
+    v.place = PLACE_APART_REVERSED;
+    assert_same_bits(&reference, &v, "nothing shares a byte, in reversed order");
+    v.compile.offload_bytes = 1;
+    v.compile.offload_distance = 3;
+    assert_same_bits(&reference, &v, "the same with the host tier");
+  }
+}
+
+static void test_check_mode(void **state) {
+  static const char *const ways[] = {NULL, "block", "levels:mlp"};
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++)
+    for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
+      variant v = usual(models[m]);
+      outcome reference, got;
+      v.accumulate = accumulate;
+      reference = train(&v);
+      v.check = true;
+      for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+        v.recompute = ways[k];
+        assert_same_bits(&reference, &v, "poisoned, with guard zones");
+      }
+      got = train(&v);
+      assert_true(got.reserved[HR_TIER_DEVICE] > 0);
+      v.compile.offload_bytes = 1;
+      v.compile.offload_distance = 2;
+      assert_same_bits(&reference, &v, "poisoned, with the host tier");
+    }
+}
+
+static void test_threads(void **state) {
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++)
+    for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
+      variant v = usual(models[m]);
+      outcome reference;
+      v.accumulate = accumulate;
+      v.threads = 1;
+      reference = train(&v);
+      for (v.threads = 2; v.threads <= 4; v.threads++) {
+        char what[32];
+        (void)snprintf(what, sizeof what, "%u threads", v.threads);
+        assert_same_bits(&reference, &v, what);
+      }
+    }
+}
+
+/* More rows than a matrix product of the library sums without splitting them over the team (kernel/gemm.c), more heads,
+ * more columns, and a head that is not tied. */
+static void test_threads_with_many_rows(void **state) {
+  static const char *const wide[] = {"micro-llama-bytes", "custom:family=llama,layers=1,hidden=96,heads=6,kv-heads=3,mlp=200,vocab=300,positions=256,tied=false"};
+  (void)state;
+  for (size_t m = 0; m < sizeof wide / sizeof *wide; m++) {
+    variant v = usual(wide[m]);
+    outcome reference;
+    v.sequence = 211;
+    v.micro_batch = 10;
+    v.steps = 2;
+    v.threads = 1;
+    reference = train(&v);
+    for (v.threads = 2; v.threads <= 4; v.threads++) assert_same_bits(&reference, &v, "2110 rows, more threads");
+    v.recompute = "block";
+    assert_same_bits(&reference, &v, "2110 rows, recomputed");
+  }
+}
+
+static void test_update_inside_the_backward(void **state) {
+  static const hr_optimizer optimizers[] = {HR_OPTIMIZER_ADAMW, HR_OPTIMIZER_SGD, HR_OPTIMIZER_MOMENTUM};
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++)
+    for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
+      variant v = usual(models[m]);
+      outcome reference;
+      v.clip = false;
+      v.optimizer = optimizers[o];
+      reference = train(&v);
+      v.in_backward = true;
+      assert_same_bits(&reference, &v, hr_optimizer_name(v.optimizer));
+      v.recompute = "block";
+      assert_same_bits(&reference, &v, "recomputed");
+      v.threads = 3;
+      v.recompute = NULL;
+      assert_same_bits(&reference, &v, "3 threads");
+    }
+}
+
+/* Everything at once, because techniques meet. */
+static void test_all_together(void **state) {
+  (void)state;
+  for (int m = 0; m < MODEL_COUNT; m++) {
+    variant v = usual(models[m]);
+    outcome reference;
+    v.layers = 4;
+    v.clip = false;
+    reference = train(&v);
+    v.recompute = "levels:keep,cheap,attention,block";
+    v.in_backward = v.check = true;
+    v.threads = 4;
+    v.compile = (hri_compile_options){.check_each = true, .no_inplace = true, .offload_bytes = 1, .offload_distance = 3};
+    assert_same_bits(&reference, &v, "all together");
+    v.check = false;
+    v.compile.no_inplace = false;
+    v.order = ORDER_RANDOM;
+    for (v.order_seed = 1; v.order_seed <= 3; v.order_seed++) assert_same_bits(&reference, &v, "all together, other orders");
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_training_changes_weights_and_other_data_other_bits),
+      cmocka_unit_test(test_loss_chunks_round_differently),
+      cmocka_unit_test(test_recompute),
+      cmocka_unit_test(test_in_place),
+      cmocka_unit_test(test_fused),
+      cmocka_unit_test(test_host_tier),
+      cmocka_unit_test(test_orders_that_do_not_wait_give_other_bits),
+      cmocka_unit_test(test_host_tier_in_every_legal_order),
+      cmocka_unit_test(test_placement),
+      cmocka_unit_test(test_check_mode),
+      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_threads_with_many_rows),
+      cmocka_unit_test(test_update_inside_the_backward),
+      cmocka_unit_test(test_all_together),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
