@@ -58,7 +58,7 @@ typedef struct hr_job {
   uint32_t micro_batch;         /* --micro-batch: rows per micro-step */
   uint32_t accumulate;          /* --accumulate: micro-steps per optimizer step */
   uint64_t budget_bytes;        /* --budget: device tier; 0 = what is usable now */
-  bool budget_given;
+  bool budget_given;            /* refuses a budget of 0 instead */
   uint64_t host_budget_bytes;   /* --host-budget; 0 = no limit stated */
   hr_recompute recompute;
   hr_attention attention;

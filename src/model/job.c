@@ -322,7 +322,7 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "--budget is 0 bytes; nothing can run in it");
     return hri_hint(error, HR_ERROR_USAGE, "give a size such as 6GiB, or a share such as 90%%");
   }
-  if (!made.budget_given) made.budget_bytes = made.device.usable_bytes;
+  if (made.budget_bytes == 0) made.budget_bytes = made.device.usable_bytes;
   made.loss_chunk = chunk_of(&made);
   if (made.threads == 0) made.threads = hr_device_cpu_threads();
   *job = made;

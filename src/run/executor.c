@@ -91,7 +91,19 @@ static hr_status check_guards(const hri_executor *x, const hri_node *node, hr_er
   return HR_OK;
 }
 
-/* Poisons what dies with this node and renews the guards of what is born. */
+/* Paints the guards of what this node is the first in its program to touch: before, those bytes were another's. */
+static void renew_guards(const hri_executor *x, const hri_node *node) {
+  for (uint32_t i = 0; i < node->operand_count; i++) {
+    hri_id t = hri_operands(x->job, node)[i].tensor, s;
+    if (t == HRI_NONE) continue;
+    s = x->job->tensors.items[t].storage;
+    if (!x->fresh[s]) continue;
+    x->fresh[s] = false;
+    memset(storage_pointer(x, s) + x->job->storages.items[s].bytes, 0xFF, HRI_CHECK_GUARD);
+  }
+}
+
+/* Poisons what dies with this node. */
 static void poison_dead(const hri_executor *x, const hri_node *node, uint32_t at) {
   for (uint32_t i = 0; i < node->operand_count; i++) {
     hri_id t = hri_operands(x->job, node)[i].tensor, s;
