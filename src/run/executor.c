@@ -14,7 +14,7 @@ struct hri_executor {
   hri_launch launch;
   void **handles; /* per node */
   uint32_t *last; /* check mode: last position of each storage in the program that runs */
-  uint32_t *first;
+  uint32_t *first; /* check mode: UINT32_MAX once its guard was painted in this run */
 };
 
 static double now(void) {
@@ -97,8 +97,8 @@ static void renew_guards(const hri_executor *x, const hri_node *node) {
     hri_id t = hri_operands(x->job, node)[i].tensor, s;
     if (t == HRI_NONE) continue;
     s = x->job->tensors.items[t].storage;
-    if (!x->fresh[s]) continue;
-    x->fresh[s] = false;
+    if (x->first[s] == UINT32_MAX) continue;
+    x->first[s] = UINT32_MAX;
     memset(storage_pointer(x, s) + x->job->storages.items[s].bytes, 0xFF, HRI_CHECK_GUARD);
   }
 }
@@ -132,6 +132,7 @@ hr_status hri_executor_run_order(hri_executor *x, hri_program_kind program, cons
   for (uint32_t k = 0; k < p->order.count && status == HR_OK; k++) {
     uint32_t at = positions ? positions[k] : k;
     hri_id id = p->order.items[at];
+    if (x->options.check) renew_guards(x, &x->job->nodes.items[id]);
     status = run_node(x, id, error);
     if (x->options.check && status == HR_OK) {
       status = check_guards(x, &x->job->nodes.items[id], error);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "device/host.h"
 #include "train/session.h"
 
 static double now(void) {
@@ -32,6 +33,7 @@ hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_r
   result->seconds = now() - begin;
   result->perplexity = exp(result->eval_loss);
   result->tokens_per_second = (double)result->eval_tokens / fmax(result->seconds, 1e-9);
+  result->process_peak_bytes = hri_host_peak_resident_bytes();
   status = hri_session_compare(&session, result->reserved_bytes, result->planned_bytes, error);
 out:
   hri_dataset_destroy(data);

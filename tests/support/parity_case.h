@@ -16,10 +16,15 @@
 #include "formats/weights.h"
 #include "model/params.h"
 
-enum { PARITY_FACTOR = 4, PARITY_MOST_BUFFERS = 8192 };
+enum { PARITY_FACTOR = 4 };
 
 static const char *const parity_cases[] = {"gpt2-a", "llama-a", "llama-b", "llama-c", "llama-packed", "gpt2-packed"};
 enum { PARITY_CASES = sizeof parity_cases / sizeof *parity_cases };
+
+typedef struct parity_block {
+  struct parity_block *next;
+  _Alignas(16) unsigned char bytes[];
+} parity_block;
 
 typedef struct parity_case {
   const char *name;
@@ -31,9 +36,17 @@ typedef struct parity_case {
   hr_model model;
   uint32_t rows, sequence, batch;
   bool packed;
-  void *buffers[PARITY_MOST_BUFFERS];
-  uint32_t buffer_count;
+  struct parity_block *blocks; /* what was handed out */
 } parity_case;
+
+/* Gives back what was handed out since `mark` (a value of c->blocks). */
+static inline void parity_release(parity_case *c, parity_block *mark) {
+  while (c->blocks != mark) {
+    parity_block *next = c->blocks->next;
+    free(c->blocks);
+    c->blocks = next;
+  }
+}
 
 /* Turns a status into a test failure that shows the library's own words. */
 #define HOLDS(call)                                                                                     \
@@ -46,11 +59,11 @@ typedef struct parity_case {
   } while (0)
 
 static inline void *parity_buffer(parity_case *c, size_t bytes) {
-  void *buffer = calloc(1, bytes ? bytes : 1);
-  assert_non_null(buffer);
-  assert_true(c->buffer_count < PARITY_MOST_BUFFERS);
-  c->buffers[c->buffer_count++] = buffer;
-  return buffer;
+  parity_block *block = calloc(1, sizeof *block + bytes);
+  assert_non_null(block);
+  block->next = c->blocks;
+  c->blocks = block;
+  return block->bytes;
 }
 
 static inline parity_case *parity_open(const char *name) {
@@ -86,7 +99,7 @@ static inline void parity_close(parity_case *c) {
   hri_safetensors_close(c->expected);
   hri_safetensors_close(c->inputs);
   hri_weights_close(c->initial);
-  for (uint32_t i = 0; i < c->buffer_count; i++) free(c->buffers[i]);
+  parity_release(c, NULL);
   free(c);
 }
 

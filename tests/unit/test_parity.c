@@ -312,6 +312,7 @@ static void check_saved_weights(engine *e, const char *run, parity_margin *margi
 
 /* A recorded run: first loss and gradients, loss and norm of each step, final weights. */
 static void check_run(parity_case *c, const char *run, const variant *v, parity_margin *margin) {
+  parity_block *mark = c->blocks;
   hr_job job;
   engine e;
   char label[96], what[32];
@@ -338,6 +339,7 @@ static void check_run(parity_case *c, const char *run, const variant *v, parity_
   assert_int_equal(hri_executor_control(e.session.executor)->applied_steps, job.steps);
   check_saved_weights(&e, run, margin, label);
   engine_close(&e);
+  parity_release(c, mark);
 }
 
 static void tell(const parity_case *c, const parity_margin *m) {
