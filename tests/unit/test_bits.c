@@ -386,7 +386,7 @@ static void test_orders_that_do_not_wait_give_other_bits(void **state) {
 /* Whatever the lanes do, as long as they wait where they must. */
 static void test_host_tier_in_every_legal_order(void **state) {
   static const uint32_t distances[] = {1, 3, 9};
-  uint64_t seeds = getenv("HEADROOM_TEST_QUICK") ? 3 : 12;
+  uint64_t seeds = getenv("HEADROOM_TEST_QUICK") ? 3 : 20;
   (void)state;
   for (int m = 0; m < MODEL_COUNT; m++)
     for (int recompute = 0; recompute < 2; recompute++) {
