@@ -40,7 +40,7 @@ static const preset presets[] = {
     {"smollm2-135m", NULL, LLAMA, 30, 576, 9, 3, 64, 1536, 49152, 8192, true, 1e-5, 1e5, 1.0 / 24, 0, 0, 0, 0},
     {"smollm2-360m", NULL, LLAMA, 32, 960, 15, 5, 64, 2560, 49152, 8192, true, 1e-5, 1e5, 0.02, 0, 0, 0, 0},
     {"smollm2-1.7b", NULL, LLAMA, 24, 2048, 32, 32, 64, 8192, 49152, 8192, true, 1e-5, 1.3e5, 0.02, 0, 0, 0, 0},
-    {"tiny-llama-bytes", NULL, LLAMA, 6, 256, 8, 4, 32, 704, 257, 1024, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0},
+    {"tiny-llama-bytes", NULL, LLAMA, 4, 192, 6, 2, 32, 512, 257, 1024, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0},
     {"micro-llama-bytes", NULL, LLAMA, 2, 64, 4, 2, 16, 176, 257, 256, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0},
     {"micro-gpt2-bytes", NULL, GPT2, 2, 64, 4, 4, 16, 256, 257, 256, true, 1e-5, 0, 0.02, 0, 256, 256, 0},
 };
