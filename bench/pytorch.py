@@ -135,7 +135,7 @@ def headroom_command(arguments, data, out):
     """What this file knows of the command line: change it here."""
     return [arguments.program, "train", arguments.model, "--data", data, "--out", out, "--seq", arguments.seq,
             "--micro-batch", arguments.batch, "--steps", WARMUP_STEPS + arguments.steps, "--threads", arguments.threads,
-            "--precision", "fp32", "--optimizer", "adamw", "--weight-decay", 0.1, "--lr", 1e-4, "--clip", 1.0,
+            "--optimizer", "adamw", "--weight-decay", 0.1, "--lr", 1e-4, "--clip", 1.0,
             *arguments.headroom_options]
 
 

@@ -1,0 +1,249 @@
+/* A reference backend: executes the nodes of a compiled job one by one with the references of src/ops, in one number
+ * type. Programs, autodiff and passes are the engine's; arithmetic is naive loops. Included once per type:
+ *
+ *   RUN_REAL   the type             RUN(name)  names of what this file defines
+ *   RUN_REF(op) the reference of an op in that type; attention has RUN_ATTENTION(forward|backward)
+ *
+ * In double it is the truth that gradients are held against. In float it is "a plain fp32 implementation" of the very
+ * same program, whose distance from the double run is the yardstick of tolerances.
+ *
+ * A storage is an array of RUN_REAL (int32 for inputs), addressed as in an arena (4 bytes an element), so that views,
+ * segments and in-place merges mean what they mean there. Operands that are read are copied first, because references do
+ * not allow aliasing. Optimizer and transfer nodes do nothing: parameters are set from outside. */
+#ifndef HRI_TESTS_REFERENCE_RUN_H
+#define HRI_TESTS_REFERENCE_RUN_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <headroom/model.h>
+
+#include "ops/attention/ref.h"
+#include "ops/embed/ref.h"
+#include "ops/linear/ref.h"
+#include "ops/loss/ref.h"
+#include "ops/norm/ref.h"
+#include "ops/pointwise/ref.h"
+#include "ops/pointwise/rope_table.h"
+#include "ops/rules.h"
+
+/* Which nodes of a program run. */
+enum { RUN_ALL = -1, RUN_FORWARD = 1 << HRI_PHASE_FORWARD | 1 << HRI_PHASE_LOSS };
+
+#endif
+
+typedef struct RUN(memory) {
+  const hri_job *job;
+  RUN_REAL **reals; /* per storage */
+  int32_t **ints;   /* per storage */
+  hri_control control;
+  void *taken[3 * HRI_MAX_OPERANDS]; /* by the node that runs */
+  uint32_t taken_count;
+} RUN(memory);
+
+static void RUN(open)(RUN(memory) *m, const hri_job *job) {
+  memset(m, 0, sizeof *m);
+  m->job = job;
+  m->reals = calloc(job->storages.count + 1, sizeof *m->reals);
+  m->ints = calloc(job->storages.count + 1, sizeof *m->ints);
+  assert_true(m->reals && m->ints);
+  for (size_t s = 0; s < job->storages.count; s++) {
+    uint64_t elements = job->storages.items[s].bytes / 4 + 1;
+    m->reals[s] = malloc(elements * sizeof(RUN_REAL));
+    m->ints[s] = calloc(elements, sizeof(int32_t));
+    assert_true(m->reals[s] && m->ints[s]);
+    for (uint64_t i = 0; i < elements; i++) m->reals[s][i] = (RUN_REAL)NAN; /* what nobody wrote shows */
+  }
+  m->control.loss_scale = m->control.clip_scale = 1;
+}
+
+static void RUN(close)(RUN(memory) *m) {
+  for (size_t s = 0; s < m->job->storages.count; s++) {
+    free(m->reals[s]);
+    free(m->ints[s]);
+  }
+  free(m->reals);
+  free(m->ints);
+}
+
+static RUN_REAL *RUN(at)(const RUN(memory) *m, hri_id tensor) {
+  const hri_tensor *t = &m->job->tensors.items[tensor];
+  return m->reals[t->storage] + t->offset / 4;
+}
+static int32_t *RUN(ints_at)(const RUN(memory) *m, hri_id tensor) {
+  const hri_tensor *t = &m->job->tensors.items[tensor];
+  return m->ints[t->storage] + t->offset / 4;
+}
+
+/* ---- operands of the node that runs ---- */
+
+static RUN_REAL *RUN(take)(RUN(memory) *m, uint64_t elements) {
+  RUN_REAL *x = calloc(elements + 1, sizeof *x);
+  assert_non_null(x);
+  assert_true(m->taken_count < sizeof m->taken / sizeof *m->taken);
+  m->taken[m->taken_count++] = x;
+  return x;
+}
+
+/* A copy of a read operand, NULL when it is absent. */
+static const RUN_REAL *RUN(in)(RUN(memory) *m, const hri_node *node, uint32_t index) {
+  const hri_tensor *t = hri_at(m->job, node, index);
+  RUN_REAL *x;
+  if (!t) return NULL;
+  x = RUN(take)(m, hri_tensor_stored_elements(t));
+  memcpy(x, m->reals[t->storage] + t->offset / 4, hri_tensor_stored_elements(t) * sizeof *x);
+  return x;
+}
+static const int32_t *RUN(index)(const RUN(memory) *m, const hri_node *node, uint32_t index) {
+  return hri_at(m->job, node, index) ? RUN(ints_at)(m, hri_operands(m->job, node)[index].tensor) : NULL;
+}
+static RUN_REAL *RUN(out)(const RUN(memory) *m, const hri_node *node, uint32_t index) {
+  return hri_at(m->job, node, index) ? RUN(at)(m, hri_operands(m->job, node)[index].tensor) : NULL;
+}
+/* An output that the reference adds to: zeroed when the node WRITEs. */
+static RUN_REAL *RUN(sum)(const RUN(memory) *m, const hri_node *node, uint32_t index) {
+  const hri_tensor *t = hri_at(m->job, node, index);
+  RUN_REAL *x = RUN(out)(m, node, index);
+  for (uint64_t i = 0; x && hri_operands(m->job, node)[index].access == HRI_WRITE && i < hri_tensor_stored_elements(t); i++) x[i] = 0;
+  return x;
+}
+static int64_t RUN(rows)(const RUN(memory) *m, const hri_node *node, uint32_t index) { return (int64_t)hri_rows(hri_at(m->job, node, index)); }
+static int64_t RUN(columns)(const RUN(memory) *m, const hri_node *node, uint32_t index) { return (int64_t)hri_columns(hri_at(m->job, node, index)); }
+static int64_t RUN(elements)(const RUN(memory) *m, const hri_node *node, uint32_t index) {
+  return (int64_t)hri_tensor_stored_elements(hri_at(m->job, node, index));
+}
+
+/* ---- ops ---- */
+
+static void RUN(norm)(RUN(memory) *m, const hri_node *node) {
+  const RUN_REAL *x = RUN(in)(m, node, 0), *w = RUN(in)(m, node, 1), *b = RUN(in)(m, node, 2), *residual = RUN(in)(m, node, 3);
+  RUN_REAL *s = RUN(out)(m, node, 4), *y = RUN(out)(m, node, 5), *stats = RUN(out)(m, node, 6);
+  int64_t rows = RUN(rows)(m, node, 0), columns = RUN(columns)(m, node, 0);
+  if (!s) s = RUN(take)(m, (uint64_t)(rows * columns));
+  if (node->attr.i[0] == HR_NORM_LAYER) RUN_REF(layernorm)(y, s, stats, x, residual, w, b, (RUN_REAL)node->attr.f[0], rows, columns);
+  else RUN_REF(rmsnorm)(y, s, stats, x, residual, w, b, (RUN_REAL)node->attr.f[0], rows, columns);
+}
+
+static void RUN(norm_backward)(RUN(memory) *m, const hri_node *node) {
+  const RUN_REAL *dy = RUN(in)(m, node, 0), *x = RUN(in)(m, node, 1), *stats = RUN(in)(m, node, 2), *w = RUN(in)(m, node, 3), *extra = RUN(in)(m, node, 4);
+  RUN_REAL *dx = RUN(out)(m, node, 5), *dw = RUN(sum)(m, node, 6), *db = RUN(sum)(m, node, 7);
+  int64_t rows = RUN(rows)(m, node, 0), columns = RUN(columns)(m, node, 0);
+  if (node->attr.i[0] == HR_NORM_LAYER) RUN_REF(layernorm_backward)(dx, dw, db, dy, x, stats, w, extra, rows, columns);
+  else RUN_REF(rmsnorm_backward)(dx, dw, db, dy, x, stats, w, extra, rows, columns);
+}
+
+static hri_attention_shape RUN(shape)(const hri_node *node) {
+  const int64_t *i = node->attr.i;
+  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5]};
+}
+
+static void RUN(attention)(RUN(memory) *m, const hri_node *node) {
+  hri_attention_shape s = RUN(shape)(node);
+  const RUN_REAL *qkv = RUN(in)(m, node, 0), scale = (RUN_REAL)node->attr.f[0];
+  bool full = node->op == HRI_OP_ATTENTION_FULL;
+  RUN_ATTENTION(forward)(&s, scale, qkv, RUN(index)(m, node, 1), RUN(out)(m, node, 2), full ? NULL : RUN(out)(m, node, 3), full ? RUN(out)(m, node, 3) : NULL);
+}
+
+/* The materialized one keeps no y and lse: they are made again from qkv. */
+static void RUN(attention_backward)(RUN(memory) *m, const hri_node *node) {
+  hri_attention_shape s = RUN(shape)(node);
+  bool full = node->op == HRI_OP_ATTENTION_FULL_BACKWARD;
+  const RUN_REAL *dy = RUN(in)(m, node, 0), *qkv = RUN(in)(m, node, 1), scale = (RUN_REAL)node->attr.f[0];
+  const int32_t *doc_start = RUN(index)(m, node, full ? 3 : 4);
+  if (full) {
+    RUN_REAL *y = RUN(take)(m, (uint64_t)RUN(elements)(m, node, 0)), *lse = RUN(take)(m, (uint64_t)(s.batch * s.sequence * s.heads));
+    RUN_ATTENTION(forward)(&s, scale, qkv, doc_start, y, lse, NULL);
+    RUN_ATTENTION(backward)(&s, scale, dy, qkv, y, lse, doc_start, RUN(out)(m, node, 4));
+  } else {
+    RUN_ATTENTION(backward)(&s, scale, dy, qkv, RUN(in)(m, node, 2), RUN(in)(m, node, 3), doc_start, RUN(out)(m, node, 5));
+  }
+}
+
+static void RUN(rope)(RUN(memory) *m, const hri_node *node) {
+  const RUN_REAL *x = RUN(in)(m, node, 0), *table = RUN(in)(m, node, 2);
+  const int64_t *i = node->attr.i;
+  RUN_REF(rope)(RUN(out)(m, node, 3), x, table, table + RUN(elements)(m, node, 2) / 2, RUN(index)(m, node, 1), RUN(rows)(m, node, 0), i[0], i[1], i[2], i[3] != 0);
+}
+
+/* The table is data: the engine's own fp32 values. */
+static void RUN(rope_table)(RUN(memory) *m, const hri_node *node) {
+  const hri_attr *a = &node->attr;
+  hr_rope rope = {.theta = a->f[0], .scaling = (hr_rope_scaling)a->i[2], .factor = a->f[1], .low_frequency_factor = a->f[2], .high_frequency_factor = a->f[3],
+                  .original_max_positions = (uint32_t)a->i[3]};
+  int64_t n = RUN(elements)(m, node, 0);
+  float *table = malloc((size_t)n * sizeof *table);
+  assert_non_null(table);
+  hri_rope_table(&rope, a->i[1], a->i[0], table, table + n / 2, 1);
+  for (int64_t i = 0; i < n; i++) RUN(out)(m, node, 0)[i] = (RUN_REAL)table[i];
+  free(table);
+}
+
+static void RUN(loss_sum)(RUN(memory) *m, const hri_node *node) {
+  for (int64_t i = 0; i < RUN(elements)(m, node, 0); i++) m->control.loss_sum += (double)RUN(at)(m, hri_operands(m->job, node)[0].tensor)[i];
+}
+
+static void RUN(move)(RUN(memory) *m, const hri_node *node) {
+  uint32_t to = node->op == HRI_OP_SELECT ? 2 : 1;
+  uint64_t n = (uint64_t)RUN(elements)(m, node, to), from = node->op == HRI_OP_SELECT ? (uint64_t)m->control.micro_index * n : 0;
+  hri_id source = hri_operands(m->job, node)[0].tensor, target = hri_operands(m->job, node)[to].tensor;
+  memmove(RUN(at)(m, target), RUN(at)(m, source) + from, n * sizeof(RUN_REAL));
+  memmove(RUN(ints_at)(m, target), RUN(ints_at)(m, source) + from, n * sizeof(int32_t));
+}
+
+static void RUN(product)(RUN(memory) *m, const hri_node *node) {
+  const RUN_REAL *a = RUN(in)(m, node, 0), *b = RUN(in)(m, node, 1);
+  int64_t rows = RUN(rows)(m, node, 0);
+  switch (node->op) {
+  case HRI_OP_LINEAR: RUN_REF(linear)(RUN(sum)(m, node, 3), a, b, RUN(in)(m, node, 2), rows, RUN(rows)(m, node, 1), RUN(columns)(m, node, 1)); break;
+  case HRI_OP_LINEAR_DX: RUN_REF(linear_dx)(RUN(sum)(m, node, 2), a, b, rows, RUN(rows)(m, node, 1), RUN(columns)(m, node, 1)); break;
+  default: RUN_REF(linear_dw)(RUN(sum)(m, node, 2), a, b, rows, RUN(columns)(m, node, 0), RUN(columns)(m, node, 1)); break;
+  }
+}
+
+static void RUN(node)(RUN(memory) *m, const hri_node *node) {
+  hr_activation act = (hr_activation)node->attr.i[0];
+  switch (node->op) {
+  case HRI_OP_EMBED:
+    RUN_REF(embed)(RUN(out)(m, node, 4), RUN(in)(m, node, 1), RUN(in)(m, node, 3), RUN(index)(m, node, 0), RUN(index)(m, node, 2), RUN(rows)(m, node, 4), RUN(columns)(m, node, 4));
+    break;
+  case HRI_OP_EMBED_BACKWARD:
+    RUN_REF(embed_backward)(RUN(sum)(m, node, 2), RUN(in)(m, node, 1), RUN(index)(m, node, 0), node->attr.i[0], RUN(rows)(m, node, 1), RUN(columns)(m, node, 1));
+    break;
+  case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: RUN(product)(m, node); break;
+  case HRI_OP_BIAS_GRADIENT: RUN_REF(bias_gradient)(RUN(sum)(m, node, 1), RUN(in)(m, node, 0), RUN(rows)(m, node, 0), RUN(columns)(m, node, 0)); break;
+  case HRI_OP_NORM: RUN(norm)(m, node); break;
+  case HRI_OP_NORM_BACKWARD: RUN(norm_backward)(m, node); break;
+  case HRI_OP_ADD: RUN_REF(add)(RUN(out)(m, node, 2), RUN(in)(m, node, 0), RUN(in)(m, node, 1), RUN(elements)(m, node, 2)); break;
+  case HRI_OP_ACTIVATION: RUN_REF(activation)(act, RUN(out)(m, node, 1), RUN(in)(m, node, 0), RUN(elements)(m, node, 1)); break;
+  case HRI_OP_ACTIVATION_BACKWARD:
+    RUN_REF(activation_backward)(act, RUN(out)(m, node, 2), RUN(in)(m, node, 0), RUN(in)(m, node, 1), RUN(elements)(m, node, 2));
+    break;
+  case HRI_OP_GLU: RUN_REF(glu)(act, RUN(out)(m, node, 1), RUN(in)(m, node, 0), RUN(rows)(m, node, 1), RUN(columns)(m, node, 1)); break;
+  case HRI_OP_GLU_BACKWARD:
+    RUN_REF(glu_backward)(act, RUN(out)(m, node, 2), RUN(in)(m, node, 0), RUN(in)(m, node, 1), RUN(rows)(m, node, 0), RUN(columns)(m, node, 0));
+    break;
+  case HRI_OP_ROPE: RUN(rope)(m, node); break;
+  case HRI_OP_ROPE_TABLE: RUN(rope_table)(m, node); break;
+  case HRI_OP_ATTENTION: case HRI_OP_ATTENTION_FULL: RUN(attention)(m, node); break;
+  case HRI_OP_ATTENTION_BACKWARD: case HRI_OP_ATTENTION_FULL_BACKWARD: RUN(attention_backward)(m, node); break;
+  case HRI_OP_CROSS_ENTROPY:
+    RUN_REF(cross_entropy)(RUN(out)(m, node, 4), RUN(out)(m, node, 3), RUN(in)(m, node, 0), RUN(index)(m, node, 1), (RUN_REAL)(m->control.inv_tokens * m->control.loss_scale),
+                           RUN(rows)(m, node, 0), node->attr.i[0], RUN(columns)(m, node, 0));
+    break;
+  case HRI_OP_LOSS_SUM: RUN(loss_sum)(m, node); break;
+  case HRI_OP_ZERO: for (int64_t i = 0; i < RUN(elements)(m, node, 0); i++) RUN(out)(m, node, 0)[i] = 0; break;
+  case HRI_OP_SELECT: case HRI_OP_COPY: RUN(move)(m, node); break;
+  case HRI_OP_ADAMW: case HRI_OP_MOMENTUM: case HRI_OP_SGD: case HRI_OP_ADVANCE: case HRI_OP_SQUARE_NORM: case HRI_OP_CLIP: case HRI_OP_FILL: case HRI_OP_SINK: break;
+  default: fail_msg("the reference backend does not know %s", hri_op_name(node->op));
+  }
+  while (m->taken_count > 0) free(m->taken[--m->taken_count]);
+}
+
+/* Nodes whose phase is in `phases` (bits), in issue order. */
+static void RUN(program)(RUN(memory) *m, hri_program_kind program, int phases) {
+  const hri_program *p = &m->job->programs[program];
+  for (size_t at = 0; at < p->order.count; at++) {
+    const hri_node *node = &m->job->nodes.items[p->order.items[at]];
+    if (phases & 1 << node->phase) RUN(node)(m, node);
+  }
+}
