@@ -6,8 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 headroom=build/release/headroom
 out=build/demo
-budget=${BUDGET:-256MiB}
-steps=${STEPS:-300}
+budget=${BUDGET:-128MiB}
+steps=${STEPS:-1000}
 
 # Says what comes and shows the command as one could type it.
 show() {
@@ -38,11 +38,12 @@ done < <(
 printf 'text: %d files of this repository; %d bytes to learn from, %d bytes held back\n' \
   "$count" "$(wc -c <"$out/train.txt")" "$(wc -c <"$out/valid.txt")"
 
-shape=(--seq 256 --micro-batch 8)
+shape=(--seq 128 --micro-batch 8)
 job=("${shape[@]}" --budget "$budget")
 show "What will the job need? (nothing is allocated)" plan tiny-llama-bytes "${job[@]}"
 show "Train inside $budget" train tiny-llama-bytes --data "$out/train.txt" --eval-data "$out/valid.txt" \
-  --out "$out/run" "${job[@]}" --steps "$steps" --lr 1e-3 --schedule cosine --warmup 20 --clip 1 --eval-every 100
+  --out "$out/run" "${job[@]}" --steps "$steps" --shuffle --lr 4e-3 \
+  --schedule cosine --warmup 50 --betas 0.9,0.98 --weight-decay 0.1 --eval-every 500 --save-every 500 --keep 1
 show "Evaluate on the text held back" evaluate "$out/run/final" --data "$out/valid.txt" "${shape[@]}"
 show "Sample from the saved model" generate "$out/run/final" --prompt "The plan " \
   --max-tokens 200 --temperature 0.7 --top-k 40 --seed 1

@@ -123,10 +123,20 @@ static hr_status run_norm(call *c) {
   return HR_OK;
 }
 
+/* The kernel writes both gradients or adds to both. Where a node does one of each (norms that share only their weight or
+ * only their bias), the one to be written starts as zero. */
+static void zero_written(const call *c, uint32_t index) {
+  if (present(c, index) && !adds(c, index)) c->cpu->kernels.zero(pointer(c, index), (int64_t)hri_tensor_bytes(tensor(c, index)), threads(c));
+}
+
 static hr_status run_norm_backward(call *c) {
   hri_norm_backward_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .dy = pointer(c, 0), .x = pointer(c, 1), .stats = pointer(c, 2), .weight = pointer(c, 3),
                               .extra = pointer(c, 4), .dx = pointer(c, 5), .dweight = pointer(c, 6), .dbias = pointer(c, 7),
                               .accumulate = adds(c, 6) || adds(c, 7), .scratch = scratch(c), .threads = threads(c)};
+  if (a.accumulate) {
+    zero_written(c, 6);
+    zero_written(c, 7);
+  }
   (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm_backward : c->cpu->kernels.rmsnorm_backward)(&a);
   return HR_OK;
 }

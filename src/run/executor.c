@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "device/arena.h"
+#include "device/team.h"
 
 struct hri_executor {
   const hri_job *job;
@@ -37,6 +38,7 @@ hr_status hri_executor_create(const hri_job *job, const hri_placement *placement
     status = hri_fail_memory(error, job->nodes.count * sizeof *x->handles, "prepared nodes");
     goto out;
   }
+  HRI_TRY_OUT(hri_team_start(hri_cpu_threads(cpu), error)); /* before the arena: then only our own calls can be refused */
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     for (size_t at = 0; at < job->programs[kind].order.count; at++) {
       hri_id id = job->programs[kind].order.items[at];

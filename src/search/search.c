@@ -15,14 +15,43 @@ typedef struct choice {
   const char *recompute;  /* --recompute, NULL: as it is */
   uint32_t split;         /* micro-batch divided, accumulation multiplied; 1: as it is */
   uint32_t chunk;         /* --loss-chunk, 0: as it is */
-  const char *algorithm;  /* class 3: "in-backward", "sgd", "momentum", "half-sequence"; NULL: none */
+  unsigned algorithm;     /* class 3, set of: */
 } choice;
+enum { IN_BACKWARD = 1, MOMENTUM = 2, SGD = 4, HALF_SEQUENCE = 8 };
 
-static uint32_t parts(const choice *c) { return (c->recompute != NULL) + (c->split > 1) + (c->chunk > 0) + (c->algorithm != NULL); }
+static uint32_t parts(const choice *c) {
+  return (c->recompute != NULL) + (c->split > 1) + (c->chunk > 0) + (uint32_t)__builtin_popcount(c->algorithm);
+}
 
 static void append(char *out, const char *text) {
   size_t used = strlen(out);
   (void)snprintf(out + used, HR_FIX_TEXT_BYTES - used, "%s%s", used ? " " : "", text);
+}
+
+/* Changes that make it another training; the first two parts of a name that users know. */
+static bool apply_algorithm(unsigned algorithm, hr_job *job, char *options) {
+  char text[64];
+  if (algorithm & (SGD | MOMENTUM)) {
+    hr_optimizer wanted = algorithm & SGD ? HR_OPTIMIZER_SGD : HR_OPTIMIZER_MOMENTUM;
+    if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == wanted) return false;
+    job->optimizer = wanted;
+    append(options, algorithm & SGD ? "--optimizer sgd" : "--optimizer momentum");
+  }
+  if (algorithm & IN_BACKWARD) {
+    if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;
+    append(options, job->clip > 0 ? "--update in-backward --clip 0" : "--update in-backward");
+    job->update = HR_UPDATE_IN_BACKWARD;
+    job->clip = 0;
+    job->given |= HR_GIVEN_CLIP;
+  }
+  if (algorithm & HALF_SEQUENCE) {
+    if (job->sequence_length < 128) return false;
+    job->sequence_length /= 2;
+    if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
+    (void)snprintf(text, sizeof text, "--seq %u", job->sequence_length);
+    append(options, text);
+  }
+  return true;
 }
 
 /* Applies a choice; false when it does not apply to this job or changes nothing. */
@@ -54,27 +83,7 @@ static bool apply(const choice *c, hr_job *job, char *options) {
     (void)snprintf(text, sizeof text, "--loss-chunk %u", c->chunk);
     append(options, text);
   }
-  if (!c->algorithm) return true;
-  if (strcmp(c->algorithm, "in-backward") == 0) {
-    if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;
-    append(options, job->clip > 0 ? "--update in-backward --clip 0" : "--update in-backward");
-    job->update = HR_UPDATE_IN_BACKWARD;
-    job->clip = 0;
-    job->given |= HR_GIVEN_CLIP;
-  } else if (strcmp(c->algorithm, "sgd") == 0 || strcmp(c->algorithm, "momentum") == 0) {
-    hr_optimizer wanted = c->algorithm[0] == 's' ? HR_OPTIMIZER_SGD : HR_OPTIMIZER_MOMENTUM;
-    if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == wanted) return false;
-    job->optimizer = wanted;
-    (void)snprintf(text, sizeof text, "--optimizer %s", c->algorithm);
-    append(options, text);
-  } else {
-    if (job->sequence_length < 128) return false;
-    job->sequence_length /= 2;
-    if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
-    (void)snprintf(text, sizeof text, "--seq %u", job->sequence_length);
-    append(options, text);
-  }
-  return true;
+  return apply_algorithm(c->algorithm, job, options);
 }
 
 /* Plans one alternative. HR_OK with *made false when it does not apply. */
@@ -91,7 +100,7 @@ static hr_status try_choice(const hr_job *base, const choice *c, hr_fix *fix, bo
   if (status != HR_OK) return HR_OK;
   info = hr_plan_get(plan);
   fix->fits = info->fits;
-  fix->changes_algorithm = c->algorithm != NULL;
+  fix->changes_algorithm = c->algorithm != 0;
   fix->need_bytes = info->tiers[HR_TIER_DEVICE].reserved_bytes + info->tiers[HR_TIER_DEVICE].fixed_bytes;
   fix->step_seconds = info->step_seconds;
   *made = true;
@@ -103,11 +112,16 @@ static hr_status try_choice(const hr_job *base, const choice *c, hr_fix *fix, bo
 static const char *const levels[] = {NULL, "levels:cheap", "levels:mlp", "levels:attention", "block", "sqrt"};
 enum { LEVELS = sizeof levels / sizeof *levels };
 
+/* Time is compared per token: a shorter sequence does less work, not faster work. */
+static double seconds_per_token(const hr_fix *f) {
+  return f->step_seconds / ((double)f->job.sequence_length * f->job.micro_batch * f->job.accumulate);
+}
+
 static int compare_fixes(const void *a, const void *b) {
   const hr_fix *x = a, *y = b;
   if (x->fits != y->fits) return x->fits ? -1 : 1;
   if (x->fits && x->changes_algorithm != y->changes_algorithm) return x->changes_algorithm ? 1 : -1;
-  if (x->fits && x->step_seconds != y->step_seconds) return x->step_seconds < y->step_seconds ? -1 : 1;
+  if (x->fits && seconds_per_token(x) != seconds_per_token(y)) return seconds_per_token(x) < seconds_per_token(y) ? -1 : 1;
   if (x->need_bytes != y->need_bytes) return x->need_bytes < y->need_bytes ? -1 : 1;
   return strcmp(x->options, y->options);
 }
@@ -115,27 +129,32 @@ static int compare_fixes(const void *a, const void *b) {
 typedef struct search {
   const hr_job *base;
   HRI_ARRAY(hr_fix) found;
-  double best_single;           /* fastest single change of class 0 or 1 that fits; < 0 none */
+  double best_single[2];        /* fastest single change that fits, of class 0 or 1 and of class 3; < 0 none */
   uint64_t need;                /* of the base */
 } search;
 
 static hr_status add(search *s, const choice *c, hr_error *error) {
   hr_fix fix;
+  double *single;
   bool made;
   HRI_TRY(try_choice(s->base, c, &fix, &made, NULL, error));
   if (!made || fix.need_bytes >= s->need) return HR_OK;
-  if (parts(c) > 1 && s->best_single >= 0 && !(fix.fits && fix.step_seconds < s->best_single)) return HR_OK; /* a combination must earn its place */
-  if (fix.fits && parts(c) == 1 && !c->algorithm && (s->best_single < 0 || fix.step_seconds < s->best_single)) s->best_single = fix.step_seconds;
+  for (size_t k = 0; k < s->found.count; k++)
+    if (strcmp(s->found.items[k].options, fix.options) == 0) return HR_OK;
+  single = &s->best_single[c->algorithm != 0];
+  if (parts(c) > 1 && *single >= 0 && !(fix.fits && fix.step_seconds < *single)) return HR_OK; /* a combination must earn its place */
+  if (parts(c) > 1 && c->algorithm && s->best_single[0] >= 0) return HR_OK; /* nor is another algorithm offered twice where none is needed */
+  if (fix.fits && parts(c) == 1 && (*single < 0 || fix.step_seconds < *single)) *single = fix.step_seconds;
   return hri_array_push(&s->found, fix) ? HR_OK : hri_fail_memory(error, sizeof fix, "the search");
 }
 
 /* Smallest powers of two that divide the micro-batch, most useful last. */
 static hr_status add_singles(search *s, hr_error *error) {
   static const uint32_t chunks[] = {4096, 2048, 1024, 512};
-  static const char *const algorithms[] = {"in-backward", "momentum", "sgd", "half-sequence"};
-  for (size_t k = 1; k < LEVELS; k++) HRI_TRY(add(s, &(choice){levels[k], 1, 0, NULL}, error));
-  for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2) HRI_TRY(add(s, &(choice){NULL, split, 0, NULL}, error));
-  for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, chunks[k], NULL}, error));
+  static const unsigned algorithms[] = {IN_BACKWARD, MOMENTUM, SGD, HALF_SEQUENCE};
+  for (size_t k = 1; k < LEVELS; k++) HRI_TRY(add(s, &(choice){levels[k], 1, 0, 0}, error));
+  for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2) HRI_TRY(add(s, &(choice){NULL, split, 0, 0}, error));
+  for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, chunks[k], 0}, error));
   for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, 0, algorithms[k]}, error));
   return HR_OK;
 }
@@ -144,18 +163,21 @@ static hr_status add_combinations(search *s, hr_error *error) {
   uint32_t smallest = 1;
   while (s->base->micro_batch % (smallest * 2) == 0) smallest *= 2;
   for (size_t k = 1; k < LEVELS; k++) {
-    HRI_TRY(add(s, &(choice){levels[k], 1, 1024, NULL}, error));
-    if (smallest > 1) HRI_TRY(add(s, &(choice){levels[k], smallest, 0, NULL}, error));
-    if (smallest > 2) HRI_TRY(add(s, &(choice){levels[k], smallest / 2, 0, NULL}, error));
+    HRI_TRY(add(s, &(choice){levels[k], 1, 1024, 0}, error));
+    if (smallest > 1) HRI_TRY(add(s, &(choice){levels[k], smallest, 0, 0}, error));
+    if (smallest > 2) HRI_TRY(add(s, &(choice){levels[k], smallest / 2, 0, 0}, error));
   }
-  HRI_TRY(add(s, &(choice){"block", 1, 1024, "in-backward"}, error));
-  HRI_TRY(add(s, &(choice){"block", 1, 0, "in-backward"}, error));
-  HRI_TRY(add(s, &(choice){"block", smallest, 0, "sgd"}, error));
-  return add(s, &(choice){"block", 1, 0, "sgd"}, error);
+  for (size_t k = 1; k < LEVELS; k++) {
+    HRI_TRY(add(s, &(choice){levels[k], 1, 0, IN_BACKWARD}, error));
+    HRI_TRY(add(s, &(choice){levels[k], smallest, 0, SGD}, error));
+    HRI_TRY(add(s, &(choice){levels[k], 1, 0, SGD | IN_BACKWARD}, error));
+  }
+  HRI_TRY(add(s, &(choice){NULL, 1, 0, SGD | IN_BACKWARD}, error));
+  return add(s, &(choice){"block", 1, 0, SGD | IN_BACKWARD | HALF_SEQUENCE}, error);
 }
 
 hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error) {
-  search s = {.base = job, .best_single = -1};
+  search s = {.base = job, .best_single = {-1, -1}};
   hr_plan *plan = NULL;
   hr_status status = hr_plan_create(job, &plan, error);
   *count = 0;
@@ -186,7 +208,7 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   for (size_t level = 0; level < LEVELS; level++)
     for (uint32_t split = 1; split <= job->micro_batch; split *= 2)
       for (uint32_t chunked = 0; chunked < 2; chunked++) {
-        choice c = {levels[level], split, chunked ? 1024 : 0, NULL};
+        choice c = {levels[level], split, chunked ? 1024 : 0, 0};
         hr_plan *plan = NULL;
         hr_fix fix;
         bool made;

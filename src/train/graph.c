@@ -146,13 +146,14 @@ hr_tensor hr_graph_linear(hr_graph *g, hr_tensor x, hr_tensor weight, hr_tensor 
   if (!a || !w) return HR_NO_TENSOR;
   GRAPH_NEED(g, w->kind == ENTRY_PARAMETER && w->columns == a->columns && a->kind == ENTRY_VALUE, "linear: x has %llu columns and the weight takes %llu", (unsigned long long)a->columns,
              (unsigned long long)w->columns);
-  GRAPH_NEED(g, !b || (b->rows == w->rows && b->columns == 0), "linear: the bias must be a vector of %llu", (unsigned long long)w->rows);
+  GRAPH_NEED(g, !b || (b->kind == ENTRY_PARAMETER && b->rows == w->rows && b->columns == 0), "linear: the bias must be a parameter, a vector of %llu", (unsigned long long)w->rows);
   return record_node(g, (record){.op = HRI_OP_LINEAR, .in = {x, weight, bias, HR_NO_TENSOR}}, a->rows, w->rows);
 }
 
 hr_tensor hr_graph_norm(hr_graph *g, hr_tensor x, hr_tensor weight, hr_tensor bias, hr_norm kind, double epsilon) {
   const entry *a = get(g, x), *w = get(g, weight), *b = bias == HR_NO_TENSOR ? NULL : get(g, bias);
   if (!a || !w) return HR_NO_TENSOR;
+  GRAPH_NEED(g, a->kind == ENTRY_VALUE && w->kind == ENTRY_PARAMETER && (!b || b->kind == ENTRY_PARAMETER), "norm takes a value and parameters");
   GRAPH_NEED(g, w->columns == 0 && w->rows == a->columns && (!b || (b->columns == 0 && b->rows == a->columns)), "norm: weight and bias must be vectors of %llu", (unsigned long long)a->columns);
   GRAPH_NEED(g, epsilon >= 0 && (kind == HR_NORM_LAYER || kind == HR_NORM_RMS), "norm: unknown kind or negative epsilon");
   return record_node(g, (record){.op = HRI_OP_NORM, .attr = {.i = {kind}, .f = {epsilon}}, .in = {x, weight, bias, HR_NO_TENSOR}}, a->rows, a->columns);
@@ -183,7 +184,7 @@ hr_tensor hr_graph_attention(hr_graph *g, hr_tensor qkv, uint32_t batch, uint32_
   const entry *a = get(g, qkv);
   if (!a) return HR_NO_TENSOR;
   GRAPH_NEED(g, kv_heads && head_size && heads % kv_heads == 0, "attention: %u heads cannot share %u key-value heads", heads, kv_heads);
-  GRAPH_NEED(g, a->rows == (uint64_t)batch * sequence && a->columns == ((uint64_t)heads + 2 * (uint64_t)kv_heads) * head_size, "attention: the rows of q, k, v do not fit the heads");
+  GRAPH_NEED(g, a->kind == ENTRY_VALUE && a->rows == (uint64_t)batch * sequence && a->columns == ((uint64_t)heads + 2 * (uint64_t)kv_heads) * head_size, "attention: the rows of q, k, v do not fit the heads");
   return record_node(g, (record){.op = HRI_OP_ATTENTION, .attr = {.i = {batch, sequence, heads, kv_heads, head_size, 0}, .f = {scale}}, .in = {qkv, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR},
                                  .out_rows = {0, a->rows}, .out_columns = {0, heads}}, a->rows, (uint64_t)heads * head_size);
 }

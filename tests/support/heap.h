@@ -100,8 +100,8 @@ void *realloc(void *memory, size_t bytes) {
 }
 #endif
 
-/* Counts from now on; requests above `limit` bytes are recorded. Call once before with a limit of 0 outside of what is
- * measured: the first backtrace loads a library. */
+/* Counts from now on; requests above `limit` bytes are recorded. Call it once outside of what
+ * is measured: the first backtrace loads a library. */
 static void heap_watch(size_t limit) {
   void *frames[2];
   (void)backtrace(frames, 2);

@@ -268,8 +268,8 @@ static double gradient_norm(const engine *e) {
   return sqrt(sum);
 }
 
-/* The weights in `directory` against the end of `run`. */
-static void check_weights(parity_case *c, const char *directory, const char *run, parity_margin *margin, const char *label) {
+/* Weights against the end of `run`: those in `directory`, or with NULL those in the engine's arena. */
+static void check_weights(parity_case *c, const char *directory, const engine *e, const char *run, parity_margin *margin, const char *label) {
   hri_weights *weights = NULL;
   hri_json at;
   const char *final;
@@ -278,14 +278,16 @@ static void check_weights(parity_case *c, const char *directory, const char *run
   (void)snprintf(path, sizeof path, "runs/%s", run);
   at = parity_at(c, path);
   HOLDS(hri_json_get_string(&at, "final", &final, error));
-  HOLDS(hri_weights_open(directory, &weights, error));
+  if (directory) HOLDS(hri_weights_open(directory, &weights, error));
   for (uint32_t p = 0; p < hri_param_count(&c->model); p++) {
     hri_param_spec spec;
     hri_param_get(&c->model, p, &spec);
     for (uint32_t k = 0; k < spec.part_count; k++, compared++) {
       char name[160];
       uint64_t count, truth_count, from_count, skip_begin, skip_end;
-      double *got = parity_weight(c, weights, spec.parts[k].name, &count), *from = parity_weight(c, c->initial, spec.parts[k].name, &from_count), *truth;
+      double *from = parity_weight(c, c->initial, spec.parts[k].name, &from_count), *got, *truth;
+      if (directory) got = parity_weight(c, weights, spec.parts[k].name, &count);
+      else got = parity_part(c, &spec, &spec.parts[k], hri_executor_pointer(e->session.executor, e->session.plan->job.params.items[p].weight), &count);
       (void)snprintf(name, sizeof name, "%s.final.%s", final, spec.parts[k].name);
       truth = parity_expected(c, name, &truth_count);
       assert_int_equal(count, truth_count);
@@ -295,7 +297,6 @@ static void check_weights(parity_case *c, const char *directory, const char *run
       parity_within(c, margin, label, name, parity_distance(got, truth, from, count, skip_begin, skip_end), parity_number(c, path, -1));
     }
   }
-  at = parity_at(c, path);
   (void)snprintf(path, sizeof path, "runs/%s/tensors", run);
   at = parity_at(c, path);
   assert_int_equal(compared, json_object_size(at.value)); /* nothing that was recorded is left out */
@@ -306,12 +307,45 @@ static void check_saved_weights(engine *e, const char *run, parity_margin *margi
   char directory[64];
   make_directory(directory);
   HOLDS(hri_session_save(&e->session, directory, HRI_FILE_F32, false, error));
-  check_weights(e->c, directory, run, margin, label);
+  check_weights(e->c, directory, NULL, run, margin, label);
   remove_directory(directory);
 }
 
-/* A recorded run: first loss and gradients, loss and norm of each step, final weights. */
-static void check_run(parity_case *c, const char *run, const variant *v, parity_margin *margin) {
+static void is_as_named(const variant *v, const char *what, bool holds) {
+  if (!holds) fail_msg("variant '%s': the program has another %s than its name says", v->name, what);
+}
+
+/* The program really is what the variant's name says. */
+static void check_program(const engine *e, const variant *v) {
+  const hri_job *job = &e->session.plan->job;
+  const hr_job *spec = &e->session.plan->spec;
+  uint8_t kind = spec->accumulate > 1 ? HRI_MICRO : HRI_STEP;
+  uint64_t rows = (uint64_t)spec->micro_batch * spec->sequence_length, chunk = v->loss_chunk ? v->loss_chunk : rows;
+  uint32_t clones = 0, heads = 0, copies = 0, fused = 0, full = 0, early = 0, updates = 0;
+  bool backward_after = false;
+  for (size_t at = job->programs[kind].order.count; at-- > 0;) {
+    const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
+    clones += node->origin != HRI_NONE;
+    heads += node->op == HRI_OP_CROSS_ENTROPY;
+    copies += node->lane == HRI_COPY_OUT;
+    fused += node->op == HRI_OP_NORM && hri_operands(job, node)[3].tensor != HRI_NONE;
+    full += node->op == HRI_OP_ATTENTION_FULL;
+    if (node->phase == HRI_PHASE_BACKWARD) backward_after = true;
+    updates += is_update(node->op);
+    early += is_update(node->op) && backward_after;
+  }
+  is_as_named(v, "recomputation", (clones > 0) == (v->recompute != NULL));
+  is_as_named(v, "loss chunks", heads == (rows + chunk - 1) / chunk);
+  is_as_named(v, "offload", (copies > 0) == (v->options.offload_bytes > 0));
+  is_as_named(v, "fusion", v->options.offload_bytes > 0 || (fused > 0) == !v->options.no_fuse); /* copies stand between neighbours */
+  is_as_named(v, "attention", (full > 0) == (v->attention == HR_ATTENTION_MATERIALIZED));
+  is_as_named(v, "update", v->update == HR_UPDATE_IN_BACKWARD ? early > updates / 2 : early == 0);
+  is_as_named(v, "team", job->team == (v->threads ? v->threads : 1));
+  is_as_named(v, "instruction set", !v->isa || strcmp(job->instruction_set, v->isa) == 0);
+}
+
+/* A recorded run: first loss and gradients, loss and norm of each step, final weights, as saved or in place. */
+static void check_run(parity_case *c, const char *run, const variant *v, bool save, parity_margin *margin) {
   parity_block *mark = c->blocks;
   hr_job job;
   engine e;
@@ -319,6 +353,7 @@ static void check_run(parity_case *c, const char *run, const variant *v, parity_
   (void)snprintf(label, sizeof label, "%s (%s)", run, v->name);
   run_job(c, run, v, &job);
   engine_open(&e, c, &job, &v->options, true);
+  check_program(&e, v);
   for (uint64_t s = 0; s < job.steps; s++) {
     double loss = step(&e), norm = gradient_norm(&e);
     if (s == 0) {
@@ -337,7 +372,8 @@ static void check_run(parity_case *c, const char *run, const variant *v, parity_
     }
   }
   assert_int_equal(hri_executor_control(e.session.executor)->applied_steps, job.steps);
-  check_saved_weights(&e, run, margin, label);
+  if (save) check_saved_weights(&e, run, margin, label);
+  else check_weights(c, NULL, &e, run, margin, label);
   engine_close(&e);
   parity_release(c, mark);
 }
@@ -388,7 +424,7 @@ static void runs_are_those_recorded(void **state) {
   json_t *ignored;
   uint32_t count = 0;
   json_object_foreach(runs.value, run, ignored) {
-    check_run(c, run, &plain, &margin);
+    check_run(c, run, &plain, true, &margin);
     count++;
   }
   assert_true(count >= 4);
@@ -533,7 +569,7 @@ static void hr_train_ends_where_pytorch_ends(void **state) {
   assert_int_equal(f.steps, job.steps);
   assert_int_equal(result.steps, job.steps);
   assert_int_equal(result.reserved_bytes[HR_TIER_DEVICE], result.planned_bytes[HR_TIER_DEVICE]);
-  check_weights(c, final, f.run, &margin, "hr_train");
+  check_weights(c, final, NULL, f.run, &margin, "hr_train");
   remove_directory(directory);
   tell(c, &margin);
   parity_close(c);
@@ -579,10 +615,10 @@ static void variants_compute_the_same(void **state) {
       assert_int_equal(setenv("HEADROOM_ISA", v->isa, 1), 0);
     }
     if (v->update == HR_UPDATE_IN_BACKWARD) {
-      check_run(c, "adamw", v, &margin);
+      check_run(c, "adamw", v, false, &margin);
     } else {
-      check_run(c, "adamw_clip", v, &margin);
-      check_run(c, "adamw_accumulate", v, &margin);
+      check_run(c, "adamw_clip", v, false, &margin);
+      check_run(c, "adamw_accumulate", v, false, &margin);
     }
     if (v->isa) assert_int_equal(unsetenv("HEADROOM_ISA"), 0);
   }
@@ -596,8 +632,8 @@ static void other_optimizers_run_in_the_backward(void **state) {
   parity_case *c = parity_open("llama-b");
   parity_margin margin = {0};
   (void)state;
-  check_run(c, "sgd", &v, &margin);
-  check_run(c, "momentum", &v, &margin);
+  check_run(c, "sgd", &v, false, &margin);
+  check_run(c, "momentum", &v, false, &margin);
   parity_close(c);
 }
 
