@@ -175,18 +175,70 @@ static void print_bound(FILE *stream, const hr_tier_plan *tier) {
   screen_hang(stream, LABEL, "bound", text);
 }
 
+enum { GROUPS = 64 };
+
+/* What is alive at the peak, the same tensor of all layers taken together: "12 x layers.*.fc". */
+typedef struct live_group {
+  char pattern[64];
+  uint32_t role, count;
+  uint64_t bytes;
+} live_group;
+
+static void pattern_of(const char *name, char *out, size_t bytes) {
+  size_t used = 0;
+  for (const char *c = name; *c && used + 1 < bytes;) {
+    if (*c >= '0' && *c <= '9' && c > name && c[-1] == '.') {
+      out[used++] = '*';
+      while (*c >= '0' && *c <= '9') c++;
+    } else {
+      out[used++] = *c++;
+    }
+  }
+  out[used] = 0;
+}
+
+static int larger_group(const void *a, const void *b) {
+  const live_group *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+  return strcmp(x->pattern, y->pattern);
+}
+
+static uint32_t group_live(const hr_plan *plan, live_group groups[GROUPS]) {
+  uint32_t count = 0;
+  hr_live live;
+  for (uint32_t i = 0; hr_plan_live(plan, HR_TIER_DEVICE, i, &live); i++) {
+    char pattern[64];
+    uint32_t g = 0;
+    pattern_of(live.name, pattern, sizeof pattern);
+    while (g < count && (groups[g].role != live.role || strcmp(groups[g].pattern, pattern) != 0)) g++;
+    if (g == GROUPS) continue; /* the largest came first */
+    if (g == count) {
+      groups[count] = (live_group){.role = live.role};
+      (void)snprintf(groups[count++].pattern, sizeof groups[0].pattern, "%s", pattern);
+    }
+    groups[g].count++;
+    groups[g].bytes += live.bytes;
+  }
+  qsort(groups, count, sizeof *groups, larger_group);
+  return count;
+}
+
 static void print_peak(FILE *stream, const hr_plan *plan) {
   const hr_tier_plan *tier = &hr_plan_get(plan)->tiers[HR_TIER_DEVICE];
   char text[640] = "", label[TEXT_BYTES];
-  hr_live live;
+  live_group groups[GROUPS];
+  uint32_t count;
   add(text, sizeof text, "in the %s program, %s", tier->peak_program, hr_phase_name(tier->peak_phase));
   if (tier->peak_layer >= 0) add(text, sizeof text, ", layer %d", tier->peak_layer);
   add(text, sizeof text, ": %s", tier->peak_node);
   screen_hang(stream, LABEL, "peak", text);
   text[0] = 0;
-  for (uint32_t i = 0; i < 3 && hr_plan_live(plan, HR_TIER_DEVICE, i, &live); i++) {
-    role_label(live.role, label);
-    add(text, sizeof text, "%s%.60s (%s) %s", i ? ", " : "", live.name, label, SIZE_TEXT(live.bytes));
+  count = group_live(plan, groups);
+  for (uint32_t i = 0; i < 3 && i < count; i++) {
+    role_label(groups[i].role, label);
+    add(text, sizeof text, "%s", i ? ", " : "");
+    if (groups[i].count > 1) add(text, sizeof text, "%u x ", groups[i].count);
+    add(text, sizeof text, "%.60s (%s) %s", groups[i].pattern, label, SIZE_TEXT(groups[i].bytes));
   }
   if (text[0]) screen_hang(stream, LABEL, "largest", text);
   print_bound(stream, tier);

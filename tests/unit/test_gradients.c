@@ -64,16 +64,14 @@
 #include "ops/loss/ref.c"
 #include "ops/norm/ref.c"
 #include "ops/pointwise/ref.c"
-/* tgmath.h is in force from here on. Attention's reference is written in double; here every double of it is a float. */
 #define hri_attention_ref_forward naive_attention_forward
 #define hri_attention_ref_backward naive_attention_backward
 #define hri_attention_ref_cached naive_attention_cached
-#define double float
 #include "ops/attention/ref.c"
-#undef double
 #undef hri_attention_ref_forward
 #undef hri_attention_ref_backward
 #undef hri_attention_ref_cached
+/* tgmath.h is in force from here on, with doubles as arguments: the ordinary functions. */
 
 #define RUN_REAL float
 #define RUN(name) plain_##name

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include <headroom/plan.h>
+
 #include "base/rng.h"
 #include "plan/compile.h"
 #include "plan/place.h"
@@ -318,11 +320,50 @@ static void allocation_failures_are_clean(void **state) {
   print_message("%llu allocations failed in turn\n", (unsigned long long)(n - 1));
 }
 
+/* Every preset x strategy, with the scratch of a real backend: the placement is at most 2 % above the live-bytes bound. */
+static void placement_gap_of_presets(void **state) {
+  static const char *const recompute[] = {"none", "levels:cheap", "levels:mlp", "levels:attention", "block", "every:2", "sqrt"};
+  static const char *const devices[] = {"h100", "cpu"};
+  double worst = 0;
+  uint32_t plans = 0;
+  char where[256] = "";
+  (void)state;
+  for (uint32_t preset = 0; preset < hr_model_preset_count(); preset++)
+    for (size_t r = 0; r < sizeof recompute / sizeof *recompute; r++)
+      for (int kind = 0; kind < 3; kind++) { /* one micro-step, accumulation, update in the backward */
+        hr_error error = {0};
+        hr_plan *plan;
+        hr_job job;
+        double gap;
+        hr_job_init(&job);
+        assert_int_equal(hr_model_open(hr_model_preset_name(preset), &job.model, &error), HR_OK);
+        if (getenv("HEADROOM_TEST_QUICK") && job.model.layer_count > 12) continue;
+        assert_int_equal(hr_device_find(devices[(preset + r) % 2], &job.device, &error), HR_OK);
+        assert_int_equal(hr_recompute_parse(recompute[r], &job.recompute, &error), HR_OK);
+        job.micro_batch = 2;
+        job.sequence_length = 256;
+        job.accumulate = kind == 1 ? 2 : 1;
+        job.clip = kind == 2 ? 0 : 1;
+        job.given = HR_GIVEN_CLIP;
+        job.update = kind == 2 ? HR_UPDATE_IN_BACKWARD : HR_UPDATE_AFTER;
+        if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+        gap = (double)hr_plan_get(plan)->tiers[HR_TIER_DEVICE].peak_bytes / (double)hr_plan_get(plan)->tiers[HR_TIER_DEVICE].lower_bound_bytes - 1;
+        plans++;
+        if (gap > worst) {
+          worst = gap;
+          (void)snprintf(where, sizeof where, "%s on %s, recompute %s, kind %d", job.model.name, job.device.name, recompute[r], kind);
+        }
+        hr_plan_destroy(plan);
+      }
+  print_message("%u plans, worst placement gap %.2f %% (%s)\n", plans, 100 * worst, where);
+  assert_true(worst <= 0.02);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rule_1_write_before_read), cmocka_unit_test(rule_1_written_twice), cmocka_unit_test(rule_1_overwritten), cmocka_unit_test(rule_1_role),
       cmocka_unit_test(rule_3_missing_wait), cmocka_unit_test(rule_6_site), cmocka_unit_test(rule_7_shape), cmocka_unit_test(placement_proof_can_fail),
-      cmocka_unit_test(allocation_failures_are_clean), cmocka_unit_test(random_jobs_obey_the_rules),
+      cmocka_unit_test(allocation_failures_are_clean), cmocka_unit_test(random_jobs_obey_the_rules), cmocka_unit_test(placement_gap_of_presets),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,11 @@
-/* Attention in double precision: the formulas of the definition, one (batch row, head, query) at a time. */
+/* Attention in double precision (HRI_REAL, see ops/reference.h): the formulas of the definition, one (batch row, head,
+ * query) at a time. */
 #include "ops/attention/ref.h"
 
 #include <math.h>
+#include <tgmath.h>
+
+#include "ops/reference.h"
 
 static int64_t stride(const hri_attention_shape *s) { return (s->heads + 2 * s->kv_heads) * s->head_dim; }
 
@@ -24,21 +28,21 @@ static int64_t first_key(const hri_attention_shape *s, const int32_t *doc_start,
   return first > t ? t : first;
 }
 
-static double dot(const double *a, const double *b, int64_t count) {
-  double sum = 0;
+static HRI_REAL dot(const HRI_REAL *a, const HRI_REAL *b, int64_t count) {
+  HRI_REAL sum = 0;
   for (int64_t i = 0; i < count; i++) sum += a[i] * b[i];
   return sum;
 }
 
-static void forward_query(const hri_attention_shape *s, double scale, const double *qkv, int64_t first, int64_t b,
-                          int64_t h, int64_t t, double *y, double *lse, double *probs) {
-  const double *q = qkv + q_at(s, b, h, t);
+static void forward_query(const hri_attention_shape *s, HRI_REAL scale, const HRI_REAL *qkv, int64_t first, int64_t b,
+                          int64_t h, int64_t t, HRI_REAL *y, HRI_REAL *lse, HRI_REAL *probs) {
+  const HRI_REAL *q = qkv + q_at(s, b, h, t);
   int64_t d = s->head_dim;
-  double highest = -INFINITY, sum = 0;
+  HRI_REAL highest = -INFINITY, sum = 0;
   for (int64_t j = first; j <= t; j++) highest = fmax(highest, scale * dot(q, qkv + k_at(s, b, h, j), d));
   for (int64_t i = 0; i < d; i++) y[i] = 0;
   for (int64_t j = first; j <= t; j++) {
-    double e = exp(scale * dot(q, qkv + k_at(s, b, h, j), d) - highest);
+    HRI_REAL e = exp(scale * dot(q, qkv + k_at(s, b, h, j), d) - highest);
     sum += e;
     for (int64_t i = 0; i < d; i++) y[i] += e * qkv[v_at(s, b, h, j) + i];
     if (probs) probs[j] = e;
@@ -48,8 +52,8 @@ static void forward_query(const hri_attention_shape *s, double scale, const doub
   for (int64_t j = 0; probs && j < s->sequence; j++) probs[j] = j >= first && j <= t ? probs[j] / sum : 0;
 }
 
-void hri_attention_ref_forward(const hri_attention_shape *s, double scale, const double *qkv, const int32_t *doc_start,
-                               double *y, double *lse, double *probs) {
+void hri_attention_ref_forward(const hri_attention_shape *s, HRI_REAL scale, const HRI_REAL *qkv,
+                               const int32_t *doc_start, HRI_REAL *y, HRI_REAL *lse, HRI_REAL *probs) {
   for (int64_t b = 0; b < s->batch; b++) {
     for (int64_t h = 0; h < s->heads; h++) {
       for (int64_t t = 0; t < s->sequence; t++) {
@@ -62,13 +66,14 @@ void hri_attention_ref_forward(const hri_attention_shape *s, double scale, const
   }
 }
 
-static void backward_query(const hri_attention_shape *s, double scale, const double *dy, const double *y, double lse,
-                           const double *qkv, int64_t first, int64_t b, int64_t h, int64_t t, double *dqkv) {
+static void backward_query(const hri_attention_shape *s, HRI_REAL scale, const HRI_REAL *dy, const HRI_REAL *y,
+                           HRI_REAL lse, const HRI_REAL *qkv, int64_t first, int64_t b, int64_t h, int64_t t,
+                           HRI_REAL *dqkv) {
   int64_t d = s->head_dim, q = q_at(s, b, h, t);
-  double delta = dot(dy, y, d);
+  HRI_REAL delta = dot(dy, y, d);
   for (int64_t j = first; j <= t; j++) {
     int64_t k = k_at(s, b, h, j), v = v_at(s, b, h, j);
-    double p = exp(scale * dot(qkv + q, qkv + k, d) - lse), ds = scale * p * (dot(dy, qkv + v, d) - delta);
+    HRI_REAL p = exp(scale * dot(qkv + q, qkv + k, d) - lse), ds = scale * p * (dot(dy, qkv + v, d) - delta);
     for (int64_t i = 0; i < d; i++) {
       dqkv[q + i] += ds * qkv[k + i];
       dqkv[k + i] += ds * qkv[q + i];
@@ -77,8 +82,8 @@ static void backward_query(const hri_attention_shape *s, double scale, const dou
   }
 }
 
-void hri_attention_ref_backward(const hri_attention_shape *s, double scale, const double *dy, const double *qkv,
-                                const double *y, const double *lse, const int32_t *doc_start, double *dqkv) {
+void hri_attention_ref_backward(const hri_attention_shape *s, HRI_REAL scale, const HRI_REAL *dy, const HRI_REAL *qkv,
+                                const HRI_REAL *y, const HRI_REAL *lse, const int32_t *doc_start, HRI_REAL *dqkv) {
   for (int64_t i = 0; i < s->batch * s->sequence * stride(s); i++) dqkv[i] = 0;
   for (int64_t b = 0; b < s->batch; b++) {
     for (int64_t h = 0; h < s->heads; h++) {
@@ -92,34 +97,34 @@ void hri_attention_ref_backward(const hri_attention_shape *s, double scale, cons
 }
 
 /* Key j of the cache is strided: element i at keys[i * HRI_ATTENTION_CACHE_BLOCK]. */
-static double cached_score(const double *q, const double *keys, int64_t count) {
-  double sum = 0;
+static HRI_REAL cached_score(const HRI_REAL *q, const HRI_REAL *keys, int64_t count) {
+  HRI_REAL sum = 0;
   for (int64_t i = 0; i < count; i++) sum += q[i] * keys[i * HRI_ATTENTION_CACHE_BLOCK];
   return sum;
 }
 
-static void cached_query(const hri_attention_cache_shape *s, double scale, const double *q, int64_t b, int64_t kv,
-                         int64_t position, const double *cache_keys, const double *cache_values, double *y) {
+static void cached_query(const hri_attention_cache_shape *s, HRI_REAL scale, const HRI_REAL *q, int64_t b, int64_t kv,
+                         int64_t position, const HRI_REAL *cache_keys, const HRI_REAL *cache_values, HRI_REAL *y) {
   int64_t first = s->window > 0 && position >= s->window ? position - s->window + 1 : 0, d = s->head_dim;
-  double highest = -INFINITY, sum = 0;
+  HRI_REAL highest = -INFINITY, sum = 0;
   for (int64_t j = first; j <= position; j++)
     highest = fmax(highest, scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d));
   for (int64_t i = 0; i < d; i++) y[i] = 0;
   for (int64_t j = first; j <= position; j++) {
-    double e = exp(scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d) - highest);
+    HRI_REAL e = exp(scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d) - highest);
     sum += e;
     for (int64_t i = 0; i < d; i++) y[i] += e * cache_values[hri_attention_cache_value(s, b, kv, j) + i];
   }
   for (int64_t i = 0; i < d; i++) y[i] /= sum;
 }
 
-void hri_attention_ref_cached(const hri_attention_cache_shape *s, double scale, const double *qkv, int64_t past,
-                              int64_t rows_valid, double *cache_keys, double *cache_values, double *y) {
+void hri_attention_ref_cached(const hri_attention_cache_shape *s, HRI_REAL scale, const HRI_REAL *qkv, int64_t past,
+                              int64_t rows_valid, HRI_REAL *cache_keys, HRI_REAL *cache_values, HRI_REAL *y) {
   int64_t d = s->head_dim, width = (s->heads + 2 * s->kv_heads) * d, group = s->heads / s->kv_heads;
   for (int64_t i = 0; i < s->batch * s->rows * s->heads * d; i++) y[i] = 0;
   for (int64_t b = 0; b < s->batch; b++) {
     for (int64_t row = 0; row < rows_valid; row++) {
-      const double *in = qkv + (b * s->rows + row) * width;
+      const HRI_REAL *in = qkv + (b * s->rows + row) * width;
       for (int64_t kv = 0; kv < s->kv_heads; kv++) {
         for (int64_t i = 0; i < d; i++) {
           cache_keys[hri_attention_cache_key(s, b, kv, past + row) + i * HRI_ATTENTION_CACHE_BLOCK] =
