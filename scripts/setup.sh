@@ -21,8 +21,8 @@ libdnnl-dev
 #if !__has_include(<jansson.h>)
 libjansson-dev
 #endif
-#if !__has_include(<zlib.h>)
-zlib1g-dev
+#if !__has_include(<yaml.h>)
+libyaml-dev
 #endif
 #if !__has_include(<cmocka.h>)
 libcmocka-dev
@@ -37,7 +37,7 @@ missing_build() {
   if has gcc g++ make; then
     missing_headers
   else
-    echo build-essential libdnnl-dev libjansson-dev zlib1g-dev libcmocka-dev
+    echo build-essential libdnnl-dev libjansson-dev libyaml-dev libcmocka-dev
   fi
 }
 

@@ -85,10 +85,11 @@ hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_
 
 hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error) {
   char temp[4096], dir[4096];
-  const char *slash;
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   hr_status status = HR_OK;
   int fd;
-  if (snprintf(temp, sizeof temp, "%s.tmp", path) >= (int)sizeof temp)
+  /* hidden, so that what a kill leaves is not taken for a file of its own */
+  if (snprintf(temp, sizeof temp, "%.*s.%s.tmp", (int)(name - path), path, name) >= (int)sizeof temp)
     return hri_fail(error, HR_ERROR_USAGE, "the path %s is too long", path);
   fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return hri_fail_errno(error, errno, "create", temp);
@@ -100,7 +101,6 @@ hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, 
     unlink(temp);
     return status;
   }
-  slash = strrchr(path, '/');
   (void)snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
   return hri_dir_sync(dir, error);
 }
@@ -130,14 +130,14 @@ hr_status hri_dir_sync(const char *path, hr_error *error) {
 }
 
 hr_status hri_dir_remove(const char *path, hr_error *error) {
-  DIR *dir = opendir(path);
   struct dirent *entry;
+  struct stat self;
   hr_status status = HR_OK;
-  if (!dir) {
-    if (errno == ENOENT) return HR_OK;
-    if (errno != ENOTDIR) return hri_fail_errno(error, errno, "open directory", path);
-    return unlink(path) == 0 ? HR_OK : hri_fail_errno(error, errno, "remove", path);
-  }
+  DIR *dir;
+  if (lstat(path, &self) != 0) return errno == ENOENT ? HR_OK : hri_fail_errno(error, errno, "remove", path);
+  if (!S_ISDIR(self.st_mode)) return unlink(path) == 0 ? HR_OK : hri_fail_errno(error, errno, "remove", path); /* a link, not its target */
+  dir = opendir(path);
+  if (!dir) return hri_fail_errno(error, errno, "open directory", path);
   while (status == HR_OK && (entry = readdir(dir))) {
     char child[4096];
     struct stat info;

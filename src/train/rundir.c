@@ -304,6 +304,29 @@ static hr_status list_checkpoints(const char *parent, uint64_t **steps, size_t *
   return HR_OK;
 }
 
+/* Takes a finished directory away: hidden first, in one step, so that a kill leaves no half of it under its name. */
+static hr_status retire(const char *parent, const char *name, hr_error *error) {
+  char path[PATH_BYTES], hidden[PATH_BYTES];
+  HRI_TRY(join(path, parent, name, error));
+  if (snprintf(hidden, sizeof hidden, "%s/.%s.old.tmp", parent, name) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.100s is too long", parent);
+  HRI_TRY(hri_dir_remove(hidden, error));
+  if (rename(path, hidden) != 0) return hri_fail_errno(error, errno, "rename", path);
+  return hri_dir_remove(hidden, error);
+}
+
+/* Removes what a killed run was writing or taking away: hidden temporary entries of a directory. */
+static void sweep(const char *parent) {
+  DIR *dir = opendir(parent);
+  struct dirent *entry;
+  while (dir && (entry = readdir(dir))) {
+    char path[PATH_BYTES];
+    size_t length = strlen(entry->d_name);
+    if (entry->d_name[0] != '.' || length < 6 || strcmp(entry->d_name + length - 4, ".tmp") != 0) continue;
+    if (join(path, parent, entry->d_name, NULL) == HR_OK) (void)hri_dir_remove(path, NULL);
+  }
+  if (dir) closedir(dir);
+}
+
 static void remove_old(const char *parent, uint32_t keep) {
   char best[PATH_BYTES], path[PATH_BYTES], name[64];
   uint64_t *steps;
@@ -315,7 +338,7 @@ static void remove_old(const char *parent, uint32_t keep) {
   if (list_checkpoints(parent, &steps, &count, NULL) != HR_OK) return;
   for (size_t k = keep; k < count; k++) {
     (void)snprintf(name, sizeof name, "step-%06llu", (unsigned long long)steps[k]);
-    if (strcmp(name, best) != 0 && join(path, parent, name, NULL) == HR_OK) (void)hri_dir_remove(path, NULL);
+    if (strcmp(name, best) != 0) (void)retire(parent, name, NULL);
   }
   hri_free(steps);
 }
@@ -330,7 +353,7 @@ static hr_status publish(const char *temp, const char *path, const char *parent,
   }
   if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
     /* file systems without exchange: a moment without either, but the new one is complete */
-    HRI_TRY(hri_dir_remove(path, error));
+    HRI_TRY(retire(parent, strrchr(path, '/') + 1, error));
     if (rename(temp, path) != 0) return hri_fail_errno(error, errno, "rename to", path);
     return hri_dir_sync(parent, error);
   }
@@ -431,6 +454,8 @@ hr_status hri_rundir_resume(const char *directory, const hr_job *job, char *path
   size_t count = 0;
   hr_status status;
   HRI_TRY(join(parent, directory, "checkpoints", error));
+  sweep(directory);
+  sweep(parent);
   status = list_checkpoints(parent, &steps, &count, error);
   if (status == HR_OK && count == 0) {
     status = hri_fail(error, HR_ERROR_INPUT, "%s holds no checkpoint", parent);

@@ -141,23 +141,25 @@ static hr_status sample(trainer *t, hr_error *error) {
   const float *logits = NULL;
   uint64_t length = 0, count = strlen(prompt);
   int32_t ids[256], token;
+  hr_status status = HR_OK;
   if (model->vocabulary_size < 256 || count == 0) return HR_OK;
   if (count > 255) count = 255;
   if (count + 2 > t->session.plan->job.context_rows) return HR_OK;
   for (uint64_t k = 0; k < count; k++) ids[k] = (unsigned char)prompt[k];
   hri_text_add_bytes(&text, prompt, count);
-  HRI_TRY(hri_session_feed(&t->session, ids, count, &length, &logits, error));
+  HRI_TRY_OUT(hri_session_feed(&t->session, ids, count, &length, &logits, error));
   for (uint64_t k = 0; k < 120 && length + 1 < t->session.plan->job.context_rows; k++) {
     int byte;
-    HRI_TRY(hri_sample(&sampler, logits, model->vocabulary_size, t->progress.step * 1000 + k, &token, error));
+    HRI_TRY_OUT(hri_sample(&sampler, logits, model->vocabulary_size, t->progress.step * 1000 + k, &token, error));
     byte = hr_byte_of_token(model, token);
     if (byte < 0) break;
     hri_text_add_bytes(&text, &(char){(char)byte}, 1);
-    HRI_TRY(hri_session_feed(&t->session, &token, 1, &length, &logits, error));
+    HRI_TRY_OUT(hri_session_feed(&t->session, &token, 1, &length, &logits, error));
   }
   hri_session_tell(&t->session, HR_EVENT_SAMPLE, &t->metrics, hri_text_get(&text));
+out:
   hri_text_deinit(&text);
-  return HR_OK;
+  return status;
 }
 
 static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
