@@ -189,11 +189,18 @@ hr_tensor hr_graph_attention(hr_graph *g, hr_tensor qkv, uint32_t batch, uint32_
                                  .out_rows = {0, a->rows}, .out_columns = {0, heads}}, a->rows, (uint64_t)heads * head_size);
 }
 
+static bool is_linear_weight(const hr_graph *g, hr_tensor t) {
+  for (size_t k = 0; k < g->nodes.count; k++)
+    if (g->nodes.items[k].op == HRI_OP_LINEAR && g->nodes.items[k].in[1] == t) return true;
+  return false;
+}
+
 void hr_graph_loss(hr_graph *g, hr_tensor hidden, hr_tensor head, hr_tensor targets) {
   const entry *h = get(g, hidden), *w = get(g, head), *t = get(g, targets);
   if (!h || !w || !t) return;
   if (g->hidden != HR_NO_TENSOR) (void)GRAPH_FAIL(g, "a graph has one loss");
   else if (h->kind != ENTRY_VALUE || w->kind != ENTRY_PARAMETER || t->kind != ENTRY_INPUT || w->columns != h->columns || t->rows != h->rows) (void)GRAPH_FAIL(g, "loss: hidden [M,C], head [V,C] and targets [M] do not fit");
+  else if (is_linear_weight(g, head)) (void)GRAPH_FAIL(g, "loss: the head %s is also the weight of a linear; the head's rows are padded, so it needs a parameter of its own", w->name);
   else {
     g->hidden = hidden;
     g->head = head;

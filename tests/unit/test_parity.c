@@ -14,30 +14,13 @@
 
 #include <cmocka.h>
 
-#include <ftw.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <headroom/train.h>
 
 #include "kernel/isa.h"
 #include "support/parity_case.h"
+#include "support/scratch.h"
 #include "train/schedule.h"
 #include "train/session.h"
-
-/* ---- temporary directories ---- */
-
-static void make_directory(char path[64]) {
-  (void)strcpy(path, "/tmp/headroom-parity-XXXXXX");
-  assert_non_null(mkdtemp(path));
-}
-
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *walk) {
-  (void)info, (void)type, (void)walk;
-  return remove(path);
-}
-
-static void remove_directory(const char *path) { (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
 
 /* ---- jobs ---- */
 
@@ -304,11 +287,10 @@ static void check_weights(parity_case *c, const char *directory, const engine *e
 }
 
 static void check_saved_weights(engine *e, const char *run, parity_margin *margin, const char *label) {
-  char directory[64];
-  make_directory(directory);
+  const char *directory = scratch_make("parity");
   HOLDS(hri_session_save(&e->session, directory, HRI_FILE_F32, false, error));
   check_weights(e->c, directory, NULL, run, margin, label);
-  remove_directory(directory);
+  scratch_remove(directory);
 }
 
 static void is_as_named(const variant *v, const char *what, bool holds) {
@@ -556,21 +538,18 @@ static void hr_train_ends_where_pytorch_ends(void **state) {
   parity_margin margin = {0};
   followed f = {.c = c, .margin = &margin, .run = "adamw_clip_accumulate"};
   const char *paths[1] = {c->jsonl};
-  char directory[64], out[80], final[96];
+  const char *directory = scratch_make("parity"), *out = path_of("%s/run", directory), *final = path_of("%s/final", out);
   hr_run_options options = {.data_paths = paths, .data_path_count = 1, .save_dtype = "f32", .on_event = follow, .context = &f};
   hr_run_result result;
   hr_job job;
   run_job(c, f.run, &plain, &job);
-  make_directory(directory);
-  (void)snprintf(out, sizeof out, "%s/run", directory);
-  (void)snprintf(final, sizeof final, "%s/final", out);
   options.out_directory = out;
   HOLDS(hr_train(&job, &options, &result, error));
   assert_int_equal(f.steps, job.steps);
   assert_int_equal(result.steps, job.steps);
   assert_int_equal(result.reserved_bytes[HR_TIER_DEVICE], result.planned_bytes[HR_TIER_DEVICE]);
   check_weights(c, final, NULL, f.run, &margin, "hr_train");
-  remove_directory(directory);
+  scratch_remove(directory);
   tell(c, &margin);
   parity_close(c);
 }
