@@ -173,8 +173,9 @@ hr_status hri_json_fail(const hri_json *json, hr_error *error, const char *wante
     return hri_hint(error, code, "add the field to %s", json->file);
   }
   describe(json->value, found);
-  if (!json->path[0]) return hri_fail(error, HR_ERROR_INPUT, "%s must be %s, found %s", json->file, text, found);
-  return hri_fail(error, HR_ERROR_INPUT, "%s: field '%s' must be %s, found %s", json->file, json->path, text, found);
+  if (!json->path[0]) hri_fail(error, HR_ERROR_INPUT, "%s must be %s, found %s", json->file, text, found);
+  else hri_fail(error, HR_ERROR_INPUT, "%s: field '%s' must be %s, found %s", json->file, json->path, text, found);
+  return hri_hint(error, HR_ERROR_INPUT, "correct the file, or fetch it anew if it is damaged");
 }
 
 /* A path that is too long keeps its beginning and says so. */

@@ -84,6 +84,13 @@ static hr_status unknown_command(const char *word, hr_error *error) {
   return text_hint(error, HR_ERROR_USAGE, "headroom help");
 }
 
+/* Every refusal comes with a remedy: what is not special enough to have its own gets the general one. */
+static void complete_hint(const cli_command *command, hr_status status, hr_error *error) {
+  if (error->hint[0]) return;
+  if (status == HR_ERROR_USAGE) text_hint(error, status, "headroom help %s describes the options and their values", command->name);
+  if (status == HR_ERROR_INPUT) text_hint(error, status, "correct the file, or name another one");
+}
+
 static hr_status run_command(const cli_command *command, int count, char **words, hr_error *error) {
   cli_config config;
   hr_status status;
@@ -99,6 +106,7 @@ static hr_status run_command(const cli_command *command, int count, char **words
   if (status == HR_OK) status = config_recipe(&config, error);
   screen_init((color_mode)config_count(&config, OPTION_COLOR));
   if (status == HR_OK) status = command->run(&config, error);
+  complete_hint(command, status, error);
   config_deinit(&config);
   return status;
 }

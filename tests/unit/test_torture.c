@@ -118,7 +118,7 @@ static uint64_t fail_each(uint64_t stride, const char *resume_template) {
     hr_error error = {0};
     hr_status status;
     if (resume_template) {
-      child copy = {.words = {"-r", resume_template, run}};
+      child copy = {.words = {"-a", resume_template, run}};
       child_run(&copy, "/bin/cp", directory);
       assert_int_equal(copy.code, 0);
     }
@@ -148,9 +148,10 @@ static void test_every_allocation_may_fail(void **state) {
 }
 
 static void test_every_allocation_of_a_resumed_run_may_fail(void **state) {
-  const char *run = new_run();
+  char run[PATH_BYTES];
   hr_error error = {0};
   (void)state;
+  (void)snprintf(run, sizeof run, "%s/template", directory);
   if (whole_run(run, NULL, &error) != HR_OK) fail_msg("%s", error.message);
   scratch_remove(path_of("%s/checkpoints/best", run)); /* back to before the second step */
   scratch_remove(path_of("%s/checkpoints/last", run));
