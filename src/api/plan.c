@@ -8,9 +8,9 @@
 #include "base/text.h"
 
 enum { GRANULE = 4096 };
-/* Resident library memory per prepared matrix product (generated code, memory objects): 67 KiB measured with oneDNN 2.6.3
- * and 96 KiB with 3.2; the larger is assumed. */
-static const uint64_t PRODUCT_BYTES = 96u << 10;
+/* Resident library memory: per prepared matrix product (generated code, memory objects) 67 KiB measured with oneDNN 2.6.3
+ * and 96 KiB with 3.2, which also takes 12 MiB more from the start. */
+static const uint64_t PRODUCT_BYTES = 72u << 10, PRODUCT_BYTES_V3 = 104u << 10, LIBRARY_BYTES_V3 = 12u << 20;
 
 const char *hr_role_name(uint32_t role) { return role < HRI_ROLE_COUNT ? hri_role_name((hri_role)role) : "?"; }
 const char *hr_phase_name(uint32_t phase) { return phase < HRI_PHASE_COUNT ? hri_phase_name((hri_phase)phase) : "?"; }
@@ -55,7 +55,10 @@ static uint64_t job_bytes(const hri_job *job) {
 
 uint64_t hri_fixed_bytes(const hr_job *spec, const hri_job *job) {
   uint64_t bytes = spec->device.fixed_bytes;
-  if (spec->device.is_cpu) bytes += hri_cpu_distinct_products(job) * PRODUCT_BYTES + job_bytes(job);
+  if (spec->device.is_cpu) {
+    bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL;
+    bytes += hri_cpu_distinct_products(job) * (v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES) + (v3 ? LIBRARY_BYTES_V3 : 0) + job_bytes(job);
+  }
   return hri_round_up(bytes, GRANULE);
 }
 

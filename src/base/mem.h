@@ -17,8 +17,7 @@ void *hri_realloc(void *memory, size_t bytes);
 void hri_free(void *memory);                 /* NULL is fine */
 char *hri_strdup(const char *text);          /* NULL on failure or for NULL */
 
-/* Test hooks: fail the n-th allocation from now (1 = next; 0 = off), and count what is live. The environment variable
- * HEADROOM_FAIL_ALLOC=n sets it at start of the command line program. */
+/* Test hooks: fail the n-th allocation from now (1 = next; 0 = off), and count what is live. */
 void hri_mem_fail_after(uint64_t nth);
 uint64_t hri_mem_allocation_count(void);
 uint64_t hri_mem_live_bytes(void);

@@ -4,10 +4,10 @@
 
 #include <headroom/device.h>
 
-/* What the process has resident before its first tensor: program, libraries, stacks, data buffers. Measured 8 to 12 MiB
- * with oneDNN 2.6.3 and 20 MiB with 3.2; the sum is assumed with some room until a probe of the machine replaces it
- * (fixed_measured says which). */
-#define HRI_CPU_FIXED_BYTES (24ull << 20)
+/* What the process has resident before its first tensor: program, libraries, stacks, data buffers. 10 to 12 MiB were
+ * measured with oneDNN 2 (tests/unit/test_exact.c prints it); assumed with some room until a probe of the machine
+ * replaces it (fixed_measured says which). */
+#define HRI_CPU_FIXED_BYTES (14ull << 20)
 
 /* Fills `device` for the CPU. Never fails: what cannot be read keeps a modest default. */
 void hri_device_cpu(hr_device *device);

@@ -276,6 +276,8 @@ static hr_status check_exclusions(const hr_job *job, hr_error *error) {
     char size[32];
     if (!exclusions[i].holds(job)) continue;
     hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s", exclusions[i].a, exclusions[i].b, exclusions[i].reason);
+    if (exclusions[i].holds == row_beyond || exclusions[i].holds == context_beyond)
+      return hri_hint(error, HR_ERROR_USAGE, "give at most %u: %s has that many positions", job->model.max_positions, job->model.name);
     if (exclusions[i].holds != clip_in_backward) return hri_hint(error, HR_ERROR_USAGE, "%s", exclusions[i].hint);
     return hri_hint(error, HR_ERROR_USAGE, "%s; clipping would keep %s of gradients alive", exclusions[i].hint,
                     hri_size_text(4 * hr_model_parameter_count(&job->model), size));

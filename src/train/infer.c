@@ -25,6 +25,7 @@ hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_r
     status = hri_fail(error, HR_ERROR_USAGE, "evaluate needs data");
     return hri_hint(error, status, "add --data FILE");
   }
+  HRI_TRY_OUT(hri_session_need_weights(job, error));
   HRI_TRY_OUT(hri_session_plan(&session, job, NULL, error));
   HRI_TRY_OUT(hri_session_data(&session, options->data_paths, options->data_path_count, options->document_separator, NULL, &data, error));
   HRI_TRY_OUT(hri_session_load(&session, NULL, NULL, error));
@@ -100,6 +101,7 @@ hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_
   session.on_event = options->on_event;
   session.context = options->context;
   if (job->purpose != HR_PURPOSE_GENERATE) return hri_fail(error, HR_ERROR_USAGE, "this job is not a generation job");
+  HRI_TRY(hri_session_need_weights(job, error));
   HRI_TRY(prompt_ids(job, options, &ids, &count, error));
   if (count + options->max_tokens > job->context_length) {
     status = hri_fail(error, HR_ERROR_USAGE, "the prompt has %llu tokens and %llu are to be made, but the context is planned for %u", (unsigned long long)count,

@@ -23,6 +23,13 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
   return hr_plan_verdict(s->plan, error);
 }
 
+hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
+  hr_status status;
+  if (job->model.directory[0]) return HR_OK;
+  status = hri_fail(error, HR_ERROR_USAGE, "%s has no weights", job->model.name);
+  return hri_hint(error, status, "name a directory with model.safetensors, such as RUN/final of a training");
+}
+
 static hr_status fill(void *context, uint32_t param, hri_part_kind kind, float *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hri_session *s = context;
   return hri_source_fill(&s->source, param, kind, tensor, staging, bytes, error);

@@ -22,6 +22,8 @@ typedef struct hri_session {
 
 /* Plans, tells the caller, and refuses with BUDGET before anything is read. `options` (tests) may be NULL. */
 hr_status hri_session_plan(hri_session *session, const hr_job *job, const hri_compile_options *options, hr_error *error);
+/* USAGE when the model has no weights to evaluate or generate with. */
+hr_status hri_session_need_weights(const hr_job *job, hr_error *error);
 /* Checks the weight files, reserves the arenas and runs the load program. directory NULL: the model's own. */
 hr_status hri_session_load(hri_session *session, const char *directory, const char *states_file, hr_error *error);
 void hri_session_close(hri_session *session);
