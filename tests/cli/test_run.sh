@@ -60,7 +60,9 @@ echo '{"input_ids": [1, 2, 99999]}' >bad.jsonl
 run train $job --data bad.jsonl --out bad --steps 2; expect_rc 5; expect_err 'bad.jsonl'; expect_err '^headroom: '
 : >empty.txt
 run train $job --data empty.txt --out bad --steps 2; expect_rc 5; expect_err 'empty.txt'
-run evaluate micro-llama-bytes --seq 64 --threads 1 --data nosuch.txt; [ "$rc" -eq 1 ] || [ "$rc" -eq 5 ] || fail "exit code $rc"; expect_err 'nosuch.txt'
+run evaluate run/final --seq 64 --threads 1 --data nosuch.txt; [ "$rc" -eq 1 ] || [ "$rc" -eq 5 ] || fail "exit code $rc"; expect_err 'nosuch.txt'
+run evaluate micro-llama-bytes --seq 64 --threads 1 --data text.txt; expect_rc 2; expect_err "has no weights"
+run generate micro-llama-bytes --threads 1 --prompt x; expect_rc 2; expect_err "has no weights"
 cp -r run/final cut; truncate -s -100 cut/model.safetensors
 run evaluate cut --seq 64 --threads 1 --data text.txt; expect_rc 5; expect_err 'model.safetensors'
 run train $job --data text.txt --out text.txt/run --steps 2; [ "$rc" -ne 0 ] || fail "trained into a file"; expect_err '^headroom: '
