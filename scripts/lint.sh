@@ -239,7 +239,7 @@ self_test() {
   expect floors src/other/lost.c '#include "base/text.h"\n'
   expect floors src/cli/main.c '#include "base/text.h"\n'
   expect floors examples/plan.c '#include "base/text.h"\n'
-  expect none src/ops/linear/cpu.c '#include "device/arena.h"\n'
+  expect none src/ops/linear/cpu.c '#include "base/mem.h"\n'
   expect floors src/ops/linear/rule.c '#include "device/arena.h"\n'
   local word
   for word in recompute_level Offload hr_lora zero_stage quantized loss_chunk; do

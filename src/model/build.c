@@ -337,8 +337,8 @@ static hr_status build_generation(builder *b, hri_forward *forwards, hr_error *e
     uint64_t rows = decode ? 1 : job->prefill_rows;
     rows_shape s = {.batch = 1, .sequence = rows, .rows = rows, .cache_k = caches, .cache_v = caches + m->layer_count, .capacity = capacity, .targets = HRI_NONE};
     s.doc_start = HRI_NONE;
-    s.ids = input(b, HRI_IN(program), program, 0, rows, decode ? "decode.ids" : "prefill.ids");
-    s.positions = input(b, HRI_IN(program), program, 0, rows, decode ? "decode.positions" : "prefill.positions");
+    s.ids = input(b, (uint16_t)HRI_IN(program), program, 0, rows, decode ? "decode.ids" : "prefill.ids");
+    s.positions = input(b, (uint16_t)HRI_IN(program), program, 0, rows, decode ? "decode.positions" : "prefill.positions");
     *(decode ? &job->decode_ids : &job->generate_ids) = s.ids;
     *(decode ? &job->decode_positions : &job->generate_positions) = s.positions;
     forwards[program] = forward(b, program, HRI_PHASE_GENERATE, &s);

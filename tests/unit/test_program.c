@@ -332,7 +332,7 @@ static void placement_gap_of_presets(void **state) {
     for (size_t r = 0; r < sizeof recompute / sizeof *recompute; r++)
       for (int kind = 0; kind < 3; kind++) { /* one micro-step, accumulation, update in the backward */
         hr_error error = {0};
-        hr_plan *plan;
+        hr_plan *plan = NULL;
         hr_job job;
         double gap;
         hr_job_init(&job);
