@@ -11,6 +11,34 @@
 extern "C" {
 #endif
 
+/* What a probe of this machine measured, for one team of threads. The tables are grids of shapes that the planner
+ * interpolates in (src/plan/cost.h says how); an entry of 0 was not measured, and its neighbours stand in for it. */
+enum {
+  HR_PRODUCT_KINDS = 3, /* forward, dx, dw */
+  HR_PRODUCT_SIDES = 3, /* by the smallest dimension: about 64, 256, 1024 */
+  HR_PRODUCT_SIZES = 4, /* by FLOPs: 2^24, 2^28, 2^31, 2^34 */
+  HR_ATTENTION_KINDS = 2, /* forward, backward */
+  HR_ATTENTION_SIZES = 4, /* by sequence: 64, 256, 1024, 4096 */
+  HR_STREAM_SIZES = 2     /* by bytes: 2^20 (in the caches), 2^26 (in memory) */
+};
+typedef enum hr_stream {
+  HR_STREAM_COPY = 0, HR_STREAM_ADD, HR_STREAM_NORM, HR_STREAM_NORM_BACKWARD, HR_STREAM_ACTIVATION, HR_STREAM_ACTIVATION_BACKWARD,
+  HR_STREAM_GLU, HR_STREAM_GLU_BACKWARD, HR_STREAM_ROPE, HR_STREAM_BIAS_GRADIENT, HR_STREAM_CROSS_ENTROPY, HR_STREAM_SQUARE_NORM,
+  HR_STREAM_ADAMW, HR_STREAM_COUNT
+} hr_stream;
+
+typedef struct hr_device_rates {
+  uint32_t threads;                 /* the team it holds for; 0: nothing was measured */
+  char instruction_set[16], libraries[64];
+  char date[16];                    /* YYYY-MM-DD */
+  double node_seconds;              /* what a node takes besides its work */
+  double product_flops[HR_PRODUCT_KINDS][HR_PRODUCT_SIDES][HR_PRODUCT_SIZES]; /* per second */
+  double attention_flops[HR_ATTENTION_KINDS][HR_ATTENTION_SIZES];             /* per second, causal half counted */
+  double stream_bytes[HR_STREAM_COUNT][HR_STREAM_SIZES];                      /* per second, read and written */
+  uint64_t fixed_bytes;             /* resident before the first product is prepared, with room for data buffers */
+  uint64_t product_bytes;           /* more for each distinct matrix product */
+} hr_device_rates;
+
 typedef struct hr_device {
   char name[48];              /* "cpu", "rtx-4090", ... */
   char title[96];             /* "NVIDIA GeForce RTX 4090"; for the CPU the model name */
@@ -26,15 +54,37 @@ typedef struct hr_device {
   uint64_t library_workspace_bytes; /* GEMM library workspace that a run would reserve */
   char source[160];           /* where the figures come from */
   char date[16];              /* when they were read, YYYY-MM */
+  hr_device_rates rates;      /* of the CPU, when a probe of this machine is stored; rates.threads 0: none */
 } hr_device;
 
 /* Number of table devices (the CPU is not one) and the index-th. */
 uint32_t hr_device_count(void);
 hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error);
 
-/* Finds "cpu" (asks this machine) or a table device by name (case and punctuation do not matter: "RTX 4090" works).
+/* Finds "cpu" (asks this machine, and takes over a stored probe of it) or a table device by name (case and punctuation do not matter: "RTX 4090" works).
  * USAGE when unknown, with the nearest name. */
 hr_status hr_device_find(const char *name, hr_device *device, hr_error *error);
+
+typedef struct hr_probe_options {
+  uint32_t threads; /* the team; 0: hr_device_cpu_threads() */
+  double seconds;   /* about how long it may measure; 0: 20. Every shape is measured at least once. */
+  void (*on_progress)(void *context, double share); /* 0..1, between rounds, on the calling thread; may be NULL */
+  void *context;
+} hr_probe_options;
+
+/* Measures this machine with the kernels that run jobs. Takes up to about 0.6 GiB of memory while it runs, less where
+ * less is usable (then the largest shapes are left out). The fixed bytes are those of this very process: call it in a
+ * small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE. */
+hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
+
+/* Stores rates for hr_device_find, atomically, in a file named by CPU model, instruction set, threads and library: under
+ * $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path` (may be NULL, else path_bytes) gets its
+ * name. Errors: IO, MEMORY, USAGE (no such directory can be named). */
+hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
+
+/* Takes over what a stored probe says for a team of `threads` of this machine: rates and fixed bytes. False, and the
+ * device goes on with assumed figures, when there is none, or it is damaged or another machine's. */
+bool hr_device_load(hr_device *device, uint32_t threads);
 
 /* Threads that a CPU job uses by default: the physical cores this process may use. */
 uint32_t hr_device_cpu_threads(void);

@@ -56,8 +56,9 @@ static uint64_t job_bytes(const hri_job *job) {
 uint64_t hri_fixed_bytes(const hr_job *spec, const hri_job *job) {
   uint64_t bytes = spec->device.fixed_bytes;
   if (spec->device.is_cpu) {
-    bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL;
-    bytes += hri_cpu_distinct_products(job) * (v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES) + (v3 ? LIBRARY_BYTES_V3 : 0) + job_bytes(job);
+    bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL, measured = spec->device.fixed_measured;
+    uint64_t product = measured ? spec->device.rates.product_bytes : v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES;
+    bytes += hri_cpu_distinct_products(job) * product + (v3 && !measured ? LIBRARY_BYTES_V3 : 0) + job_bytes(job);
   }
   return hri_round_up(bytes, GRANULE);
 }
@@ -93,6 +94,7 @@ static void describe(hr_plan *plan) {
   info->fits = info->tiers[HR_TIER_DEVICE].reserved_bytes + info->tiers[HR_TIER_DEVICE].fixed_bytes <= info->budget_bytes;
   if (plan->spec.host_budget_bytes && info->tiers[HR_TIER_HOST].reserved_bytes > plan->spec.host_budget_bytes) info->fits = false;
   info->step_seconds = cost.step_seconds;
+  info->time_measured = hri_cost_measured(&plan->job, &plan->spec.device);
   memcpy(info->lane_seconds, cost.lane_seconds, sizeof info->lane_seconds);
   memcpy(info->phase_seconds, cost.phase_seconds, sizeof info->phase_seconds);
   info->flops_per_step = cost.flops;

@@ -186,7 +186,7 @@ static hr_status unknown_device(const char *name, const char *wanted, hr_error *
   return hri_hint(error, HR_ERROR_USAGE, "cpu, or one of the table, for example rtx-4090, l4, a100-80, h100; `headroom devices` lists them");
 }
 
-hr_status hr_device_find(const char *name, hr_device *device, hr_error *error) {
+hr_status hri_device_find(const char *name, hr_device *device, hr_error *error) {
   char wanted[PLAIN_BYTES];
   if (!name || !*name) return hri_fail(error, HR_ERROR_USAGE, "the device has no name");
   plain_name(name, strlen(name), wanted);

@@ -1,23 +1,142 @@
 #include "plan/cost.h"
 
+#include <math.h>
 #include <string.h>
 
-/* Shares of the GEMM rate that other arithmetic reaches, and of the bandwidth that gathers reach: assumptions, to be
- * replaced by a probe of the machine. */
+/* Shares of the GEMM rate that other arithmetic reaches, and of the bandwidth that gathers reach: assumptions, where no
+ * probe of the machine tells. */
 static const double ATTENTION_SHARE = 0.5, NODE_OVERHEAD_GPU = 4e-6, NODE_OVERHEAD_CPU = 5e-6;
 
-double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
+/* ---- classes of nodes ---- */
+
+static bool is_product(uint16_t op) { return op == HRI_OP_LINEAR || op == HRI_OP_LINEAR_DX || op == HRI_OP_LINEAR_DW; }
+static bool is_attention(uint16_t op) { return op >= HRI_OP_ATTENTION && op <= HRI_OP_ATTENTION_CACHED; }
+
+static const double product_sizes[HR_PRODUCT_SIZES] = {24, 28, 31, 34}, attention_sizes[HR_ATTENTION_SIZES] = {6, 8, 10, 12},
+                    stream_sizes[HR_STREAM_SIZES] = {20, 26};
+
+double hri_rate_column(hri_rate_table table, uint32_t index) {
+  return table == HRI_RATE_PRODUCT ? product_sizes[index] : table == HRI_RATE_ATTENTION ? attention_sizes[index] : stream_sizes[index];
+}
+
+uint32_t hri_rate_columns(hri_rate_table table) {
+  return table == HRI_RATE_PRODUCT ? HR_PRODUCT_SIZES : table == HRI_RATE_ATTENTION ? HR_ATTENTION_SIZES : HR_STREAM_SIZES;
+}
+
+static uint64_t rows_of(const hri_tensor *t) { return hri_tensor_stored_elements(t) / t->stored[t->rank - 1]; }
+
+/* Class by the smallest of M, N and K, with borders halfway (in the logarithm) between 64, 256 and 1024. */
+static uint32_t product_side(const hri_job *job, const hri_node *node) {
+  const hri_operand *o = hri_operands(job, node);
+  const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
+  uint64_t sides[] = {rows_of(a), a->stored[a->rank - 1], b->stored[b->rank - 1], node->op == HRI_OP_LINEAR ? rows_of(b) : UINT64_MAX}, least = UINT64_MAX;
+  for (size_t k = 0; k < sizeof sides / sizeof *sides; k++)
+    if (sides[k] < least) least = sides[k];
+  return least < 128 ? 0 : least < 512 ? 1 : 2;
+}
+
+static hr_stream stream_of(uint16_t op) {
+  switch (op) {
+  case HRI_OP_ADD: return HR_STREAM_ADD;
+  case HRI_OP_NORM: return HR_STREAM_NORM;
+  case HRI_OP_NORM_BACKWARD: return HR_STREAM_NORM_BACKWARD;
+  case HRI_OP_ACTIVATION: return HR_STREAM_ACTIVATION;
+  case HRI_OP_ACTIVATION_BACKWARD: return HR_STREAM_ACTIVATION_BACKWARD;
+  case HRI_OP_GLU: return HR_STREAM_GLU;
+  case HRI_OP_GLU_BACKWARD: return HR_STREAM_GLU_BACKWARD;
+  case HRI_OP_ROPE: return HR_STREAM_ROPE;
+  case HRI_OP_BIAS_GRADIENT: return HR_STREAM_BIAS_GRADIENT;
+  case HRI_OP_CROSS_ENTROPY: return HR_STREAM_CROSS_ENTROPY;
+  case HRI_OP_SQUARE_NORM: return HR_STREAM_SQUARE_NORM;
+  case HRI_OP_ADAMW: case HRI_OP_MOMENTUM: case HRI_OP_SGD: return HR_STREAM_ADAMW;
+  default: return HR_STREAM_COPY;
+  }
+}
+
+hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
+  hri_rate_class c = {.table = HRI_RATE_STREAM, .kind = stream_of(node->op), .work = hri_node_bytes(job, node)};
+  if (node->lane != HRI_COMPUTE || node->op == HRI_OP_FILL || node->op == HRI_OP_SINK) return (hri_rate_class){.table = HRI_RATE_NONE};
+  c.size = c.work > 1 ? log2(c.work) : 0;
+  if (is_product(node->op)) {
+    c = (hri_rate_class){.table = HRI_RATE_PRODUCT, .kind = (uint32_t)(node->op - HRI_OP_LINEAR), .side = product_side(job, node), .work = hri_node_flops(job, node)};
+    c.size = c.work > 1 ? log2(c.work) : 0;
+  } else if (is_attention(node->op) && node->op != HRI_OP_ATTENTION_CACHED) { /* one row against the cache streams it */
+    bool backward = node->op == HRI_OP_ATTENTION_BACKWARD || node->op == HRI_OP_ATTENTION_FULL_BACKWARD;
+    c = (hri_rate_class){.table = HRI_RATE_ATTENTION, .kind = backward, .size = log2((double)node->attr.i[1]), .work = hri_node_flops(job, node)};
+  }
+  return c;
+}
+
+const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *where) {
+  switch (where->table) {
+  case HRI_RATE_PRODUCT: return rates->product_flops[where->kind][where->side];
+  case HRI_RATE_ATTENTION: return rates->attention_flops[where->kind];
+  case HRI_RATE_STREAM: return rates->stream_bytes[where->kind];
+  default: return NULL;
+  }
+}
+
+/* ---- measured rates ---- */
+
+/* The rate at a size from the measured columns of a row around it; 0 when the row is empty. */
+static double interpolate(hri_rate_table table, const double *row, double size) {
+  double below = 0, below_at = 0;
+  for (uint32_t k = 0; k < hri_rate_columns(table); k++) {
+    double at = hri_rate_column(table, k);
+    if (row[k] <= 0) continue;
+    if (at >= size) return below > 0 ? below * pow(row[k] / below, (size - below_at) / (at - below_at)) : row[k];
+    below = row[k];
+    below_at = at;
+  }
+  return below;
+}
+
+/* Nothing measured for thin products: those of the next side stand in, and the other way about. */
+static double measured_rate(const hr_device_rates *rates, hri_rate_class c) {
+  static const uint32_t others[HR_PRODUCT_SIDES][HR_PRODUCT_SIDES] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}};
+  double rate = 0;
+  if (c.table != HRI_RATE_PRODUCT) return interpolate(c.table, hri_rate_row(rates, &c), c.size);
+  for (uint32_t k = 0, own = c.side; k < HR_PRODUCT_SIDES && rate <= 0; k++) {
+    c.side = others[own][k];
+    rate = interpolate(c.table, hri_rate_row(rates, &c), c.size);
+  }
+  return rate;
+}
+
+/* Seconds by measured rates, < 0 where the probe says nothing. */
+static double measured_seconds(const hri_job *job, const hri_node *node, const hr_device_rates *rates) {
+  hri_rate_class c = hri_rate_class_of(job, node);
+  double rate = c.table == HRI_RATE_NONE ? 0 : measured_rate(rates, c), seconds, memory;
+  if (rate <= 0) return -1;
+  seconds = c.work / rate;
+  memory = rates->stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1];
+  /* few rows against a large weight: reading the weight is the limit, whatever the class says */
+  if (c.table == HRI_RATE_PRODUCT && memory > 0 && rows_of(&job->tensors.items[hri_operands(job, node)[0].tensor]) < 32)
+    seconds = fmax(seconds, hri_node_bytes(job, node) / memory);
+  return seconds + rates->node_seconds;
+}
+
+bool hri_cost_measured(const hri_job *job, const hr_device *device) { return device->is_cpu && device->rates.threads > 0 && device->rates.threads == job->team; }
+
+/* ---- the roofline ---- */
+
+static double assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
   double rate = device->flops_fp32 * device->gemm_efficiency, bandwidth = device->memory_bytes_per_second * device->memory_efficiency;
   double flops = hri_node_flops(job, node), bytes = hri_node_bytes(job, node), seconds;
-  bool product = node->op == HRI_OP_LINEAR || node->op == HRI_OP_LINEAR_DX || node->op == HRI_OP_LINEAR_DW;
-  bool attention = node->op >= HRI_OP_ATTENTION && node->op <= HRI_OP_ATTENTION_CACHED;
   if (node->lane != HRI_COMPUTE && device->link_bytes_per_second > 0) bandwidth = device->link_bytes_per_second;
-  if (attention) rate *= ATTENTION_SHARE;
-  if (!product && !attention) flops = 0; /* element-wise work is bound by memory */
+  if (is_attention(node->op)) rate *= ATTENTION_SHARE;
+  if (!is_product(node->op) && !is_attention(node->op)) flops = 0; /* element-wise work is bound by memory */
   seconds = rate > 0 ? flops / rate : 0;
   if (bandwidth > 0 && bytes / bandwidth > seconds) seconds = bytes / bandwidth;
   return seconds + (device->is_cpu ? NODE_OVERHEAD_CPU : NODE_OVERHEAD_GPU);
 }
+
+double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
+  double seconds = hri_cost_measured(job, device) ? measured_seconds(job, node, &device->rates) : -1;
+  return seconds >= 0 ? seconds : assumed_seconds(job, node, device);
+}
+
+/* ---- programs ---- */
 
 static void add_program(const hri_job *job, const hr_job *spec, uint8_t kind, double times, hri_cost *cost) {
   const hri_program *p = &job->programs[kind];

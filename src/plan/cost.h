@@ -1,11 +1,33 @@
-/* Predicted time. Per node the larger of arithmetic over reachable rate and bytes over reachable bandwidth: a simple
- * roofline with the device's published (or assumed) rates and a stated efficiency. Lanes overlap perfectly. */
+/* Predicted time. Lanes overlap perfectly; per node one of two models:
+ *
+ * Measured, where the device carries rates of a probe for the job's team. A node falls into a class: matrix products by
+ * kind and smallest dimension, attention by direction, everything else by what it does to memory. Inside a class the
+ * rate is interpolated over the logarithm of the size (FLOPs, sequence, bytes), and held constant beyond both ends. One
+ * rate for all products mis-ranks strategies: small and thin ones reach a third of the large ones' rate.
+ *
+ * Assumed, else: the larger of arithmetic over reachable rate and bytes over reachable bandwidth, a simple roofline with
+ * the device's published (or assumed) rates and a stated efficiency. */
 #ifndef HRI_PLAN_COST_H
 #define HRI_PLAN_COST_H
 
 #include <headroom/job.h>
 
 #include "program/ops.h"
+
+/* Where a node stands in the tables of rates. */
+typedef enum hri_rate_table { HRI_RATE_NONE = 0, HRI_RATE_PRODUCT, HRI_RATE_ATTENTION, HRI_RATE_STREAM } hri_rate_table;
+typedef struct hri_rate_class {
+  hri_rate_table table;
+  uint32_t kind, side; /* first index; second one of products, else 0 */
+  double size;         /* log2 of FLOPs, sequence or bytes: the coordinate along the last index */
+  double work;         /* what the rate is per second of: FLOPs or bytes */
+} hri_rate_class;
+hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node);
+/* log2 of the size that the index-th column of a table was measured at, and the number of columns. */
+double hri_rate_column(hri_rate_table table, uint32_t index);
+uint32_t hri_rate_columns(hri_rate_table table);
+/* The row of a class: hri_rate_columns entries. NULL for HRI_RATE_NONE. */
+const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *where);
 
 double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device);
 
@@ -16,5 +38,7 @@ typedef struct hri_cost {
   double flops;
 } hri_cost;
 hri_cost hri_job_cost(const hri_job *job, const hr_job *spec);
+/* Whether the prediction for this job rests on measured rates. */
+bool hri_cost_measured(const hri_job *job, const hr_device *device);
 
 #endif
