@@ -123,6 +123,7 @@ hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *op
   plan->spec = *spec;
   hri_job_init(&plan->job);
   if (plan->spec.device.is_cpu) {
+    if (plan->spec.device.rates.threads != plan->spec.threads) (void)hr_device_load(&plan->spec.device, plan->spec.threads);
     HRI_TRY_OUT(hri_cpu_create(plan->spec.threads, &plan->cpu, error));
     backend = hri_cpu_backend(plan->cpu);
   } else {

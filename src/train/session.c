@@ -5,12 +5,30 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
+#include "device/host.h"
 #include "base/rng.h"
 #include "ops/cpu.h"
 
 void hri_session_tell(const hri_session *s, hr_event_kind kind, const hr_metrics *metrics, const char *text) {
   hr_event event = {.kind = kind, .plan = s->plan, .metrics = metrics, .text = text};
   if (s->on_event) s->on_event(s->context, &event);
+}
+
+/* A budget may be larger than what the machine has left: touching such an arena would end in the kernel's OOM killer. */
+static hr_status check_machine(const hr_plan *plan, hr_error *error) {
+  uint64_t need = 0, usable = hri_host_memory_now().usable_bytes;
+  char a[32], b[32];
+  hr_status status;
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++)
+    if (tier != HR_TIER_DISK) need += plan->info.tiers[tier].reserved_bytes;
+  if (need <= usable) return HR_OK;
+  status = hri_fail(error, HR_ERROR_BUDGET, "the job reserves %s and this machine has %s left", hri_size_text(need, a), hri_size_text(usable, b));
+  if (error) {
+    error->requested_bytes = need;
+    error->available_bytes = usable;
+  }
+  return hri_hint(error, status, "free memory, or lower --budget to what is left and let --auto choose");
 }
 
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
@@ -20,7 +38,8 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
-  return hr_plan_verdict(s->plan, error);
+  HRI_TRY(hr_plan_verdict(s->plan, error));
+  return check_machine(s->plan, error);
 }
 
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {

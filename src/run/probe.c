@@ -1,0 +1,359 @@
+/* Measuring this machine: a program of sample nodes, one for each entry of the tables that the cost model reads, run by
+ * the very kernels and adapters that run jobs. Because a sample is a node, its class, FLOPs and bytes come from the same
+ * functions that later look it up; nothing can be filed under the wrong entry.
+ *
+ * All samples share one arena, in three regions: integers and the control block (zeros, never written, so that every
+ * index is valid), what nodes read (small random numbers, never written), and what they write. A round runs every
+ * sample once. So the samples are interleaved, a slow minute of the machine hits all of them alike, and each sample
+ * finds the caches as another node left them, as in a training step. An entry is the median of the faster half of its
+ * rounds: disturbances only ever add time. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <headroom/device.h>
+
+#include "device/arena.h"
+#include "device/host.h"
+#include "device/team.h"
+#include "kernel/cpu.h"
+#include "plan/cost.h"
+
+enum { MAX_SAMPLES = 96, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 3, SMALL_REPEATS = 64 };
+static const double DEFAULT_SECONDS = 20, LEAST_SAMPLE_SECONDS = 100e-6;
+/* What a run has resident that a probe does not use: buffers of data files and checkpoints (docs/data.md), JSON. */
+static const uint64_t BUFFER_BYTES = UINT64_C(2) << 20;
+
+typedef enum region { INDICES = 0, INPUTS, OUTPUTS } region;
+
+typedef struct sample {
+  hri_id node;
+  double *entry;  /* of the rates; NULL: the node overhead */
+  uint32_t repeats;
+  double work;
+  void *handle;
+  double seconds[MAX_ROUNDS];
+} sample;
+
+typedef struct probe {
+  hr_device_rates *rates;
+  hri_cpu *cpu;
+  hri_job job;
+  hri_arena arena;
+  uint64_t *offsets, region_bytes[REGIONS], region_begin[REGIONS], limit_bytes;
+  hri_launch launch;
+  sample samples[MAX_SAMPLES];
+  uint32_t sample_count, round_count;
+  uint64_t product_bytes;
+} probe;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- sample nodes ---- */
+
+static hri_operand tensor(probe *p, hri_access access, hri_dtype dtype, uint64_t rows, uint64_t columns) {
+  hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = -1, .unit = HRI_NONE};
+  return (hri_operand){hri_tensor_new(&p->job, place, 0, dtype, 2, (uint64_t[]){rows, columns}, NULL), (uint8_t)access};
+}
+static hri_operand in(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_READ, HRI_F32, rows, columns); }
+static hri_operand out(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_WRITE, HRI_F32, rows, columns); }
+static hri_operand update(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_UPDATE_ACCESS, HRI_F32, rows, columns); }
+static hri_operand index_of(probe *p, uint64_t rows) { return tensor(p, HRI_READ, HRI_I32, 1, rows); }
+static hri_operand control(probe *p) { return tensor(p, HRI_READ, HRI_U8, 1, sizeof(hri_control)); }
+
+static hri_id node(probe *p, hri_op op, hri_attr attr, const hri_operand *operands, uint32_t count) {
+  hri_emit emit = {.program = HRI_STEP, .lane = HRI_COMPUTE, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE, .guard = HRI_NONE};
+  return hri_node_append(&p->job, (uint16_t)op, emit, &attr, operands, count);
+}
+
+/* Files a node under the entry of its class nearest in size. */
+static void add(probe *p, hri_id id) {
+  sample *s = &p->samples[p->sample_count];
+  hri_rate_class where;
+  double best = 1e9;
+  uint32_t column = 0;
+  if (p->job.failed || p->sample_count == MAX_SAMPLES) return;
+  where = hri_rate_class_of(&p->job, &p->job.nodes.items[id]);
+  for (uint32_t k = 0; k < hri_rate_columns(where.table); k++) {
+    double away = where.size - hri_rate_column(where.table, k);
+    if (away < 0) away = -away;
+    if (away >= best) continue;
+    best = away;
+    column = k;
+  }
+  *s = (sample){.node = id, .work = where.work, .repeats = 1};
+  switch (where.table) { /* the row that hri_rate_row reads */
+  case HRI_RATE_PRODUCT: s->entry = &p->rates->product_flops[where.kind][where.side][column]; break;
+  case HRI_RATE_ATTENTION: s->entry = &p->rates->attention_flops[where.kind][column]; break;
+  default: s->entry = &p->rates->stream_bytes[where.kind][column]; break;
+  }
+  p->sample_count++;
+}
+
+/* M, N, K per entry of the tables, as layers have them: few to many tokens against weights that grow. */
+static void add_products(probe *p) {
+  static const uint64_t shapes[][3] = {
+      {512, 256, 64},  {8192, 256, 64},  {8192, 2048, 64},                      /* least dimension about 64 */
+      {256, 256, 128}, {512, 1024, 256}, {1024, 4096, 256}, {256, 32768, 1024}, /* 256 */
+      {512, 512, 512}, {1024, 1024, 1024}, {2048, 4096, 1024}};                 /* 1024 */
+  for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+    uint64_t m = shapes[k][0], n = shapes[k][1], d = shapes[k][2];
+    add(p, node(p, HRI_OP_LINEAR, (hri_attr){0}, (hri_operand[]){in(p, m, d), in(p, n, d), HRI_ABSENT, out(p, m, n)}, 4));
+    add(p, node(p, HRI_OP_LINEAR_DX, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, n, d), out(p, m, d)}, 3));
+    add(p, node(p, HRI_OP_LINEAR_DW, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, m, d), out(p, n, d)}, 3));
+  }
+}
+
+static void add_attention(probe *p) {
+  static const int64_t shapes[HR_ATTENTION_SIZES][3] = {{16, 64, 12}, {4, 256, 12}, {1, 1024, 12}, {1, 4096, 4}}; /* batch, sequence, heads of 64 */
+  for (size_t k = 0; k < HR_ATTENTION_SIZES; k++) {
+    int64_t b = shapes[k][0], t = shapes[k][1], h = shapes[k][2], d = 64;
+    uint64_t rows = (uint64_t)(b * t), wide = (uint64_t)(3 * h * d), narrow = (uint64_t)(h * d), pairs = (uint64_t)(h * t * b);
+    hri_attr attr = {.i = {b, t, h, h, d, 0}, .f = {0.125}};
+    add(p, node(p, HRI_OP_ATTENTION, attr, (hri_operand[]){in(p, rows, wide), HRI_ABSENT, out(p, rows, narrow), out(p, 1, pairs)}, 4));
+    add(p, node(p, HRI_OP_ATTENTION_BACKWARD, attr,
+                (hri_operand[]){in(p, rows, narrow), in(p, rows, wide), in(p, rows, narrow), in(p, 1, pairs), HRI_ABSENT, out(p, rows, wide)}, 6));
+  }
+}
+
+/* Everything that passes over memory, at `bytes` in all. Rows are as wide as a small model's. */
+static void add_streams(probe *p, uint64_t bytes) {
+  const uint64_t c = 512, unit = bytes / (4 * c); /* rows of c if there were one operand */
+  const uint64_t half = unit / 2, third = unit / 3, quarter = unit / 4, seventh = unit / 7;
+  hri_attr none = {0}, gelu = {.i = {HR_ACTIVATION_GELU_TANH}}, silu = {.i = {HR_ACTIVATION_SILU}}, layer = {.i = {HR_NORM_LAYER}, .f = {1e-5}};
+  hri_attr rope = {.i = {6, 1, 64, 0}}, adam = {.f = {0.9, 0.999, 1e-8, 0.1}}, words = {.i = {(int64_t)(16 * c)}};
+  uint64_t elements = half * 2 * c;
+  add(p, node(p, HRI_OP_COPY, none, (hri_operand[]){in(p, half, c), out(p, half, c)}, 2));
+  add(p, node(p, HRI_OP_ADD, none, (hri_operand[]){in(p, third, c), in(p, third, c), out(p, third, c)}, 3));
+  add(p, node(p, HRI_OP_NORM, layer, (hri_operand[]){in(p, quarter, c), in(p, 1, c), in(p, 1, c), in(p, quarter, c), out(p, quarter, c), out(p, quarter, c), out(p, quarter, 2)}, 7));
+  add(p, node(p, HRI_OP_NORM_BACKWARD, layer,
+              (hri_operand[]){in(p, quarter, c), in(p, quarter, c), in(p, quarter, 2), in(p, 1, c), in(p, quarter, c), out(p, quarter, c), out(p, 1, c), out(p, 1, c)}, 8));
+  add(p, node(p, HRI_OP_ACTIVATION, gelu, (hri_operand[]){in(p, half, c), out(p, half, c)}, 2));
+  add(p, node(p, HRI_OP_ACTIVATION_BACKWARD, gelu, (hri_operand[]){in(p, third, c), in(p, third, c), out(p, third, c)}, 3));
+  add(p, node(p, HRI_OP_GLU, silu, (hri_operand[]){in(p, third, 2 * c), out(p, third, c)}, 2));
+  add(p, node(p, HRI_OP_GLU_BACKWARD, silu, (hri_operand[]){in(p, unit / 5, c), in(p, unit / 5, 2 * c), out(p, unit / 5, 2 * c)}, 3));
+  add(p, node(p, HRI_OP_ROPE, rope, (hri_operand[]){in(p, half, c), index_of(p, half), in(p, 2 * 1024, 32), out(p, half, c)}, 4));
+  add(p, node(p, HRI_OP_BIAS_GRADIENT, none, (hri_operand[]){in(p, unit, c), out(p, 1, c)}, 2));
+  add(p, node(p, HRI_OP_CROSS_ENTROPY, words,
+              (hri_operand[]){in(p, half / 16, 16 * c), index_of(p, half / 16), control(p), out(p, half / 16, 16 * c), out(p, 1, half / 16)}, 5));
+  add(p, node(p, HRI_OP_SQUARE_NORM, none,
+              (hri_operand[]){in(p, 1, elements), tensor(p, HRI_WRITE, HRI_F64, 1, (elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK)}, 2));
+  add(p, node(p, HRI_OP_ADAMW, adam, (hri_operand[]){in(p, seventh, c), control(p), update(p, seventh, c), update(p, seventh, c), update(p, seventh, c)}, 5));
+}
+
+/* The overhead of a node: one with next to no work, many times. */
+static void add_overhead(probe *p) {
+  add(p, node(p, HRI_OP_ADD, (hri_attr){0}, (hri_operand[]){in(p, 8, 64), in(p, 8, 64), out(p, 8, 64)}, 3));
+  if (p->sample_count) p->samples[p->sample_count - 1].entry = NULL;
+}
+
+/* ---- memory ---- */
+
+static region region_of(const probe *p, hri_operand operand) {
+  const hri_tensor *t = &p->job.tensors.items[operand.tensor];
+  if (operand.access != HRI_READ) return OUTPUTS;
+  return t->dtype == HRI_F32 ? INPUTS : INDICES;
+}
+
+/* Places the operands of one node, each in its region from the region's start. Nodes overlap: they run one by one. */
+static void place_node(probe *p, const hri_node *n, uint64_t used[REGIONS]) {
+  memset(used, 0, REGIONS * sizeof *used);
+  for (uint32_t k = 0; k < n->operand_count; k++) {
+    hri_operand o = hri_operands(&p->job, n)[k];
+    region r;
+    if (o.tensor == HRI_NONE) continue;
+    r = region_of(p, o);
+    p->offsets[p->job.tensors.items[o.tensor].storage] = used[r];
+    used[r] += hri_round_up(p->job.storages.items[p->job.tensors.items[o.tensor].storage].bytes, HRI_STORAGE_ALIGN);
+  }
+}
+
+/* Offsets of all samples; those that would need more than the machine has are left out. */
+static hr_status place_all(probe *p, hr_error *error) {
+  uint32_t kept = 0;
+  p->offsets = hri_alloc_zero(p->job.storages.count, sizeof *p->offsets);
+  if (!p->offsets) return hri_fail_memory(error, p->job.storages.count * sizeof *p->offsets, "the probe");
+  for (uint32_t k = 0; k < p->sample_count; k++) {
+    uint64_t used[REGIONS], total = 0, grown[REGIONS];
+    place_node(p, &p->job.nodes.items[p->samples[k].node], used);
+    for (int r = 0; r < REGIONS; r++) total += grown[r] = used[r] > p->region_bytes[r] ? used[r] : p->region_bytes[r];
+    if (total > p->limit_bytes) continue;
+    memcpy(p->region_bytes, grown, sizeof grown);
+    p->samples[kept++] = p->samples[k];
+  }
+  p->sample_count = kept;
+  return HR_OK;
+}
+
+/* Regions begin behind each other, so offsets move by their begin; then the inputs get numbers in [-0.5, 0.5). */
+static hr_status reserve(probe *p, hr_error *error) {
+  uint64_t total = 0;
+  float *values;
+  for (int r = 0; r < REGIONS; r++) {
+    p->region_begin[r] = total;
+    total += p->region_bytes[r];
+  }
+  for (uint32_t k = 0; k < p->sample_count; k++) {
+    const hri_node *n = &p->job.nodes.items[p->samples[k].node];
+    for (uint32_t i = 0; i < n->operand_count; i++) {
+      hri_operand o = hri_operands(&p->job, n)[i];
+      if (o.tensor != HRI_NONE) p->offsets[p->job.tensors.items[o.tensor].storage] += p->region_begin[region_of(p, o)];
+    }
+  }
+  HRI_TRY(hri_arena_reserve(&p->arena, total, hri_cpu_threads(p->cpu), NULL, error));
+  values = (float *)(void *)(p->arena.base + p->region_begin[INPUTS]);
+  for (uint64_t k = 0; k < p->region_bytes[INPUTS] / sizeof *values; k++) {
+    uint32_t mixed = (uint32_t)k * 2654435761u;
+    values[k] = (float)(mixed ^ mixed >> 15) / 4294967296.0f - 0.5f;
+  }
+  p->launch = (hri_launch){.job = &p->job, .offsets = p->offsets};
+  p->launch.base[HRI_DEVICE] = p->arena.base;
+  return HR_OK;
+}
+
+/* ---- fixed bytes ---- */
+
+static bool is_product(const probe *p, uint32_t k) { return p->job.nodes.items[p->samples[k].node].op <= HRI_OP_LINEAR_DW && p->job.nodes.items[p->samples[k].node].op >= HRI_OP_LINEAR; }
+
+/* Prepares all samples. What the second to the last product added to the process is what a product costs. */
+static hr_status prepare(probe *p, uint32_t *products, hr_error *error) {
+  uint64_t first = 0, last;
+  *products = 0;
+  for (uint32_t k = 0; k < p->sample_count; k++) {
+    HRI_TRY(hri_cpu_prepare(p->cpu, &p->job, &p->job.nodes.items[p->samples[k].node], &p->samples[k].handle, error));
+    if (is_product(p, k) && ++*products == 1) first = hri_host_resident_bytes();
+  }
+  last = hri_host_resident_bytes();
+  p->product_bytes = *products > 1 && last > first ? hri_round_up((last - first) / (*products - 1), 4096) : 0;
+  return HR_OK;
+}
+
+/* What is resident once everything ran, less the arena and the products. */
+static void fix(probe *p, uint32_t products) {
+  uint64_t resident = hri_host_resident_bytes(), beside = p->arena.bytes + products * p->product_bytes;
+  uint64_t rest = resident > beside ? resident - beside : 0;
+  p->rates->product_bytes = p->product_bytes;
+  p->rates->fixed_bytes = hri_round_up(rest + BUFFER_BYTES, 1u << 20);
+}
+
+/* ---- measuring ---- */
+
+static hr_status time_sample(probe *p, sample *s, double *seconds, hr_error *error) {
+  double begin = now();
+  for (uint32_t k = 0; k < s->repeats; k++) HRI_TRY(hri_cpu_run(p->cpu, &p->launch, &p->job.nodes.items[s->node], s->handle, error));
+  *seconds = (now() - begin) / s->repeats;
+  return HR_OK;
+}
+
+/* The first round, not counted: code is loaded, and short samples learn how often they must run to be timed well. */
+static hr_status warm_up(probe *p, hr_error *error) {
+  for (uint32_t k = 0; k < p->sample_count; k++) {
+    sample *s = &p->samples[k];
+    double seconds;
+    HRI_TRY(time_sample(p, s, &seconds, error));
+    HRI_TRY(time_sample(p, s, &seconds, error));
+    if (seconds < LEAST_SAMPLE_SECONDS) s->repeats = seconds > LEAST_SAMPLE_SECONDS / SMALL_REPEATS ? 1 + (uint32_t)(LEAST_SAMPLE_SECONDS / seconds) : SMALL_REPEATS;
+  }
+  return HR_OK;
+}
+
+static hr_status measure(probe *p, double begin, const hr_probe_options *options, hr_error *error) {
+  double limit = options && options->seconds > 0 ? options->seconds : DEFAULT_SECONDS, round = 0;
+  uint32_t least = limit < 5 ? 1 : LEAST_ROUNDS;
+  while (p->round_count < MAX_ROUNDS && (p->round_count < least || now() - begin + round < limit)) {
+    double start = now(), share;
+    for (uint32_t k = 0; k < p->sample_count; k++) HRI_TRY(time_sample(p, &p->samples[k], &p->samples[k].seconds[p->round_count], error));
+    p->round_count++;
+    round = now() - start;
+    share = (now() - begin) / limit;
+    if (options && options->on_progress) options->on_progress(options->context, share < 1 ? share : 1);
+  }
+  return HR_OK;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Median of the faster half of the rounds. */
+static double typical(sample *s, uint32_t rounds) {
+  uint32_t half = (rounds + 1) / 2;
+  qsort(s->seconds, rounds, sizeof *s->seconds, ascending);
+  return half % 2 ? s->seconds[half / 2] : (s->seconds[half / 2 - 1] + s->seconds[half / 2]) / 2;
+}
+
+/* Rates are of the work alone: the overhead, which a prediction adds to every node, is taken off first. */
+static void file_rates(probe *p) {
+  double overhead = 0;
+  for (uint32_t k = 0; k < p->sample_count; k++)
+    if (!p->samples[k].entry) overhead = typical(&p->samples[k], p->round_count);
+  p->rates->node_seconds = overhead;
+  for (uint32_t k = 0; k < p->sample_count; k++) {
+    double seconds;
+    if (!p->samples[k].entry) continue;
+    seconds = typical(&p->samples[k], p->round_count);
+    seconds = seconds > 2 * overhead ? seconds - overhead : seconds / 2;
+    *p->samples[k].entry = seconds > 0 ? p->samples[k].work / seconds : 0;
+  }
+}
+
+/* ---- the whole ---- */
+
+static void describe(hr_device_rates *rates, const hri_cpu *cpu) {
+  hri_backend b = hri_cpu_backend((hri_cpu *)(uintptr_t)cpu);
+  time_t seconds = time(NULL);
+  struct tm day;
+  rates->threads = b.team;
+  memcpy(rates->instruction_set, b.instruction_set, sizeof rates->instruction_set);
+  memcpy(rates->libraries, b.libraries, sizeof rates->libraries);
+  if (gmtime_r(&seconds, &day)) (void)strftime(rates->date, sizeof rates->date, "%Y-%m-%d", &day);
+}
+
+static hr_status run(probe *p, const hr_probe_options *options, hr_error *error) {
+  uint32_t threads = options && options->threads ? options->threads : hr_device_cpu_threads(), products;
+  uint64_t usable = hri_host_memory_now().usable_bytes;
+  hri_backend backend;
+  double begin = now();
+  p->limit_bytes = usable / 2 < (UINT64_C(640) << 20) ? usable / 2 : UINT64_C(640) << 20;
+  HRI_TRY(hri_cpu_create(threads, &p->cpu, error));
+  HRI_TRY(hri_team_start(threads, error));
+  add_overhead(p);
+  for (uint32_t k = 0; k < HR_STREAM_SIZES; k++) add_streams(p, UINT64_C(1) << (uint32_t)hri_rate_column(HRI_RATE_STREAM, k));
+  add_attention(p);
+  add_products(p);
+  p->job.programs[HRI_STEP].present = true;
+  HRI_TRY(hri_job_ok(&p->job, error));
+  backend = hri_cpu_backend(p->cpu);
+  HRI_TRY(hri_pass_workspace(&p->job, &backend, error));
+  HRI_TRY(place_all(p, error));
+  HRI_TRY(reserve(p, error));
+  HRI_TRY(prepare(p, &products, error));
+  HRI_TRY(warm_up(p, error));
+  fix(p, products);
+  HRI_TRY(measure(p, begin, options, error));
+  file_rates(p);
+  describe(p->rates, p->cpu);
+  return HR_OK;
+}
+
+hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error) {
+  probe *p = hri_alloc_zero(1, sizeof *p);
+  hr_status status;
+  memset(rates, 0, sizeof *rates);
+  if (!p) return hri_fail_memory(error, sizeof *p, "the probe");
+  p->rates = rates;
+  hri_job_init(&p->job);
+  status = run(p, options, error);
+  hri_arena_release(&p->arena);
+  hri_free(p->offsets);
+  hri_job_deinit(&p->job);
+  hri_cpu_destroy(p->cpu);
+  hri_free(p);
+  if (status != HR_OK) memset(rates, 0, sizeof *rates);
+  return status;
+}
