@@ -1,8 +1,9 @@
-/* All public headers. Reading order: status, model, device, job, plan, train, graph. */
+/* All public headers. Reading order: status, model, device, job, plan, train, graph, explain. */
 #ifndef HEADROOM_H
 #define HEADROOM_H
 
 #include <headroom/device.h>
+#include <headroom/explain.h>
 #include <headroom/graph.h>
 #include <headroom/job.h>
 #include <headroom/model.h>

@@ -41,7 +41,7 @@ enum { HR_MAX_LAYERS = 512 };
 
 typedef struct hr_recompute {
   hr_recompute_kind kind;
-  uint32_t every;                /* EVERY: keep the input of each every-th layer; SQRT: set by the compiler */
+  uint32_t every;                /* EVERY: keep the input of each every-th layer; SQRT: set by hr_job_finish, sqrt(layers) to the nearest */
   uint8_t levels[HR_MAX_LAYERS]; /* LEVELS: hr_level of each layer; missing layers repeat the last given */
   uint32_t level_count;
 } hr_recompute;
@@ -81,7 +81,7 @@ typedef struct hr_job {
   bool automatic;               /* --auto: the planner chooses what `given` does not hold */
   uint64_t given;               /* bit set of HR_GIVEN_*: options the user fixed */
 
-  /* generation: context = prompt + new tokens, prefill in chunks of at most prefill_chunk rows */
+  /* generation: context = prompt + new tokens; the compiler chooses the rows of a prefill chunk */
   uint32_t context_length;      /* --context (generate), or sequence_length when sampling during training */
   bool with_generation;         /* train: the job also holds the prefill and decode programs (--sample) */
   bool check;                   /* --check: dead storage is poisoned, guard zones are verified */
@@ -99,7 +99,8 @@ enum {
 void hr_job_init(hr_job *job);
 
 /* Checks ranges and the legality table (pairs of options that exclude each other, each with its reason) and fills what
- * depends on other fields (sequence from the model, every from sqrt, threads). USAGE names the option. */
+ * depends on other fields (sequence and context from the model, every from sqrt, loss_chunk from AUTO, budget from the device,
+ * threads). USAGE names the option; `job` is then unchanged. */
 hr_status hr_job_finish(hr_job *job, hr_error *error);
 
 /* Reads the value of --recompute: "none", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...". USAGE on error. */

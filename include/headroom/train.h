@@ -51,7 +51,7 @@ typedef struct hr_run_options {
   const char *document_separator;     /* text: where documents end; NULL = each file is one document */
   const char *out_directory;
   const char *resume_directory;       /* a run directory; NULL = start anew */
-  uint64_t eval_every, save_every;    /* steps; 0 = only at the end (save), never (eval) */
+  uint64_t eval_every, save_every;    /* steps; 0 = only at the end */
   uint64_t eval_batches;              /* at most so many batches per evaluation; 0 = all */
   uint32_t keep;                      /* newest checkpoints to keep besides best; 0 = all */
   const char *save_dtype;             /* of RUN/final: "source" (as loaded; F32 from scratch), "f32", "bf16", "f16" */
@@ -68,6 +68,9 @@ typedef struct hr_run_result {
   double seconds, tokens_per_second;
   uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];
   uint64_t process_peak_bytes;
+  double predicted_step_seconds;  /* train: as planned */
+  bool prediction_measured;       /* ... from rates measured on this machine */
+  double step_seconds;            /* train: median of the steps of this run, at most its last 256, the first one left out; NaN without steps */
 } hr_run_result;
 
 /* Trains a finished job. Plans; refuses with BUDGET before any weight is read when it does not fit; else runs and writes

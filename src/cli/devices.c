@@ -1,11 +1,14 @@
 /* headroom devices: this machine's CPU and the device table. */
 #include <string.h>
+#include <unistd.h>
 
 #include <headroom/device.h>
 
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/text.h"
+
+enum { PATH_BYTES = 4096 };
 
 static void rate_text(double per_second, double unit, const char *format, char out[TEXT_BYTES]) {
   if (per_second > 0)
@@ -21,6 +24,25 @@ static void print_row(const hr_device *device) {
   rate_text(device->flops_bf16, 1e12, "%.0f", bf16);
   (void)printf("%-18s%-29.28s%10s%7s%7s%7s\n", device->name, device->title, SIZE_TEXT(device->usable_bytes), bandwidth,
                fp32, bf16);
+}
+
+static void write_row(json_writer *json, const char *key, const double *values, size_t count) {
+  json_write_open_flat(json, key, '[');
+  for (size_t k = 0; k < count; k++) json_write_number(json, NULL, values[k]);
+  json_write_close(json, ']');
+}
+
+static void write_rates(json_writer *json, const hr_device_rates *rates) {
+  json_write_open(json, "rates", '{');
+  json_write_count(json, "threads", rates->threads);
+  json_write_text(json, "instruction_set", rates->instruction_set);
+  json_write_text(json, "libraries", rates->libraries);
+  json_write_number(json, "node_seconds", rates->node_seconds);
+  write_row(json, "product_flops", &rates->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
+  write_row(json, "attention_flops", &rates->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
+  write_row(json, "stream_bytes", &rates->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
+  json_write_count(json, "product_bytes", rates->product_bytes);
+  json_write_close(json, '}');
 }
 
 static void write_device(json_writer *json, const char *key, const hr_device *device) {
@@ -42,11 +64,38 @@ static void write_device(json_writer *json, const char *key, const hr_device *de
   json_write_number(json, "memory_efficiency", device->memory_efficiency);
   json_write_text(json, "source", device->source);
   json_write_text(json, "date", device->date);
+  if (device->rates.threads) write_rates(json, &device->rates);
   json_write_close(json, '}');
 }
 
 static void print_rate(const char *label, double per_second, double unit, const char *unit_text) {
   if (per_second > 0) (void)printf("%-18s %.4g %s\n", label, per_second / unit, unit_text);
+}
+
+/* The measured tables in short: one line per kind, small to large. */
+static void print_rates(const hr_device_rates *rates) {
+  static const char *const kinds[] = {"forward", "dx", "dw"}, *const sides[] = {"64", "256", "1024"};
+  static const char *const ways[] = {"forward", "backward"};
+  (void)printf("\nGFLOP/s of matrix products, %s, %u threads\n%-20s%8s%8s%8s%8s  FLOPs\n", rates->instruction_set,
+               rates->threads, "kind, least side", "2^24", "2^28", "2^31", "2^34");
+  for (size_t kind = 0; kind < HR_PRODUCT_KINDS; kind++)
+    for (size_t side = 0; side < HR_PRODUCT_SIDES; side++) {
+      (void)printf("  %-10s%-8s", kinds[kind], sides[side]);
+      for (size_t k = 0; k < HR_PRODUCT_SIZES; k++) {
+        char text[TEXT_BYTES];
+        rate_text(rates->product_flops[kind][side][k], 1e9, "%.0f", text);
+        (void)printf("%8s", text);
+      }
+      (void)printf("\n");
+    }
+  (void)printf("%-20s%8s%8s%8s%8s  tokens\n", "attention", "64", "256", "1024", "4096");
+  for (size_t way = 0; way < HR_ATTENTION_KINDS; way++) {
+    (void)printf("  %-18s", ways[way]);
+    for (size_t k = 0; k < HR_ATTENTION_SIZES; k++) (void)printf("%8.0f", rates->attention_flops[way][k] / 1e9);
+    (void)printf("\n");
+  }
+  (void)printf("%-18s %.2g us per node, %s per prepared product\n\n", "overhead", rates->node_seconds * 1e6,
+               SIZE_TEXT(rates->product_bytes));
 }
 
 static void print_one(const hr_device *device) {
@@ -67,8 +116,11 @@ static void print_one(const hr_device *device) {
   print_rate("fp32", device->flops_fp32, 1e12, "TFLOP/s");
   print_rate("tf32", device->flops_tf32, 1e12, "TFLOP/s, dense");
   print_rate("bf16", device->flops_bf16, 1e12, "TFLOP/s, dense");
-  (void)printf("%-18s %.0f %% of the rate for matrix products, %.0f %% of the bandwidth\n", "assumed reachable",
-               device->gemm_efficiency * 100, device->memory_efficiency * 100);
+  if (device->rates.threads)
+    print_rates(&device->rates);
+  else
+    (void)printf("%-18s %.0f %% of the rate for matrix products, %.0f %% of the bandwidth\n", "assumed reachable",
+                 device->gemm_efficiency * 100, device->memory_efficiency * 100);
   if (!device->source[0]) return;
   (void)printf("%-18s ", "source");
   (void)printf("%s%s%s%s\n", device->source, device->date[0] ? " (" : "", device->date, device->date[0] ? ")" : "");
@@ -89,11 +141,61 @@ static hr_status show_one(const cli_config *config, hr_error *error) {
   return HR_OK;
 }
 
+/* ---- --probe ---- */
+
+typedef struct probe_screen {
+  bool shown;
+  int percent;
+} probe_screen;
+
+static void on_progress(void *context, double share) {
+  probe_screen *screen = context;
+  int percent = (int)(share * 100);
+  if (!screen->shown || percent == screen->percent) return;
+  screen->percent = percent;
+  (void)fprintf(stderr, "\rmeasuring %3d %%", percent);
+}
+
+static hr_status probe(cli_config *config, hr_error *error) {
+  hr_probe_options options = {.seconds = config->values[OPTION_PROBE_SECONDS].number[0]};
+  probe_screen screen = {.shown = isatty(STDERR_FILENO) == 1};
+  char path[PATH_BYTES];
+  hr_device device;
+  hr_status status;
+  json_writer json;
+  if (config->operand_count > 0) {
+    text_fail(error, HR_ERROR_USAGE, "--probe measures this machine and takes no name");
+    return text_hint(error, HR_ERROR_USAGE, "headroom devices --probe");
+  }
+  if (!(options.seconds > 0)) return text_fail(error, HR_ERROR_USAGE, "--probe-seconds must be above 0");
+  if (config_count(config, OPTION_THREADS) > 4096) return text_fail(error, HR_ERROR_USAGE, "--threads is at most 4096");
+  options.threads = (uint32_t)config_count(config, OPTION_THREADS);
+  options.on_progress = on_progress;
+  options.context = &screen;
+  status = hr_device_find("cpu", &device, error);
+  if (status == HR_OK) status = hr_device_probe(&options, &device.rates, error);
+  if (screen.shown) (void)fprintf(stderr, "\r               \r");
+  if (status == HR_OK) status = hr_device_store(&device.rates, path, sizeof path, error);
+  if (status != HR_OK) return status;
+  (void)hr_device_load(&device, device.rates.threads);
+  if (config_flag(config, OPTION_JSON)) {
+    json_write_begin(&json, stdout);
+    json_write_text(&json, "path", path);
+    write_device(&json, "device", &device);
+    json_write_end(&json);
+  } else {
+    print_one(&device);
+    (void)printf("stored in %s\n", path);
+  }
+  return HR_OK;
+}
+
 hr_status command_devices(cli_config *config, hr_error *error) {
   hr_device device;
   json_writer json;
   hr_status status;
   bool as_json = config_flag(config, OPTION_JSON);
+  if (config_flag(config, OPTION_PROBE)) return probe(config, error);
   if (config->operand_count > 0) return show_one(config, error);
   status = hr_device_find("cpu", &device, error);
   if (status != HR_OK) return status;

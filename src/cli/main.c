@@ -42,8 +42,17 @@ const cli_command commands[] = {
      command_generate},
     {"devices", "[NAME] [OPTIONS]", "the devices that a plan can be made for", FOR_DEVICES, 1,
      "Lists this machine's CPU and the table of devices with their published figures; with NAME, all that is known of "
-     "one.",
-     "headroom devices\nheadroom devices rtx-4090", command_devices},
+     "one.\n"
+     "--probe measures this machine with the kernels that run jobs (about 25 seconds) and stores it under "
+     "HEADROOM_CACHE, else ~/.cache/headroom; predicted times and fixed bytes of plans then come from it.",
+     "headroom devices\nheadroom devices rtx-4090\nheadroom devices --probe", command_devices},
+    {"explain", "FILE|- [OPTIONS]", "an out-of-memory message to one cause", FOR_EXPLAIN, 1,
+     "Reads pasted text or a whole log (- for standard input), finds the out-of-memory messages of PyTorch and of what "
+     "runs beside it, and says where the device's bytes are, one cause with its certainty, the arithmetic behind it and "
+     "what may help (advice is unproven).\n"
+     "Exit 0 when a message was explained, 5 when the text holds none.",
+     "headroom explain train.log\npython train.py 2>&1 | headroom explain -\nheadroom explain --json train.log",
+     command_explain},
     {"help", "[COMMAND] [OPTIONS]", "describe a command, or print the manual page", FOR_HELP, 1,
      "Describes a command. All help, the manual page and completion come from the same table as the options "
      "themselves.",

@@ -109,6 +109,9 @@ static void print_train_json(const hr_run_options *run, const hr_run_result *res
   json_write_number(&json, "best_eval_loss", result->best_eval_loss);
   json_write_number(&json, "perplexity", result->perplexity);
   json_write_count(&json, "eval_tokens", result->eval_tokens);
+  json_write_number(&json, "step_seconds", result->step_seconds);
+  json_write_number(&json, "predicted_step_seconds", result->predicted_step_seconds);
+  json_write_bool(&json, "prediction_measured", result->prediction_measured);
   write_common(&json, result);
   json_write_end(&json);
 }
@@ -118,6 +121,15 @@ static void print_peak(const hr_run_result *result) {
     (void)printf("  %-12s%28s  with runtime and libraries\n", "process", SIZE_TEXT(result->process_peak_bytes));
 }
 
+static void print_step_time(const hr_run_result *result) {
+  double predicted = result->predicted_step_seconds;
+  if (!(result->step_seconds > 0)) return;
+  (void)printf("%-14s%14s  predicted %s from %s rates", "step time", SECONDS_TEXT(result->step_seconds),
+               SECONDS_TEXT(predicted), result->prediction_measured ? "measured" : "assumed");
+  if (predicted > 0) (void)printf(": the run took %+.0f %%", (result->step_seconds / predicted - 1) * 100);
+  (void)printf("\n");
+}
+
 static void print_train(const hr_run_options *run, const hr_run_result *result, hr_status status) {
   (void)printf("%s%llu steps in %s, %s tokens/s\n", status == HR_OK ? "trained " : "stopped after ",
                (unsigned long long)result->steps, SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
@@ -125,6 +137,7 @@ static void print_train(const hr_run_options *run, const hr_run_result *result, 
   if (!isnan(result->eval_loss) && result->eval_tokens > 0)
     (void)printf("%-14s%14.4f  held back, best %.4f, perplexity %.4g, %llu tokens\n", "evaluation", result->eval_loss,
                  result->best_eval_loss, result->perplexity, (unsigned long long)result->eval_tokens);
+  print_step_time(result);
   talk_print_tiers(result->planned_bytes, result->reserved_bytes);
   print_peak(result);
   (void)printf("saved in %s/%s\n", run->out_directory, status == HR_OK ? "final" : "checkpoints");

@@ -325,7 +325,6 @@ static hr_status build_generation(builder *b, hri_forward *forwards, hr_error *e
   uint16_t scope = (uint16_t)(HRI_IN(HRI_PREFILL) | HRI_IN(HRI_DECODE));
   hri_id *caches = hri_alloc_zero((size_t)m->layer_count * 2, sizeof *caches);
   if (!caches) return hri_fail_memory(error, (uint64_t)m->layer_count * 2 * sizeof *caches, "the cache table");
-  job->context_rows = (uint32_t)capacity;
   job->prefill_rows = capacity < 128 ? (uint32_t)capacity : 128;
   for (uint32_t l = 0; l < 2 * m->layer_count; l++) {
     hri_place place = {.program = HRI_PREFILL, .scope = scope, .tier = HRI_DEVICE, .role = HRI_ROLE_CACHE, .layer = (int32_t)(l / 2), .unit = HRI_UNIT_FIRST_LAYER + l / 2};

@@ -14,6 +14,7 @@ enum {
   DEFAULT_SEQUENCE = 1024,
   MIN_LOSS_CHUNK = 16,
   AUTO_LOSS_CHUNK = 1024, /* shorter chunks cost up to a third of the GEMM rate (measured, architecture.md section 3) */
+  MAX_LOSS_CHUNKS = 4096,  /* chunks are unrolled: each is a few nodes in every program with a loss */
   AUTO_LOSS_BYTES = 64 << 20, /* logits up to this size are not worth a chunk loop */
   MAX_ACCUMULATE = 1 << 20,
   MAX_THREADS = 4096
@@ -221,6 +222,8 @@ static hr_status check_rows(const hr_job *job, hr_error *error) {
   }
   if (job->loss_chunk != HR_LOSS_CHUNK_AUTO && job->loss_chunk < MIN_LOSS_CHUNK && job->loss_chunk < rows)
     return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk is %u tokens; it must be auto, off, or at least %d", job->loss_chunk, MIN_LOSS_CHUNK);
+  if (job->loss_chunk != HR_LOSS_CHUNK_AUTO && job->loss_chunk != HR_LOSS_CHUNK_OFF && rows / job->loss_chunk > MAX_LOSS_CHUNKS)
+    return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk %u cuts %llu tokens into more than %d chunks", job->loss_chunk, (unsigned long long)rows, MAX_LOSS_CHUNKS);
   if (job->threads > MAX_THREADS) return hri_fail(error, HR_ERROR_USAGE, "--threads is %u; it must be from 1 to %d", job->threads, MAX_THREADS);
   return HR_OK;
 }
@@ -298,6 +301,7 @@ static uint32_t chunk_of(const hr_job *job) {
   uint32_t rows = job->micro_batch * job->sequence_length, chunk = job->loss_chunk;
   if (chunk == HR_LOSS_CHUNK_OFF) return chunk;
   if (chunk == HR_LOSS_CHUNK_AUTO) chunk = (uint64_t)rows * job->model.vocabulary_size * 4 > AUTO_LOSS_BYTES ? AUTO_LOSS_CHUNK : rows;
+  if (job->loss_chunk == HR_LOSS_CHUNK_AUTO && rows / chunk >= MAX_LOSS_CHUNKS) chunk = rows / MAX_LOSS_CHUNKS + 1;
   return chunk < rows ? chunk : rows;
 }
 

@@ -5,8 +5,6 @@
 
 #include "pass/pass.h"
 
-typedef struct lanes { uint8_t *seen; } lanes;
-
 /* Marks storages that another lane touches. */
 static void mark_foreign(const hri_job *job, const hri_program *p, bool *foreign) {
   for (size_t at = 0; at < p->order.count; at++) {

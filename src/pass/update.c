@@ -52,7 +52,10 @@ static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, h
   }
   memset(param_of, 0xFF, tensors * sizeof *param_of);
   memset(head, 0xFF, nodes * sizeof *head);
-  for (uint32_t q = 0; q < job->params.count; q++) param_of[job->params.items[q].gradient] = param_of[job->params.items[q].weight] = q;
+  for (uint32_t q = 0; q < job->params.count; q++) {
+    param_of[job->params.items[q].weight] = q;
+    if (job->params.items[q].gradient != HRI_NONE) param_of[job->params.items[q].gradient] = q; /* frozen ones have none */
+  }
   for (uint32_t at = 0; at < nodes; at++) {
     const hri_node *node = &job->nodes.items[p->order.items[at]];
     for (uint32_t i = 0; i < node->operand_count; i++) {

@@ -30,8 +30,9 @@ static uint32_t resolve_levels(const hr_job *spec, uint8_t levels[HR_MAX_LAYERS]
   uint32_t layers = spec->model.layer_count, group = 1;
   memset(levels, r->kind == HR_RECOMPUTE_NONE ? HR_LEVEL_KEEP : HR_LEVEL_BLOCK, HR_MAX_LAYERS);
   if (r->kind == HR_RECOMPUTE_EVERY) group = r->every;
-  if (r->kind == HR_RECOMPUTE_SQRT)
-    while (group * group < layers) group++;
+  if (r->kind == HR_RECOMPUTE_SQRT) group = r->every; /* by hr_job_finish */
+  if (r->kind == HR_RECOMPUTE_SQRT && group == 0) /* graphs are not finished: the same, K to the nearest of sqrt(L) */
+    for (group = 1; group * (group + 1) < layers;) group++;
   for (uint32_t l = 0; r->kind == HR_RECOMPUTE_LEVELS && l < layers; l++)
     levels[l] = r->level_count ? r->levels[l < r->level_count ? l : r->level_count - 1] : HR_LEVEL_KEEP;
   return group;

@@ -165,7 +165,7 @@ typedef struct hri_job {
   hri_id decode_ids, decode_positions, decode_logits;
   uint32_t micro_rows; /* tokens of a micro-batch */
   uint32_t accumulate;
-  uint32_t prefill_rows, context_rows;
+  uint32_t prefill_rows;
   uint32_t team;
   char instruction_set[16];
   char libraries[64];

@@ -5,8 +5,10 @@
  * All samples share one arena, in three regions: integers and the control block (zeros, never written, so that every
  * index is valid), what nodes read (small random numbers, never written), and what they write. A round runs every
  * sample once. So the samples are interleaved, a slow minute of the machine hits all of them alike, and each sample
- * finds the caches as another node left them, as in a training step. An entry is the median of the faster half of its
- * rounds: disturbances only ever add time. */
+ * finds the caches as another node left them, as in a training step. Disturbances only ever add time, and on a shared
+ * machine they hit most rounds, a stalled thread costing milliseconds at the next barrier: an entry is the median of the
+ * fastest fifth of its rounds. Samples too short to be timed alone run several times a round, each timed, with the same
+ * choice among them; more than a few would find their operands in the nearest cache, so the count is small. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -19,8 +21,8 @@
 #include "kernel/cpu.h"
 #include "plan/cost.h"
 
-enum { MAX_SAMPLES = 96, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 3, SMALL_REPEATS = 64 };
-static const double DEFAULT_SECONDS = 20, LEAST_SAMPLE_SECONDS = 100e-6;
+enum { MAX_SAMPLES = 96, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 3, MAX_REPEATS = 10 };
+static const double DEFAULT_SECONDS = 20, SHORT_SAMPLE_SECONDS = 2e-3;
 /* What a run has resident that a probe does not use: buffers of data files and checkpoints (docs/data.md), JSON. */
 static const uint64_t BUFFER_BYTES = UINT64_C(2) << 20;
 
@@ -242,21 +244,37 @@ static void fix(probe *p, uint32_t products) {
 
 /* ---- measuring ---- */
 
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Median of the fastest fifth; sorts. */
+static double typical(double *seconds, uint32_t count) {
+  uint32_t best = (count + 4) / 5;
+  qsort(seconds, count, sizeof *seconds, ascending);
+  return best % 2 ? seconds[best / 2] : (seconds[best / 2 - 1] + seconds[best / 2]) / 2;
+}
+
 static hr_status time_sample(probe *p, sample *s, double *seconds, hr_error *error) {
-  double begin = now();
-  for (uint32_t k = 0; k < s->repeats; k++) HRI_TRY(hri_cpu_run(p->cpu, &p->launch, &p->job.nodes.items[s->node], s->handle, error));
-  *seconds = (now() - begin) / s->repeats;
+  double times[MAX_REPEATS];
+  for (uint32_t k = 0; k < s->repeats; k++) {
+    double begin = now();
+    HRI_TRY(hri_cpu_run(p->cpu, &p->launch, &p->job.nodes.items[s->node], s->handle, error));
+    times[k] = now() - begin;
+  }
+  *seconds = typical(times, s->repeats);
   return HR_OK;
 }
 
-/* The first round, not counted: code is loaded, and short samples learn how often they must run to be timed well. */
+/* The first round, not counted: code is loaded, and short samples learn how often they run in a round. */
 static hr_status warm_up(probe *p, hr_error *error) {
   for (uint32_t k = 0; k < p->sample_count; k++) {
     sample *s = &p->samples[k];
     double seconds;
     HRI_TRY(time_sample(p, s, &seconds, error));
     HRI_TRY(time_sample(p, s, &seconds, error));
-    if (seconds < LEAST_SAMPLE_SECONDS) s->repeats = seconds > LEAST_SAMPLE_SECONDS / SMALL_REPEATS ? 1 + (uint32_t)(LEAST_SAMPLE_SECONDS / seconds) : SMALL_REPEATS;
+    if (seconds < SHORT_SAMPLE_SECONDS) s->repeats = MAX_REPEATS;
   }
   return HR_OK;
 }
@@ -275,28 +293,16 @@ static hr_status measure(probe *p, double begin, const hr_probe_options *options
   return HR_OK;
 }
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
-/* Median of the faster half of the rounds. */
-static double typical(sample *s, uint32_t rounds) {
-  uint32_t half = (rounds + 1) / 2;
-  qsort(s->seconds, rounds, sizeof *s->seconds, ascending);
-  return half % 2 ? s->seconds[half / 2] : (s->seconds[half / 2 - 1] + s->seconds[half / 2]) / 2;
-}
-
 /* Rates are of the work alone: the overhead, which a prediction adds to every node, is taken off first. */
 static void file_rates(probe *p) {
   double overhead = 0;
   for (uint32_t k = 0; k < p->sample_count; k++)
-    if (!p->samples[k].entry) overhead = typical(&p->samples[k], p->round_count);
+    if (!p->samples[k].entry) overhead = typical(p->samples[k].seconds, p->round_count);
   p->rates->node_seconds = overhead;
   for (uint32_t k = 0; k < p->sample_count; k++) {
     double seconds;
     if (!p->samples[k].entry) continue;
-    seconds = typical(&p->samples[k], p->round_count);
+    seconds = typical(p->samples[k].seconds, p->round_count);
     seconds = seconds > 2 * overhead ? seconds - overhead : seconds / 2;
     *p->samples[k].entry = seconds > 0 ? p->samples[k].work / seconds : 0;
   }

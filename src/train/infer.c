@@ -84,7 +84,7 @@ static hr_status generate(hri_session *s, const hr_generate_options *o, const in
     }
     result->new_tokens++;
     if (o->on_token) o->on_token(o->context, token);
-    if (result->new_tokens == o->max_tokens || length + 1 > s->plan->job.context_rows) break;
+    if (result->new_tokens == o->max_tokens || length + 1 > s->plan->spec.context_length) break;
     HRI_TRY(hri_session_feed(s, &token, 1, &length, &logits, error));
   }
   result->decode_seconds = now() - begin;

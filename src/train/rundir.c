@@ -141,6 +141,9 @@ hr_status hri_rundir_write_run(const char *directory, const hri_session *s, cons
     hri_json_field_double(w, "best_eval_loss", result->best_eval_loss);
     hri_json_field_double(w, "seconds", result->seconds);
     hri_json_field_double(w, "tokens_per_second", result->tokens_per_second);
+    hri_json_field_double(w, "step_seconds", result->step_seconds);
+    hri_json_field_double(w, "predicted_step_seconds", result->predicted_step_seconds);
+    hri_json_field_bool(w, "prediction_measured", result->prediction_measured);
     hri_json_field_u64(w, "process_peak_bytes", result->process_peak_bytes);
     hri_json_end_object(w);
   }
@@ -220,7 +223,20 @@ hr_status hri_rundir_trim_metrics(const char *directory, uint64_t step, hr_error
 /* ---- checkpoints ---- */
 
 /* What must agree for a resumed run to be the same run: everything that decides the mathematics and the data order. */
+enum { IDENTITY_NUMBERS = 10 };
+typedef struct identity_number { const char *key; double value; } identity_number;
+
+static void identity_numbers(const hr_job *job, identity_number out[IDENTITY_NUMBERS]) {
+  const identity_number numbers[IDENTITY_NUMBERS] = {
+      {"lr", job->learning_rate}, {"warmup", job->warmup}, {"decay", job->decay}, {"min_lr_ratio", job->min_lr_ratio},
+      {"weight_decay", job->weight_decay}, {"clip", job->clip}, {"beta1", job->beta1}, {"beta2", job->beta2},
+      {"epsilon", job->epsilon}, {"momentum", job->momentum}};
+  memcpy(out, numbers, sizeof numbers);
+}
+
 static void put_identity(hri_json_writer *w, const hr_job *job) {
+  identity_number numbers[IDENTITY_NUMBERS];
+  identity_numbers(job, numbers);
   hri_json_key(w, "identity");
   hri_json_begin_object(w);
   hri_json_field_u64(w, "parameter_count", hr_model_parameter_count(&job->model));
@@ -230,9 +246,7 @@ static void put_identity(hri_json_writer *w, const hr_job *job) {
   hri_json_field_u64(w, "loss_chunk", hri_loss_chunk(job));
   hri_json_field_string(w, "optimizer", hr_optimizer_name(job->optimizer));
   hri_json_field_string(w, "schedule", hr_schedule_name(job->schedule));
-  hri_json_field_double(w, "lr", job->learning_rate);
-  hri_json_field_double(w, "weight_decay", job->weight_decay);
-  hri_json_field_double(w, "clip", job->clip);
+  for (int k = 0; k < IDENTITY_NUMBERS; k++) hri_json_field_double(w, numbers[k].key, numbers[k].value);
   hri_json_field_u64(w, "seed", job->seed);
   hri_json_field_bool(w, "shuffle", job->shuffle);
   hri_json_end_object(w);
@@ -414,6 +428,7 @@ static hr_status read_state(const char *path, const hr_job *job, hri_progress *p
   char file[PATH_BYTES];
   const char *hash;
   bool shuffle;
+  identity_number numbers[IDENTITY_NUMBERS];
   hri_json root = {0}, identity;
   hr_status status;
   HRI_TRY(join(file, path, "state.json", error));
@@ -437,11 +452,9 @@ static hr_status read_state(const char *path, const hr_job *job, hri_progress *p
   HRI_TRY_OUT(same_u64(&identity, "seed", job->seed, error));
   HRI_TRY_OUT(same_text(&identity, "optimizer", hr_optimizer_name(job->optimizer), error));
   HRI_TRY_OUT(same_text(&identity, "schedule", hr_schedule_name(job->schedule), error));
-  HRI_TRY_OUT(same_double(&identity, "lr", job->learning_rate, error));
-  HRI_TRY_OUT(same_double(&identity, "weight_decay", job->weight_decay, error));
-  HRI_TRY_OUT(same_double(&identity, "clip", job->clip, error));
+  identity_numbers(job, numbers);
+  for (int k = 0; k < IDENTITY_NUMBERS; k++) HRI_TRY_OUT(same_double(&identity, numbers[k].key, numbers[k].value, error));
   HRI_TRY_OUT(hri_json_get_bool(&identity, "shuffle", &shuffle, error));
-  HRI_TRY_OUT(same_u64(&identity, "seed", job->seed, error));
   if (shuffle != job->shuffle) status = hri_fail(error, HR_ERROR_USAGE, "the checkpoint was made %s --shuffle", shuffle ? "with" : "without");
 out:
   hri_json_deinit(&root);

@@ -174,8 +174,8 @@ hr_status hri_session_compare(const hri_session *s, uint64_t reserved[HR_TIER_CO
 hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, uint64_t *length, const float **logits, hr_error *error) {
   const hri_job *job = &s->plan->job;
   hri_control *control = hri_executor_control(s->executor);
-  if (*length + count > job->context_rows)
-    return hri_fail(error, HR_ERROR_USAGE, "%llu tokens do not fit into the planned context of %u", (unsigned long long)(*length + count), job->context_rows);
+  if (*length + count > s->plan->spec.context_length) /* the cache is rounded up; the table of positions is not */
+    return hri_fail(error, HR_ERROR_USAGE, "%llu tokens do not fit into the planned context of %u", (unsigned long long)(*length + count), s->plan->spec.context_length);
   while (count > 0) {
     bool decode = count == 1;
     uint64_t n = decode ? 1 : count < job->prefill_rows ? count : job->prefill_rows, rows = decode ? 1 : job->prefill_rows;

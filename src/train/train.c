@@ -3,6 +3,7 @@
  * the whole step. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -11,6 +12,8 @@
 #include "device/host.h"
 #include "train/rundir.h"
 #include "train/schedule.h"
+
+enum { STEP_WINDOW = 256 };
 
 typedef struct trainer {
   hri_session session;
@@ -23,6 +26,7 @@ typedef struct trainer {
   uint64_t steps_at_start;
   char path[4096];
   bool near_limit_told;
+  double step_seconds[STEP_WINDOW]; /* of the last steps, a ring */
 } trainer;
 
 static double now(void) {
@@ -82,6 +86,7 @@ static void measure(trainer *t, double seconds, uint64_t counted) {
   m->tokens = counted;
   m->tokens_total = t->progress.tokens_total;
   m->step_seconds = seconds;
+  t->step_seconds[((uint64_t)done - 1) % STEP_WINDOW] = seconds;
   m->tokens_per_second = (double)(rows_per_step(t->job) * t->job->sequence_length) / seconds;
   m->eta_seconds = done > 0 ? elapsed / done * (double)(m->steps - m->step) : 0;
   m->epoch = (double)t->progress.rows_seen / (double)hri_dataset_row_count(t->data);
@@ -144,11 +149,11 @@ static hr_status sample(trainer *t, hr_error *error) {
   hr_status status = HR_OK;
   if (model->vocabulary_size < 256 || count == 0) return HR_OK;
   if (count > 255) count = 255;
-  if (count + 2 > t->session.plan->job.context_rows) return HR_OK;
+  if (count + 2 > t->job->context_length) return HR_OK;
   for (uint64_t k = 0; k < count; k++) ids[k] = (unsigned char)prompt[k];
   hri_text_add_bytes(&text, prompt, count);
   HRI_TRY_OUT(hri_session_feed(&t->session, ids, count, &length, &logits, error));
-  for (uint64_t k = 0; k < 120 && length + 1 < t->session.plan->job.context_rows; k++) {
+  for (uint64_t k = 0; k < 120 && length + 1 < t->job->context_length; k++) {
     int byte;
     HRI_TRY_OUT(hri_sample(&sampler, logits, model->vocabulary_size, t->progress.step * 1000 + k, &token, error));
     byte = hr_byte_of_token(model, token);
@@ -283,6 +288,22 @@ static hr_status start(trainer *t, hr_error *error) {
   return hri_rundir_write_run(o->out_directory, &t->session, &t->progress, "running", NULL, error);
 }
 
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Predicted against measured. The first step meets cold caches and is left out where there are others. */
+static void compare_time(trainer *t, hr_run_result *result) {
+  uint64_t done = t->progress.step - t->steps_at_start, count = done < STEP_WINDOW ? done : STEP_WINDOW;
+  double *steps = t->step_seconds;
+  if (done > 1 && done <= STEP_WINDOW) steps++, count--;
+  qsort(steps, count, sizeof *steps, ascending);
+  result->step_seconds = count ? (steps[(count - 1) / 2] + steps[count / 2]) / 2 : NAN;
+  result->predicted_step_seconds = t->session.plan->info.step_seconds;
+  result->prediction_measured = t->session.plan->info.time_measured;
+}
+
 static hr_status finish(trainer *t, hr_run_result *result, hr_error *error) {
   hri_progress *p = &t->progress;
   result->steps = p->step;
@@ -294,6 +315,7 @@ static hr_status finish(trainer *t, hr_run_result *result, hr_error *error) {
   result->tokens_per_second = (double)((p->step - t->steps_at_start) * rows_per_step(t->job) * t->job->sequence_length) / fmax(result->seconds, 1e-9);
   HRI_TRY(hri_session_compare(&t->session, result->reserved_bytes, result->planned_bytes, error));
   result->process_peak_bytes = hri_host_peak_resident_bytes();
+  compare_time(t, result);
   return hri_rundir_write_run(t->options->out_directory, &t->session, p, p->step == p->steps ? "finished" : "stopped", result, error);
 }
 

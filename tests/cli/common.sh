@@ -5,10 +5,11 @@ program=$(realpath "$1")
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 record=${HEADROOM_RECORD:-}
 for name in ${!HEADROOM_@}; do
-  case $name in HEADROOM_ISA | HEADROOM_CACHE) ;; *) unset "$name" ;; esac
+  case $name in HEADROOM_ISA) ;; *) unset "$name" ;; esac
 done
 unset NO_COLOR
 work=$(mktemp -d)
+export HEADROOM_CACHE=$work/cache # empty: no probe of this machine is stored
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 failures=0

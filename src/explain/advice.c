@@ -1,0 +1,93 @@
+/* What usually helps, per cause, cheapest first, in the words of the framework that the log names. From a text nothing
+ * can be proven, so each is marked as unproven advice. */
+#include "explain/message.h"
+
+#define ON(name) (1u << HR_OOM_##name)
+
+typedef struct tip {
+  uint32_t causes;
+  const char *framework; /* NULL: any; a tip for the named framework displaces the general one of its topic */
+  unsigned topic;
+  const char *cost, *text;
+} tip;
+
+/* Ordered by cost; within a topic the framework's own words come before the general ones. */
+static const tip tips[] = {
+    {ON(NOT_PYTORCH), NULL, 1, "none", "ask where the named framework's memory is explained: this message is not PyTorch's"},
+    {ON(ON_CHIP), NULL, 2, "small", "use smaller blocks or fewer num_stages in the kernel's configuration, or another attention implementation"},
+    {ON(OTHER_PROCESS), "vllm", 3, "none", "stop the other processes (nvidia-smi lists them), or lower --gpu-memory-utilization"},
+    {ON(OTHER_PROCESS), NULL, 3, "none", "look at nvidia-smi on the host and end what is left over; or pick a free device with CUDA_VISIBLE_DEVICES"},
+    {ON(OTHER_PROCESS), NULL, 4, "none", "with several ranks: call torch.cuda.set_device(local_rank) before the first CUDA call and load with map_location"},
+    {ON(FRAGMENTED), NULL, 5, "none", "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before 2.9); before 2.1 max_split_size_mb:128"},
+    {ON(FRAGMENTED), "transformers", 6, "small", "TrainingArguments: group_by_length=True or padding to a fixed length, so that sizes repeat"},
+    {ON(FRAGMENTED), NULL, 6, "small", "keep sizes alike from step to step: bucket or pad sequences"},
+    {ON(CAP), "vllm", 7, "none", "raise --gpu-memory-utilization, or lower --max-model-len"},
+    {ON(CAP), NULL, 7, "none", "raise or remove the cap: set_per_process_memory_fraction; on MPS PYTORCH_MPS_HIGH_WATERMARK_RATIO (0.0 can hang the machine)"},
+    {ON(CACHED_NOT_RETURNED), NULL, 8, "small", "call torch.cuda.empty_cache() before capturing a graph or entering the MemPool"},
+    {ON(PRIVATE_POOL), "vllm", 9, "some speed", "start with --enforce-eager, or capture fewer batch sizes"},
+    {ON(PRIVATE_POOL), NULL, 9, "some speed", "capture fewer graphs or let them share one pool; torch.compile: mode other than reduce-overhead"},
+    {ON(HOST_MEMORY), "transformers", 10, "small", "TrainingArguments: fewer dataloader_num_workers, dataloader_pin_memory=False; load with low_cpu_mem_usage=True"},
+    {ON(HOST_MEMORY), "deepspeed", 10, "small", "deepspeed: offload_optimizer/offload_param with pin_memory false, or offload less; fewer data workers"},
+    {ON(HOST_MEMORY), NULL, 10, "small", "fewer data-loader workers, less prefetch, pin_memory=False; in a container a larger memory limit or --shm-size"},
+    {ON(OUTSIDE_ALLOCATOR), NULL, 11, "none", "leave room for libraries: set_per_process_memory_fraction below 1, empty_cache() before the first use of the library"},
+    {ON(OUTSIDE_ALLOCATOR), NULL, 12, "none", "run once with CUDA_LAUNCH_BLOCKING=1 to rule out an earlier error (a bad index)"},
+    {ON(OUTSIDE_ALLOCATOR), NULL, 13, "small", "fewer NCCL communicators or channels (NCCL_MAX_NCHANNELS); a smaller CUBLAS_WORKSPACE_CONFIG"},
+    {ON(UNKNOWN), NULL, 14, "none", "record a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot() at the failure"},
+    {ON(UNKNOWN), NULL, 15, "none", "record nvidia-smi's process list at the failure, from the host and not from a container"},
+    {ON(UNKNOWN), NULL, 16, "none", "record the step number and the batch's shape: a failure at the first step, at one batch or after many steps differ"},
+    {ON(TOO_BIG), "transformers", 17, "some speed", "TrainingArguments: per_device_train_batch_size=1 with gradient_accumulation_steps raised in turn"},
+    {ON(TOO_BIG), "deepspeed", 17, "some speed", "deepspeed: train_micro_batch_size_per_gpu 1 with gradient_accumulation_steps raised in turn"},
+    {ON(TOO_BIG), "axolotl", 17, "some speed", "axolotl: micro_batch_size: 1 with gradient_accumulation_steps raised in turn; sequence_len lower"},
+    {ON(TOO_BIG), "llama-factory", 17, "some speed", "LLaMA-Factory: per_device_train_batch_size: 1 with gradient_accumulation_steps raised; cutoff_len lower"},
+    {ON(TOO_BIG), "torchtune", 17, "some speed", "torchtune: batch_size=1 with gradient_accumulation_steps raised; tokenizer.max_seq_len lower"},
+    {ON(TOO_BIG), "lightning", 17, "some speed", "Lightning: a smaller batch_size in the DataLoader with Trainer(accumulate_grad_batches=...) raised in turn"},
+    {ON(TOO_BIG), "vllm", 17, "some speed", "vLLM: lower --max-num-seqs or --max-model-len, or --tensor-parallel-size over more GPUs"},
+    {ON(TOO_BIG), "diffusers", 17, "some speed", "diffusers: enable_attention_slicing(), enable_vae_tiling(), or enable_model_cpu_offload()"},
+    {ON(TOO_BIG), "comfyui", 17, "some speed", "ComfyUI: start with --lowvram, or a smaller image or batch"},
+    {ON(TOO_BIG), NULL, 17, "some speed", "a smaller micro-batch with more gradient accumulation; shorter sequences"},
+    {ON(TOO_BIG), "transformers", 18, "a quarter of the speed", "TrainingArguments: gradient_checkpointing=True"},
+    {ON(TOO_BIG), "axolotl", 18, "a quarter of the speed", "axolotl: gradient_checkpointing: true"},
+    {ON(TOO_BIG), "torchtune", 18, "a quarter of the speed", "torchtune: enable_activation_checkpointing=True"},
+    {ON(TOO_BIG), "fsdp", 18, "a quarter of the speed", "FSDP: apply_activation_checkpointing, and FULL_SHARD instead of SHARD_GRAD_OP"},
+    {ON(TOO_BIG), NULL, 18, "a quarter of the speed", "activation checkpointing (torch.utils.checkpoint)"},
+    {ON(TOO_BIG), "transformers", 19, "other numerics", "TrainingArguments: optim=\"adamw_bnb_8bit\", or LoRA with PEFT"},
+    {ON(TOO_BIG), "deepspeed", 19, "much speed", "deepspeed: zero_optimization stage 3, then offload_optimizer device cpu"},
+    {ON(TOO_BIG), NULL, 19, "other numerics", "8-bit optimizer states, or adapters (LoRA) instead of all weights"},
+};
+
+void hri_oom_advise(hr_oom_failure *failure) {
+  unsigned last = 0;
+  failure->advice_count = 0;
+  for (size_t i = 0; i < sizeof tips / sizeof *tips && failure->advice_count < HR_OOM_MAX_ADVICE; i++) {
+    const tip *t = &tips[i];
+    hr_oom_advice *to = &failure->advice[failure->advice_count];
+    if (!(t->causes & (1u << failure->cause)) || t->topic == last) continue;
+    if (t->framework && strcmp(t->framework, failure->framework) != 0) continue;
+    last = t->topic;
+    to->text = t->text;
+    to->cost = t->cost;
+    to->proven = false;
+    failure->advice_count++;
+  }
+}
+
+/* ---- names ---- */
+
+const char *hr_oom_cause_name(hr_oom_cause cause) {
+  static const char *const names[HR_OOM_CAUSE_COUNT] = {
+      "unknown", "too_big", "fragmented", "cached_not_returned", "other_process", "cap",
+      "private_pool", "host_memory", "outside_allocator", "not_pytorch", "on_chip"};
+  return (unsigned)cause < HR_OOM_CAUSE_COUNT ? names[cause] : "unknown";
+}
+
+const char *hr_oom_certainty_name(hr_oom_certainty certainty) {
+  static const char *const names[] = {"undecidable", "likely", "certain"};
+  return (unsigned)certainty <= HR_OOM_CERTAIN ? names[certainty] : "undecidable";
+}
+
+const char *hr_oom_figure_name(hr_oom_figure figure) {
+  static const char *const names[HR_OOM_FIGURE_COUNT] = {
+      "requested_bytes", "total_bytes", "free_bytes", "this_process_bytes", "allocated_bytes", "reserved_bytes",
+      "unallocated_bytes", "allowed_bytes", "private_pools_bytes", "other_processes_bytes"};
+  return (unsigned)figure < HR_OOM_FIGURE_COUNT ? names[figure] : "unknown";
+}

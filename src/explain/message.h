@@ -1,0 +1,62 @@
+/* What the parts of the explainer pass to each other. scan.c finds messages in a stream, parse.c reads one, cause.c
+ * judges it, advice.c adds what helps. All text here is lower case with single blanks (see scan.c). */
+#ifndef HRI_EXPLAIN_MESSAGE_H
+#define HRI_EXPLAIN_MESSAGE_H
+
+#include <headroom/explain.h>
+
+#include <string.h>
+
+/* What kind of message it is, by its wording alone. */
+typedef enum hri_oom_kind {
+  HRI_OOM_NOTHING = 0,
+  HRI_OOM_CACHING,     /* PyTorch's caching allocator, with or without figures */
+  HRI_OOM_ASYNC,       /* PyTorch on cudaMallocAsync */
+  HRI_OOM_MPS,         /* PyTorch on Metal */
+  HRI_OOM_BARE,        /* "CUDA error: out of memory", THC, Caffe2 on a GPU: no figures */
+  HRI_OOM_DRIVER,      /* the driver API, past the allocator: modules, mappings */
+  HRI_OOM_PINNED,      /* page-locked host memory */
+  HRI_OOM_HOST,        /* certainly host memory */
+  HRI_OOM_HOST_LIKELY, /* killed, or a C++ allocation failed */
+  HRI_OOM_LIBRARY,     /* certainly a library's own allocation */
+  HRI_OOM_LIBRARY_LIKELY,
+  HRI_OOM_VLLM_CAP,   /* refused by a stated limit */
+  HRI_OOM_VLLM_BUSY,  /* refused because too little was free at the start */
+  HRI_OOM_CHIP,
+  HRI_OOM_FOREIGN
+} hri_oom_kind;
+
+enum { HRI_OOM_MAX_PROCESSES = 64, HRI_OOM_TEXT_BYTES = 4096 };
+
+/* A message while it is worked on; `failure` is what the caller will see. */
+typedef struct hri_oom_message {
+  hri_oom_kind kind;
+  uint64_t processes[HRI_OOM_MAX_PROCESSES], process_slack[HRI_OOM_MAX_PROCESSES]; /* "process N has X" */
+  uint32_t process_count;
+  bool capturing; /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
+  hr_oom_failure failure;
+} hri_oom_message;
+
+/* The next place at or behind `from` where a message may start; `count` when there is none. Linear in what it skips. */
+size_t hri_oom_find(const char *text, size_t from, size_t count);
+
+/* Reads the message at text[at]; NOTHING when the words there mean something else. `end` is how far it was read: the
+ * search goes on there (always behind `at`). The text before `at` is only looked at, up to 160 bytes. */
+hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_message *message, size_t *end);
+
+/* Framework, phase and capturing from the log lines before a message. */
+void hri_oom_context(const char *text, size_t count, hri_oom_message *message);
+
+/* Fills cause, certainty, candidates, verdict, arithmetic and shares. Pure. */
+void hri_oom_judge(hri_oom_message *message);
+/* Fills advice for a judged failure. */
+void hri_oom_advise(hr_oom_failure *failure);
+
+/* True when the figures of two failures are the same. */
+bool hri_oom_same_figures(const hr_oom_failure *a, const hr_oom_failure *b);
+static inline bool hri_oom_known(const hr_oom_value *v) { return v->state == HR_OOM_READ || v->state == HR_OOM_DERIVED; }
+
+/* First place of a word in text[from, count), or `count`. */
+size_t hri_oom_word(const char *text, size_t from, size_t count, const char *word);
+
+#endif

@@ -1,0 +1,475 @@
+/* Wordings. A message is known by a head ("out of memory", "cublas_status_alloc_failed", ...); the words around the head
+ * decide what it is, and for the kinds with figures each figure is known by the words next to it, whatever their order.
+ * So one reader serves all versions: "5.20 gib already allocated" (1.0 to 2.0), "5.20 gib is allocated by pytorch" (2.1
+ * on), "currently allocated : 5.20 gib" (cudaMallocAsync). Source of the wordings: c10/cuda/CUDACachingAllocator.cpp,
+ * CUDAMallocAsyncAllocator.cpp, aten/src/ATen/mps/MPSAllocator.mm of several versions, and public reports. */
+#include "base/mem.h"
+#include "explain/message.h"
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
+
+size_t hri_oom_word(const char *text, size_t from, size_t count, const char *word) {
+  size_t length = strlen(word);
+  const char *found = text && from < count ? memmem(text + from, count - from, word, length) : NULL;
+  return found ? (size_t)(found - text) : count;
+}
+
+/* ---- heads ---- */
+
+typedef struct head {
+  const char *words;
+  const char *source;
+  hri_oom_kind kind; /* NOTHING: read_memory_head decides */
+} head;
+
+static const head heads[] = {
+    {"out of memory", "", HRI_OOM_NOTHING},
+    {"tried to allocate", "pytorch-cuda", HRI_OOM_CACHING},
+    {"would exceed allowed memory", "pytorch-cuda-async", HRI_OOM_ASYNC},
+    {"defaultcpuallocator", "pytorch-cpu", HRI_OOM_HOST},
+    {"enforce fail at", "", HRI_OOM_NOTHING},
+    {"bad_alloc", "c++", HRI_OOM_HOST_LIKELY},
+    {"arraymemoryerror", "numpy", HRI_OOM_HOST},
+    {"memoryerror", "", HRI_OOM_NOTHING},
+    {"unable to allocate", "", HRI_OOM_NOTHING},
+    {"cublas_status_alloc_failed", "cublas", HRI_OOM_LIBRARY_LIKELY},
+    {"cudnn_status_alloc_failed", "cudnn", HRI_OOM_LIBRARY_LIKELY},
+    {"valid cudnn algorithm", "cudnn", HRI_OOM_LIBRARY_LIKELY},
+    {"unable to find an engine to execute", "cudnn", HRI_OOM_LIBRARY_LIKELY},
+    {"failed to cuda calloc", "nccl", HRI_OOM_LIBRARY},
+    {"killed by signal: killed", "kill", HRI_OOM_HOST_LIKELY},
+    {"out of shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
+    {"sigkill", "kill", HRI_OOM_HOST_LIKELY},
+    {"exitcode", "", HRI_OOM_NOTHING},
+    {"exit code", "", HRI_OOM_NOTHING},
+    {"exited with code", "", HRI_OOM_NOTHING},
+    {"exit status", "", HRI_OOM_NOTHING},
+    {"oomkilled", "kernel", HRI_OOM_HOST},
+    {"oom-kill", "kernel", HRI_OOM_HOST},
+    {"oom_kill", "kernel", HRI_OOM_HOST},
+    {"low on memory", "ray", HRI_OOM_HOST},
+    {"ray.exceptions.outofmemoryerror", "ray", HRI_OOM_HOST},
+    {"java.lang.outofmemoryerror", "java", HRI_OOM_FOREIGN},
+    {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
+    {"out of resource: shared memory", "triton", HRI_OOM_CHIP},
+    {"uses too much shared data", "ptxas", HRI_OOM_CHIP},
+    {"too many resources requested for launch", "cuda", HRI_OOM_CHIP},
+    {"resource_exhausted", "", HRI_OOM_NOTHING},
+    {"resourceexhausted", "", HRI_OOM_NOTHING},
+    {"oom when allocating", "tensorflow", HRI_OOM_FOREIGN},
+    {"no available memory for the cache blocks", "vllm", HRI_OOM_VLLM_CAP},
+    {"less than desired gpu memory utilization", "vllm", HRI_OOM_VLLM_BUSY},
+    {"kv cache is needed, which is larger", "vllm", HRI_OOM_VLLM_CAP},
+    {"number of tokens that can be stored in kv cache", "vllm", HRI_OOM_VLLM_CAP},
+    {"cuda_error_out_of_memory", "cuda-driver", HRI_OOM_DRIVER},
+    {"cudaerrormemoryallocation", "pytorch-cuda", HRI_OOM_BARE},
+    {"cudahostalloc", "", HRI_OOM_NOTHING},
+};
+enum { HEADS = sizeof heads / sizeof *heads };
+
+static size_t head_at(const char *text, size_t at, size_t count) {
+  for (size_t h = 0; h < HEADS; h++) {
+    size_t length = strlen(heads[h].words);
+    if (heads[h].words[0] == text[at] && length <= count - at && memcmp(text + at, heads[h].words, length) == 0) return h;
+  }
+  return HEADS;
+}
+
+static unsigned hash3(const char *p) {
+  return ((unsigned)(unsigned char)p[0] * 961u + (unsigned)(unsigned char)p[1] * 31u + (unsigned)(unsigned char)p[2]) & 4095u;
+}
+
+size_t hri_oom_find(const char *text, size_t from, size_t count) {
+  bool maybe[4096] = {false}; /* which hashes of three bytes start a head */
+  for (size_t h = 0; h < HEADS; h++)
+    maybe[hash3(heads[h].words)] = true;
+  for (size_t at = from; at + 3 <= count; at++)
+    if (maybe[hash3(text + at)] && head_at(text, at, count) < HEADS) return at;
+  return count;
+}
+
+/* ---- numbers ---- */
+
+static uint64_t unit_bytes(const char *unit, size_t length) {
+  static const char *const names[] = {"b", "kib", "mib", "gib", "tib", "kb", "mb", "gb", "tb", "bytes", "byte"};
+  static const uint8_t shifts[] = {0, 10, 20, 30, 40, 10, 20, 30, 40, 0, 0}; /* PyTorch's "GB" counts in 2^30 too */
+  for (size_t i = 0; i < sizeof shifts; i++)
+    if (strlen(names[i]) == length && memcmp(names[i], unit, length) == 0) return 1ull << shifts[i];
+  return 0;
+}
+
+/* "7.79 gib" or "1,234 bytes" in text[at, end): its value with the slack of its last printed digit. */
+static bool read_size(const char *text, size_t at, size_t end, hr_oom_value *value) {
+  long double number = 0, place = 1;
+  bool point = false;
+  size_t start, unit_end;
+  uint64_t unit;
+  while (at < end && (text[at] == ' ' || text[at] == ':' || text[at] == '='))
+    at++;
+  for (start = at; at < end && at - start < 40 && (is_digit(text[at]) || text[at] == '.' || text[at] == ','); at++) {
+    if (text[at] == ',') continue;
+    if (text[at] == '.') {
+      if (point) return false;
+      point = true;
+      continue;
+    }
+    number = number * 10 + (text[at] - '0');
+    if (point) place *= 10;
+  }
+  if (at == start || !is_digit(text[start])) return false;
+  while (at < end && text[at] == ' ')
+    at++;
+  for (unit_end = at; unit_end < end && is_letter(text[unit_end]);)
+    unit_end++;
+  unit = unit_bytes(text + at, unit_end - at);
+  if (unit == 0) return false;
+  number = number / place * (long double)unit;
+  value->state = HR_OOM_READ;
+  value->bytes = number >= 18446744073709551615.0L ? UINT64_MAX : (uint64_t)(number + 0.5L);
+  value->slack_bytes = unit == 1 ? 0 : (uint64_t)((long double)unit / place / 2) + 1;
+  return true;
+}
+
+/* A figure that stands behind / before some words. */
+static bool size_after(const char *text, size_t count, const char *words, hr_oom_value *value) {
+  size_t at = hri_oom_word(text, 0, count, words);
+  return at < count && read_size(text, at + strlen(words), count, value);
+}
+
+static bool read_before(const char *text, size_t at, hr_oom_value *value) {
+  size_t start = at;
+  while (start > 0 && text[start - 1] == ' ')
+    start--;
+  while (start > 0 && is_letter(text[start - 1]) && at - start < 12)
+    start--;
+  while (start > 0 && text[start - 1] == ' ')
+    start--;
+  at = start;
+  while (start > 0 && at - start < 40 && (is_digit(text[start - 1]) || text[start - 1] == '.' || text[start - 1] == ','))
+    start--;
+  while (start < at && !is_digit(text[start]))
+    start++;
+  return read_size(text, start, at + 16, value);
+}
+
+static bool size_before(const char *text, size_t count, const char *words, hr_oom_value *value) {
+  for (size_t at = hri_oom_word(text, 0, count, words); at < count; at = hri_oom_word(text, at + 1, count, words))
+    if (read_before(text, at, value)) return true;
+  return false;
+}
+
+static int32_t read_index(const char *text, size_t at, size_t count) {
+  int32_t value = 0;
+  size_t start = at;
+  while (at < count && is_digit(text[at]) && at - start < 6)
+    value = value * 10 + (text[at++] - '0');
+  return at == start ? -1 : value;
+}
+
+/* ---- messages with figures ---- */
+
+static void read_device(const char *text, size_t count, hr_oom_failure *failure) {
+  static const char *const words[] = {"gpu ", "npu ", "xpu ", "device "};
+  for (size_t i = 0; i < sizeof words / sizeof *words && failure->device_index < 0; i++)
+    for (size_t at = hri_oom_word(text, 0, count, words[i]); at < count && failure->device_index < 0;
+         at = hri_oom_word(text, at + 1, count, words[i]))
+      failure->device_index = read_index(text, at + strlen(words[i]), count);
+}
+
+/* "process 3392 has 15.73 gib memory in use", any number of times. */
+static void read_processes(const char *text, size_t count, hri_oom_message *message) {
+  size_t at = hri_oom_word(text, 0, count, "process ");
+  for (; at < count; at = hri_oom_word(text, at + 8, count, "process ")) {
+    size_t p = at + 8;
+    hr_oom_value value = {0};
+    while (p < count && is_digit(text[p]))
+      p++;
+    if (p == at + 8 || p + 5 > count || memcmp(text + p, " has ", 5) != 0) continue;
+    if (!read_size(text, p + 5, count, &value) || message->process_count == HRI_OOM_MAX_PROCESSES) continue;
+    if (value.bytes >= 1ull << 50) continue; /* "not known" */
+    message->processes[message->process_count] = value.bytes;
+    message->process_slack[message->process_count++] = value.slack_bytes;
+  }
+}
+
+static void read_caching(const char *text, size_t count, hri_oom_message *message) {
+  hr_oom_value *f = message->failure.figures;
+  (void)size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]);
+  if (!size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
+      !size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
+    (void)size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]);
+  if (!size_before(text, count, " is free", &f[HR_OOM_FREE])) (void)size_before(text, count, " free", &f[HR_OOM_FREE]);
+  if (!size_before(text, count, "is allocated by pytorch", &f[HR_OOM_ALLOCATED]))
+    (void)size_before(text, count, "already allocated", &f[HR_OOM_ALLOCATED]);
+  (void)size_before(text, count, "reserved in total", &f[HR_OOM_RESERVED]);
+  if (!size_before(text, count, "is reserved by pytorch but unallocated", &f[HR_OOM_UNALLOCATED]))
+    (void)size_before(text, count, " cached", &f[HR_OOM_UNALLOCATED]);
+  (void)size_before(text, count, "allocated in private pools", &f[HR_OOM_PRIVATE_POOLS]);
+  (void)size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]);
+  (void)size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]);
+  read_device(text, count, &message->failure);
+  read_processes(text, count, message);
+}
+
+static void read_async(const char *text, size_t count, hri_oom_message *message) {
+  hr_oom_value *f = message->failure.figures;
+  (void)size_after(text, count, "currently allocated", &f[HR_OOM_ALLOCATED]);
+  (void)size_after(text, count, "requested", &f[HR_OOM_REQUESTED]);
+  (void)size_after(text, count, "device limit", &f[HR_OOM_TOTAL]);
+  (void)size_after(text, count, "free (according to cuda)", &f[HR_OOM_FREE]);
+  (void)size_after(text, count, "user-supplied memory fraction)", &f[HR_OOM_ALLOWED]);
+}
+
+static void read_mps(const char *text, size_t count, hri_oom_message *message) {
+  hr_oom_value *f = message->failure.figures;
+  (void)size_after(text, count, "mps allocated:", &f[HR_OOM_ALLOCATED]);
+  (void)size_after(text, count, "other allocations:", &f[HR_OOM_OTHER_PROCESSES]);
+  (void)size_after(text, count, "max allowed:", &f[HR_OOM_ALLOWED]);
+  (void)size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]);
+}
+
+/* Values that stand for "not known", and what follows from two figures. */
+static void settle(hri_oom_message *message) {
+  hr_oom_value *f = message->failure.figures;
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++)
+    if (i != HR_OOM_REQUESTED && f[i].state == HR_OOM_READ && f[i].bytes >= 1ull << 50)
+      f[i] = (hr_oom_value){.state = HR_OOM_NOT_KNOWN};
+  if (f[HR_OOM_THIS_PROCESS].state == HR_OOM_READ && f[HR_OOM_THIS_PROCESS].bytes == 0)
+    f[HR_OOM_THIS_PROCESS].state = HR_OOM_NOT_KNOWN;
+  if (f[HR_OOM_ALLOCATED].state != HR_OOM_READ) return;
+  if (f[HR_OOM_RESERVED].state == HR_OOM_ABSENT && f[HR_OOM_UNALLOCATED].state == HR_OOM_READ) {
+    f[HR_OOM_RESERVED].state = HR_OOM_DERIVED;
+    f[HR_OOM_RESERVED].bytes = f[HR_OOM_ALLOCATED].bytes + f[HR_OOM_UNALLOCATED].bytes;
+    f[HR_OOM_RESERVED].slack_bytes = f[HR_OOM_ALLOCATED].slack_bytes + f[HR_OOM_UNALLOCATED].slack_bytes;
+  } else if (f[HR_OOM_UNALLOCATED].state == HR_OOM_ABSENT && f[HR_OOM_RESERVED].state == HR_OOM_READ) {
+    uint64_t reserved = f[HR_OOM_RESERVED].bytes, allocated = f[HR_OOM_ALLOCATED].bytes;
+    f[HR_OOM_UNALLOCATED].state = HR_OOM_DERIVED;
+    f[HR_OOM_UNALLOCATED].bytes = reserved > allocated ? reserved - allocated : 0;
+    f[HR_OOM_UNALLOCATED].slack_bytes = f[HR_OOM_ALLOCATED].slack_bytes + f[HR_OOM_RESERVED].slack_bytes;
+  }
+}
+
+static const char *wording_of(const char *text, size_t count) {
+  static const struct {
+    const char *words, *versions;
+  } eras[] = {
+      {"total capacty", "2.1"},
+      {"is allocated by pytorch", "2.2 and later"},
+      {"max_split_size", "1.10 to 2.0"},
+      {"reserved in total", "1.4 to 1.9"},
+      {" cached", "1.0 to 1.3"},
+  };
+  for (size_t i = 0; i < sizeof eras / sizeof *eras; i++)
+    if (hri_oom_word(text, 0, count, eras[i].words) < count) return eras[i].versions;
+  return "";
+}
+
+/* ---- what the words around a head say ---- */
+
+typedef struct around {
+  const char *text;
+  size_t start, at, after, count; /* text[start, at) is before the head, text[after, count) behind it */
+} around;
+
+static bool before_ends(const around *a, const char *words) {
+  size_t length = strlen(words), at = a->at;
+  while (at > a->start && a->text[at - 1] == ' ')
+    at--;
+  return at - a->start >= length && memcmp(a->text + at - length, words, length) == 0;
+}
+static bool before_has(const around *a, const char *words) { return hri_oom_word(a->text, a->start, a->at, words) < a->at; }
+static bool after_starts(const around *a, const char *words) {
+  size_t length = strlen(words);
+  return a->count - a->after >= length && memcmp(a->text + a->after, words, length) == 0;
+}
+static bool after_has(const around *a, size_t within, const char *words) {
+  size_t end = a->count - a->after < within ? a->count : a->after + within;
+  return hri_oom_word(a->text, a->after, end, words) < end;
+}
+
+typedef struct reading {
+  hri_oom_kind kind;
+  const char *source;
+} reading;
+
+static bool is_word_end(char c) { return !is_letter(c) && !is_digit(c) && c != '_'; }
+
+/* "out of memory". */
+static reading read_memory_head(const around *a) {
+  static const struct {
+    const char *words, *source;
+    hri_oom_kind kind;
+  } before[] = {
+      {"mps backend", "pytorch-mps", HRI_OOM_MPS},
+      {"cuda runtime error (2) :", "pytorch-cuda", HRI_OOM_BARE},
+      {"cuda runtime error (2):", "pytorch-cuda", HRI_OOM_BARE},
+      {"cuda driver error:", "cuda-driver", HRI_OOM_DRIVER},
+      {"cudamalloc failed:", "ggml", HRI_OOM_FOREIGN},
+      {"cudamalloc retry failed:", "mxnet", HRI_OOM_FOREIGN},
+  };
+  static const char *const backends[] = {"cuda", "hip", "xpu", "npu", "musa", "mlu"};
+  static const char *const sources[] = {"pytorch-cuda", "pytorch-hip", "pytorch-xpu", "pytorch-npu", "pytorch-musa",
+                                        "pytorch-mlu"};
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+    if (before_ends(a, before[i].words)) return (reading){before[i].kind, before[i].source};
+  if (after_starts(a, ": killed process") || before_ends(a, "memory cgroup")) return (reading){HRI_OOM_HOST, "kernel"};
+  if (before_ends(a, "error") && after_starts(a, " at line")) return (reading){HRI_OOM_LIBRARY, "bitsandbytes"};
+  if (after_starts(a, " error on gpu")) return (reading){HRI_OOM_FOREIGN, "paddle"};
+  for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+    bool caching = before_ends(a, backends[i]);
+    char with[16] = {0};
+    memcpy(with, backends[i], strlen(backends[i]));
+    memcpy(with + strlen(with), " error:", 8);
+    if (before_ends(a, with))
+      return (reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ? HRI_OOM_PINNED : HRI_OOM_BARE, sources[i]};
+    if (caching) return (reading){HRI_OOM_CACHING, sources[i]};
+  }
+  if (after_has(a, 40, "tried to allocate")) return (reading){HRI_OOM_CACHING, "pytorch-cuda"};
+  /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
+  if (before_has(a, "cuda failure")) return (reading){HRI_OOM_LIBRARY, "nccl"};
+  if (before_has(a, "nccl") && before_has(a, "cuda")) return (reading){HRI_OOM_LIBRARY_LIKELY, "nccl"};
+  return (reading){HRI_OOM_NOTHING, ""};
+}
+
+static reading read_other_head(const char *words, const around *a) {
+  reading nothing = {HRI_OOM_NOTHING, ""};
+  if (strcmp(words, "enforce fail at") == 0) {
+    if (after_has(a, 60, "alloc_cpu")) return (reading){HRI_OOM_HOST, "pytorch-cpu"};
+    if (after_has(a, 200, "out of memory")) return (reading){HRI_OOM_BARE, "caffe2"};
+    return nothing;
+  }
+  if (strcmp(words, "memoryerror") == 0) {
+    bool whole = a->at == 0 || is_word_end(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
+    if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
+    if (!whole || after_starts(a, ": std::bad_alloc")) return nothing;
+    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count ? (reading){HRI_OOM_HOST_LIKELY, "python"} : nothing;
+  }
+  if (strcmp(words, "unable to allocate") == 0)
+    return after_has(a, 60, "for an array") ? (reading){HRI_OOM_HOST, "numpy"} : nothing;
+  if (strcmp(words, "cudahostalloc") == 0)
+    return after_has(a, 120, "out of memory") ? (reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
+  if (words[0] == 'r') { /* resource_exhausted also means quotas of other services */
+    if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat")) return nothing;
+    if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle")) return (reading){HRI_OOM_FOREIGN, "paddle"};
+    return (reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") || words[8] == 'e' ? "tensorflow" : "jax"};
+  }
+  for (size_t at = a->after; at < a->count && at - a->after < 12; at++) { /* exit codes */
+    char c = a->text[at];
+    if (c == '-' || is_digit(c)) {
+      bool minus = c == '-';
+      int32_t code = read_index(a->text, at + (minus ? 1 : 0), a->count);
+      return (minus && code == 9) || (!minus && code == 137) ? (reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
+    }
+  }
+  return nothing;
+}
+
+/* Where the message that starts at `after` ends at the latest: before the next one's head. */
+static size_t message_end(const char *text, size_t after, size_t count, hri_oom_kind kind) {
+  static const char *const stops[] = {"traceback (most recent", "out of memory. tried", "cuda error:", "cuda out of memory"};
+  size_t end = count - after < 3000 ? count : after + 3000, request;
+  for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+    end = hri_oom_word(text, after, end, stops[i]);
+  request = hri_oom_word(text, after, end, "tried to allocate");
+  if (request < end && kind != HRI_OOM_ASYNC) end = hri_oom_word(text, request + 1, end, "tried to allocate");
+  return end;
+}
+
+static void read_figures(const char *text, size_t from, size_t end, hri_oom_message *message) {
+  hr_oom_failure *failure = &message->failure;
+  hr_oom_value *f = failure->figures;
+  const char *at = text + from;
+  size_t count = end - from;
+  switch (message->kind) {
+  case HRI_OOM_CACHING:
+    read_caching(at, count, message);
+    failure->wording = wording_of(at, count);
+    break;
+  case HRI_OOM_ASYNC: read_async(at, count, message); break;
+  case HRI_OOM_MPS: read_mps(at, count, message); break;
+  case HRI_OOM_HOST:
+    if (!size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]))
+      (void)size_after(at, count < 200 ? count : 200, "unable to allocate", &f[HR_OOM_REQUESTED]);
+    break;
+  case HRI_OOM_VLLM_BUSY: {
+    size_t slash = hri_oom_word(at, 0, count < 200 ? count : 200, "/");
+    if (slash < count && read_size(at, slash + 1, count, &f[HR_OOM_TOTAL])) {
+      /* "(3.1/79.1 gib)": both in the second's unit */
+      (void)size_before(at, count, "/", &f[HR_OOM_FREE]);
+    }
+    break;
+  }
+  default: break;
+  }
+  settle(message);
+}
+
+hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_message *message, size_t *end) {
+  size_t h = head_at(text, at, count);
+  around a = {text, at < 160 ? 0 : at - 160, at, 0, count};
+  reading r;
+  *end = at + 1;
+  message->failure.device_index = -1;
+  message->failure.wording = message->failure.framework = message->failure.phase = "";
+  if (h == HEADS) return HRI_OOM_NOTHING;
+  a.after = at + strlen(heads[h].words);
+  *end = a.after;
+  r = (reading){heads[h].kind, heads[h].source};
+  if (h == 0) r = read_memory_head(&a);
+  else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(heads[h].words, &a);
+  if (h == 1 && !after_has(&a, 24, "ib") && !after_has(&a, 30, "b")) r.kind = HRI_OOM_NOTHING;
+  if (r.source[0] == 'c' && r.source[1] == '+' && (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda")))
+    r = (reading){HRI_OOM_LIBRARY, "rmm"}; /* thrust's and RMM's bad_alloc are the device's */
+  message->kind = r.kind;
+  message->failure.source = r.source;
+  if (r.kind == HRI_OOM_NOTHING) return r.kind;
+  size_t from = r.kind == HRI_OOM_VLLM_BUSY ? a.start : at;
+  *end = message_end(text, a.after, count, r.kind);
+  read_figures(text, from, *end, message);
+  if (r.kind == HRI_OOM_CACHING || r.kind == HRI_OOM_MPS || r.kind == HRI_OOM_ASYNC) {
+    size_t tail = hri_oom_word(text, a.after, *end, "(http"); /* what follows the help address is no longer the message */
+    if (tail < *end) *end = tail;
+  } else if (*end > a.after + 200) {
+    *end = a.after + 200;
+  }
+  if (r.kind == HRI_OOM_CACHING && message->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT) {
+    message->kind = HRI_OOM_BARE;
+    *end = a.after;
+  }
+  return message->kind;
+}
+
+void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
+  static const char *const frameworks[][2] = {
+      {"deepspeed", "deepspeed"},       {"fullyshardeddataparallel", "fsdp"}, {"fsdp", "fsdp"},
+      {"vllm/", "vllm"},                {"axolotl", "axolotl"},               {"llamafactory", "llama-factory"},
+      {"torchtune", "torchtune"},       {"torchtitan", "torchtitan"},         {"megatron", "megatron"},
+      {"lightning", "lightning"},       {"comfy", "comfyui"},                 {"transformers/trainer.py", "transformers"},
+      {"transformers/", "transformers"}, {"accelerate/", "accelerate"},       {"diffusers/", "diffusers"}};
+  static const char *const phases[][2] = {
+      {"optimizer.step(", "optimizer"}, {"torch/optim/", "optimizer"},   {".backward(", "backward"},
+      {"run_backward", "backward"},     {"evaluation_loop", "evaluation"}, {"prediction_step", "evaluation"},
+      {"cross_entropy", "loss"},        {"from_pretrained", "loading"},  {"load_state_dict", "loading"}};
+  /* Only the last traceback is this failure's. */
+  size_t from = 0;
+  for (size_t at = hri_oom_word(text, 0, count, "traceback (most recent"); at < count;
+       at = hri_oom_word(text, at + 1, count, "traceback (most recent"))
+    from = at;
+  for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks && !message->failure.framework[0]; i++)
+    if (hri_oom_word(text, 0, count, frameworks[i][0]) < count) message->failure.framework = frameworks[i][1];
+  for (size_t i = 0; i < sizeof phases / sizeof *phases && !message->failure.phase[0]; i++)
+    if (hri_oom_word(text, from, count, phases[i][0]) < count) message->failure.phase = phases[i][1];
+  message->capturing = hri_oom_word(text, from, count, "torch/cuda/graphs.py") < count ||
+                       hri_oom_word(text, from, count, "use_mem_pool") < count ||
+                       hri_oom_word(text, from, count, "capture_begin") < count;
+  if (message->kind == HRI_OOM_BARE && hri_oom_word(text, from, count, "pin_memory") < count) message->kind = HRI_OOM_PINNED;
+}
+
+bool hri_oom_same_figures(const hr_oom_failure *a, const hr_oom_failure *b) {
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++)
+    if (i != HR_OOM_OTHER_PROCESSES && i != HR_OOM_THIS_PROCESS &&
+        (a->figures[i].state != b->figures[i].state || a->figures[i].bytes != b->figures[i].bytes))
+      return false;
+  return true;
+}

@@ -1,0 +1,434 @@
+/* Finding messages in a stream of any length with bounded memory.
+ *
+ * People's logs wrap a message over lines, put "[rank3]:", "# " or a time stamp before each, mark words as bold and colour
+ * them. So the text is brought to one form first: a line at a time, prefix taken off (its rank kept as a mark), letters
+ * lower, blanks and line ends to one blank, emphasis and terminal escapes dropped. What is left goes into a window of
+ * WINDOW bytes that slides over the stream; a message is read only once AHEAD bytes behind its start are there (or the
+ * end), and BEHIND bytes before it stay for the traceback that names the framework. Lines of other ranks between the lines
+ * of one message are left out by the marks.
+ *
+ * Bounded time: a byte is normalised once, searched once; reading one message costs at most HRI_OOM_TEXT_BYTES times a
+ * constant, and after MAX_PARSED messages they are only counted. */
+#include <headroom/explain.h>
+
+#include "base/mem.h"
+#include "explain/message.h"
+
+enum { WINDOW = 128 * 1024, BEHIND = 8 * 1024, AHEAD = 16 * 1024, LINE = 4096, MAX_PARSED = 20000 };
+
+/* Where a line's text starts in the window. */
+typedef struct mark {
+  uint32_t offset;
+  int32_t rank;
+  uint64_t line;
+} mark;
+
+struct hr_explainer {
+  const char *framework;
+  char line[LINE]; /* the raw line so far */
+  size_t line_count;
+  bool continued; /* the raw line is the rest of one that was too long: it has no prefix */
+  int32_t rank;   /* of the current raw line */
+  char *text;     /* the window, normalised */
+  size_t count, searched;
+  HRI_ARRAY(mark) marks;
+  HRI_ARRAY(hr_oom_failure) failures;
+  HRI_ARRAY(hri_oom_kind) kinds; /* of the failures */
+  hri_oom_message message;       /* scratch: large, so not on the stack */
+  char one[HRI_OOM_TEXT_BYTES + 256];
+  uint64_t parsed, more, lines, bytes;
+};
+
+/* ---- one raw line to its normal form ---- */
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\0'; }
+static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
+
+/* A number of at most five digits at line[*at]; -1 when there is none. */
+static int32_t read_small(const char *line, size_t count, size_t *at) {
+  int32_t value = 0;
+  size_t start = *at;
+  while (*at < count && is_digit(line[*at]) && *at - start < 5)
+    value = value * 10 + (line[(*at)++] - '0');
+  return *at == start || (*at < count && is_digit(line[*at])) ? -1 : value;
+}
+
+static bool starts_with(const char *line, size_t count, size_t at, const char *word) {
+  size_t i = 0;
+  for (; word[i]; i++)
+    if (at + i >= count || lower(line[at + i]) != word[i]) return false;
+  return true;
+}
+
+/* The rank inside a bracket: "rank3", "rank: 3", "default3", "3", "1,3" of mpirun; -1 when it holds something else. */
+static int32_t rank_inside(const char *line, size_t from, size_t to) {
+  static const char *const words[] = {"rank", "default"};
+  size_t at = from;
+  int32_t rank;
+  for (size_t i = 0; i < 2; i++)
+    for (at = from; at < to; at++) {
+      size_t p = at + strlen(words[i]);
+      if (!starts_with(line, to, at, words[i])) continue;
+      while (p < to && (line[p] == ' ' || line[p] == ':' || line[p] == '=' || line[p] == '_'))
+        p++;
+      if (p < to && is_digit(line[p])) return read_small(line, to, &p);
+    }
+  at = from;
+  rank = read_small(line, to, &at);
+  if (rank >= 0 && at < to && line[at] == ',') {
+    at++;
+    rank = read_small(line, to, &at);
+  }
+  return at == to ? rank : -1;
+}
+
+/* "[...]:" or "(... pid=...)" at line[at]: the place behind it, or `at` when it is no prefix. */
+static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *rank) {
+  char close = line[at] == '[' ? ']' : ')';
+  size_t end = at + 1;
+  int32_t found;
+  while (end < count && end - at < 64 && line[end] != close)
+    end++;
+  if (end >= count || line[end] != close) return at;
+  if (close == ')' && hri_oom_word(line, at, end, "pid=") == end) return at;
+  found = rank_inside(line, at + 1, end);
+  if (found >= 0) *rank = found;
+  end++;
+  if (starts_with(line, count, end, "<stderr>") || starts_with(line, count, end, "<stdout>")) end += 8;
+  if (end < count && line[end] == ':') end++;
+  return end;
+}
+
+/* A host or task before a colon: "3: " (srun -l), "rank 3: ", "gpu-node01: ". */
+static size_t skip_label(const char *line, size_t count, size_t at, int32_t *rank) {
+  size_t end = at, number;
+  bool digit = false;
+  if (starts_with(line, count, at, "rank ") || starts_with(line, count, at, "rank")) {
+    number = at + (starts_with(line, count, at, "rank ") ? 5 : 4);
+    int32_t found = read_small(line, count, &number);
+    if (found >= 0 && number < count && line[number] == ':') {
+      *rank = found;
+      return number + 1;
+    }
+  }
+  number = at;
+  int32_t task = read_small(line, count, &number);
+  if (task >= 0 && number + 1 < count && line[number] == ':' && line[number + 1] == ' ') {
+    *rank = task;
+    return number + 1;
+  }
+  for (; end < count && end - at < 64; end++) {
+    char c = line[end];
+    if (is_digit(c)) digit = true;
+    if (!is_digit(c) && !(c >= 'a' && c <= 'z') && c != '-' && c != '.') break;
+  }
+  return digit && end > at && end + 1 < count && line[end] == ':' && line[end + 1] == ' ' ? end + 1 : at;
+}
+
+/* "2024-01-31T10:11:12,123" or "10:11:12". */
+static size_t skip_time(const char *line, size_t count, size_t at) {
+  static const char *const shapes[] = {"dddd-dd-dd", "dd:dd:dd", "dddd/dd/dd"};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    size_t i = 0;
+    while (shapes[s][i] && at + i < count && (shapes[s][i] == 'd' ? is_digit(line[at + i]) : shapes[s][i] == line[at + i]))
+      i++;
+    if (shapes[s][i]) continue;
+    for (i += at; i < count && !is_blank(line[i]);)
+      i++;
+    return i;
+  }
+  return at;
+}
+
+static size_t skip_prefix(const char *line, size_t count, int32_t *rank) {
+  size_t at = 0;
+  for (int round = 0; round < 12; round++) {
+    size_t before = at;
+    while (at < count && (is_blank(line[at]) || (line[at] && strchr("#>|*`", line[at]))))
+      at++;
+    if (at < count && (line[at] == '[' || line[at] == '(')) at = skip_bracket(line, count, at, rank);
+    if (at == before || at < count) at = skip_time(line, count, at);
+    at = skip_label(line, count, at, rank);
+    if (at == before) break;
+  }
+  return at;
+}
+
+/* How many bytes at line[at] are dressing: a terminal escape, an emphasis mark, a short HTML tag. */
+static size_t dressing(const char *line, size_t count, size_t at) {
+  static const char *const tags[] = {"<b>", "</b>", "<em>", "</em>", "<strong>", "</strong>", "<code>", "</code>"};
+  size_t end = at + 2;
+  if (line[at] == '*' || line[at] == '`') return 1;
+  if (line[at] == '<')
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+      if (starts_with(line, count, at, tags[i])) return strlen(tags[i]);
+  if (line[at] != 0x1b) return 0;
+  if (at + 1 >= count || line[at + 1] != '[') return 1;
+  while (end < count && (is_digit(line[end]) || line[end] == ';' || line[end] == '?'))
+    end++;
+  return end < count ? end + 1 - at : end - at;
+}
+
+/* Drops terminal escapes in place, so that a coloured "[rank3]:" is seen as a prefix. */
+static size_t drop_escapes(char *line, size_t count) {
+  size_t to = 0;
+  for (size_t i = 0; i < count;) {
+    size_t skip = line[i] == 0x1b ? dressing(line, count, i) : 0;
+    if (skip) i += skip;
+    else line[to++] = line[i++];
+  }
+  return to;
+}
+
+static void add_blank(hr_explainer *e) {
+  if (e->count > 0 && e->text[e->count - 1] != ' ') e->text[e->count++] = ' ';
+}
+
+/* Normalises the raw line into the window, which has room for it. */
+static void add_line(hr_explainer *e, bool complete) {
+  size_t count = drop_escapes(e->line, e->line_count), at = 0;
+  if (!e->continued) {
+    e->rank = -1;
+    at = skip_prefix(e->line, count, &e->rank);
+  }
+  while (at < count) {
+    char c = e->line[at];
+    size_t skip = dressing(e->line, count, at);
+    if (skip) {
+      at += skip;
+    } else if (c == '\\' && at + 1 < count && (e->line[at + 1] == 'n' || e->line[at + 1] == 't')) {
+      add_blank(e); /* a line end inside a JSON string */
+      at += 2;
+    } else if (c == (char)0xc2 && at + 1 < count && e->line[at + 1] == (char)0xa0) {
+      add_blank(e); /* the blank that does not break */
+      at += 2;
+    } else {
+      if (is_blank(c)) add_blank(e);
+      else e->text[e->count++] = lower(c);
+      at++;
+    }
+  }
+  if (complete) add_blank(e);
+  e->line_count = 0;
+  e->continued = !complete;
+}
+
+/* ---- messages in the window ---- */
+
+/* Copies the text from `at` on into e->one, without the lines of other ranks; returns its length. The 160 bytes before
+ * `at` come first; *start is where `at` came to lie. `map` gets the window offset of the copy's end. */
+static size_t one_message(hr_explainer *e, size_t at, size_t mark_index, size_t *start) {
+  size_t count = at < 160 ? at : 160, m = mark_index;
+  int32_t rank = e->marks.items[m].rank;
+  memcpy(e->one, e->text + at - count, count);
+  *start = count;
+  while (at < e->count && count < sizeof e->one) {
+    size_t end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : e->count;
+    int32_t here = e->marks.items[m].rank;
+    if (here == rank || here < 0) {
+      size_t take = end - at < sizeof e->one - count ? end - at : sizeof e->one - count;
+      memcpy(e->one + count, e->text + at, take);
+      count += take;
+    }
+    at = end;
+    m++;
+    if (m - mark_index > 400) break;
+  }
+  return count;
+}
+
+static bool ranks_agree(int32_t a, int32_t b) { return a == b || a < 0 || b < 0; }
+
+static bool is_device_kind(hri_oom_kind kind) {
+  return kind == HRI_OOM_CACHING || kind == HRI_OOM_ASYNC || kind == HRI_OOM_MPS || kind == HRI_OOM_BARE;
+}
+
+/* True when a message repeats a failure that is known: a wrapper's error after the first, a summary of all ranks. */
+static bool is_repeat(const hr_explainer *e, size_t i, const hr_oom_failure *failure, hri_oom_kind kind) {
+  const hr_oom_failure *old = &e->failures.items[i];
+  bool figures = failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT;
+  if (!ranks_agree(old->rank, failure->rank)) return false;
+  if (!figures && is_device_kind(kind) && is_device_kind(e->kinds.items[i])) return true;
+  return kind == e->kinds.items[i] && old->source == failure->source && hri_oom_same_figures(old, failure) &&
+         (old->device_index == failure->device_index || failure->device_index < 0 || old->device_index < 0);
+}
+
+static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
+  hri_oom_message *message = &e->message;
+  hr_oom_failure *failure = &message->failure;
+  size_t behind = at < BEHIND ? at : BEHIND;
+  for (size_t i = 0; i < e->failures.count; i++) {
+    hr_oom_failure *old = &e->failures.items[i];
+    if (!is_repeat(e, i, failure, message->kind)) continue;
+    old->repeats++;
+    if (old->rank < 0) old->rank = failure->rank;
+    if (old->device_index < 0) old->device_index = failure->device_index;
+    return HR_OK;
+  }
+  if (e->failures.count == HR_OOM_MAX_FAILURES) {
+    e->more++;
+    return HR_OK;
+  }
+  hri_oom_context(e->text + at - behind, behind, message);
+  if (e->framework) failure->framework = e->framework;
+  hri_oom_judge(message);
+  hri_oom_advise(failure);
+  if (!hri_array_push(&e->kinds, message->kind)) return hri_fail_memory(error, sizeof *failure, "an explanation");
+  if (!hri_array_push(&e->failures, *failure)) return hri_fail_memory(error, sizeof *failure, "an explanation");
+  return HR_OK;
+}
+
+/* Reads all messages that start before `limit`. */
+static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
+  size_t m = 0;
+  while (e->searched < limit) {
+    size_t at = hri_oom_find(e->text, e->searched, e->count), start, count, end;
+    if (at >= limit) break;
+    while (m + 1 < e->marks.count && e->marks.items[m + 1].offset <= at)
+      m++;
+    if (e->parsed >= MAX_PARSED) {
+      e->more++;
+      e->searched = at + 1;
+      continue;
+    }
+    e->parsed++;
+    count = one_message(e, at, m, &start);
+    memset(&e->message, 0, sizeof e->message);
+    e->message.failure.rank = e->marks.items[m].rank;
+    e->message.failure.line = e->marks.items[m].line;
+    e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
+    if (e->message.kind != HRI_OOM_NOTHING) HRI_TRY(keep(e, at, error));
+    /* With lines of other ranks between, an offset in the copy is no offset in the window: then only the head is done. */
+    if (end > start && count - start <= e->count - at && memcmp(e->one + start, e->text + at, end - start) == 0)
+      e->searched = at + (end - start);
+    else
+      e->searched = at + 16;
+  }
+  if (e->searched < limit) e->searched = limit;
+  return HR_OK;
+}
+
+/* Makes room for a line: reads what has enough text behind it, and lets go of what lies far behind. */
+static hr_status slide(hr_explainer *e, hr_error *error) {
+  size_t drop, kept = 0;
+  if (e->count + 2 * LINE < WINDOW) return HR_OK;
+  HRI_TRY(search(e, e->count - AHEAD, error));
+  drop = e->searched > BEHIND ? e->searched - BEHIND : 0;
+  if (drop > e->count) drop = e->count;
+  memmove(e->text, e->text + drop, e->count - drop);
+  e->count -= drop;
+  e->searched -= drop;
+  for (size_t i = 0; i < e->marks.count; i++) {
+    mark moved = e->marks.items[i];
+    bool covers = i + 1 == e->marks.count || e->marks.items[i + 1].offset > drop;
+    if (!covers) continue;
+    moved.offset = moved.offset > drop ? (uint32_t)(moved.offset - drop) : 0;
+    e->marks.items[kept++] = moved;
+  }
+  e->marks.count = kept;
+  return HR_OK;
+}
+
+static hr_status end_line(hr_explainer *e, bool complete, hr_error *error) {
+  uint32_t before;
+  mark here = {.line = e->lines + 1};
+  HRI_TRY(slide(e, error));
+  before = (uint32_t)e->count;
+  add_line(e, complete);
+  here.offset = before;
+  here.rank = e->rank;
+  if (e->count > before && !hri_array_push(&e->marks, here)) return hri_fail_memory(error, sizeof here, "marks of lines");
+  return HR_OK;
+}
+
+/* ---- the public calls ---- */
+
+hr_status hr_explainer_create(const hr_explain_options *options, hr_explainer **explainer, hr_error *error) {
+  hr_explainer *e = hri_alloc_zero(1, sizeof *e);
+  *explainer = NULL;
+  if (!e) return hri_fail_memory(error, sizeof *e, "an explainer");
+  e->framework = options ? options->framework : NULL;
+  e->text = hri_alloc(WINDOW + LINE);
+  if (!e->text) {
+    hri_free(e);
+    return hri_fail_memory(error, WINDOW + LINE, "a window of the log");
+  }
+  *explainer = e;
+  return HR_OK;
+}
+
+hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr_error *error) {
+  const char *next = bytes;
+  e->bytes += count;
+  for (size_t i = 0; i < count; i++) {
+    if (next[i] == '\n' || next[i] == '\r') {
+      bool line_end = next[i] == '\n';
+      if (e->line_count > 0 || e->continued) HRI_TRY(end_line(e, true, error));
+      if (line_end) e->lines++;
+      continue;
+    }
+    e->line[e->line_count++] = next[i];
+    if (e->line_count == LINE) HRI_TRY(end_line(e, false, error));
+  }
+  return HR_OK;
+}
+
+/* Device failures with figures first; then other device failures and plain host failures; kills and library errors that
+ * may only follow from another failure last. The first of the best wins. */
+static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
+  if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 4;
+  if (kind == HRI_OOM_FOREIGN) return 2;
+  return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY_LIKELY ? 1 : 3;
+}
+
+hr_status hr_explainer_end(hr_explainer *e, hr_explanation **explanation, hr_error *error) {
+  hr_explanation *result;
+  *explanation = NULL;
+  if (e->line_count > 0) {
+    HRI_TRY(end_line(e, true, error));
+    e->lines++;
+  }
+  HRI_TRY(search(e, e->count, error));
+  result = hri_alloc_zero(1, sizeof *result);
+  if (!result) return hri_fail_memory(error, sizeof *result, "an explanation");
+  for (size_t i = 1; i < e->failures.count; i++)
+    if (weight(&e->failures.items[i], e->kinds.items[i]) >
+        weight(&e->failures.items[result->primary], e->kinds.items[result->primary]))
+      result->primary = (uint32_t)i;
+  result->failures = e->failures.items;
+  result->failure_count = (uint32_t)e->failures.count;
+  memset(&e->failures, 0, sizeof e->failures);
+  result->more = e->more;
+  result->line_count = e->lines;
+  result->byte_count = e->bytes;
+  *explanation = result;
+  return HR_OK;
+}
+
+void hr_explainer_destroy(hr_explainer *e) {
+  if (!e) return;
+  hri_free(e->text);
+  hri_array_free(&e->marks);
+  hri_array_free(&e->failures);
+  hri_array_free(&e->kinds);
+  hri_free(e);
+}
+
+void hr_explanation_destroy(hr_explanation *explanation) {
+  if (!explanation) return;
+  hri_free(explanation->failures);
+  hri_free(explanation);
+}
+
+hr_status hr_explain_text(const void *bytes, size_t count, const hr_explain_options *options,
+                          hr_explanation **explanation, hr_error *error) {
+  hr_explainer *e;
+  hr_status status;
+  *explanation = NULL;
+  HRI_TRY(hr_explainer_create(options, &e, error));
+  status = hr_explainer_feed(e, bytes, count, error);
+  if (status == HR_OK) status = hr_explainer_end(e, explanation, error);
+  hr_explainer_destroy(e);
+  return status;
+}

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The device list, and a probe of this machine with a tiny time budget.
+source "$(dirname "$0")/common.sh"
+
+run devices; expect_rc 0; expect_out '^cpu '; expect_out '^h100 '; expect_no_err
+run devices cpu; expect_rc 0; expect_out '^fixed .*assumed'; expect_out '^assumed reachable'
+run plan micro-llama-bytes --threads 2; expect_rc 0; expect_out 'assumed'
+
+run devices rtx-4090 --probe; refuses 2; expect_err 'takes no name'
+run devices --probe --probe-seconds 0; refuses 2; expect_err 'probe-seconds'
+run devices --probe --probe-seconds -1; refuses 2
+[ -e cache ] && fail "a refused probe left files"
+
+run devices --probe --probe-seconds 0.1 --threads 2 --json; expect_rc 0; expect_no_err
+expect_json 'd["path"].endswith(".json")' 'd["device"]["fixed_measured"]' 'd["device"]["rates"]["threads"] == 2' \
+  'len(d["device"]["rates"]["product_flops"]) == 36' 'max(d["device"]["rates"]["product_flops"]) > 1e8' \
+  'all(x > 0 for x in d["device"]["rates"]["attention_flops"] + d["device"]["rates"]["stream_bytes"])' \
+  '2**20 <= d["device"]["fixed_bytes"] < 2**30'
+[ "$(find cache -type f | wc -l)" -eq 1 ] || fail "not one file in the cache: $(ls cache)"
+
+# Plans for that team use it, others do not; a run says predicted against measured.
+run plan micro-llama-bytes --threads 2; expect_rc 0; expect_out 'fixed .*measured'
+run plan micro-llama-bytes --threads 2 --json; expect_json 'd["time"]["measured"]' 'd["tiers"]["device"]["fixed_measured"]' 'd["time"]["step_ns"] > 0'
+run plan micro-llama-bytes --threads 3; expect_rc 0; expect_out 'assumed'
+run train micro-llama-bytes --threads 2 --data "$here/common.sh" --seq 32 --steps 3 --out a --quiet; expect_rc 0; expect_out '^step time .*predicted .* from measured rates: the run took [-+]'
+grep -q '"predicted_step_seconds"' a/run.json || fail "run.json lacks the prediction"
+run train micro-llama-bytes --threads 2 --data "$here/common.sh" --seq 32 --steps 3 --out b --quiet --json; expect_rc 0
+expect_json 'd["prediction_measured"]' 'd["predicted_step_seconds"] > 0' 'd["step_seconds"] > 0'
+
+# What is damaged is as good as nothing.
+for file in cache/*; do echo '{' >"$file"; done
+run plan micro-llama-bytes --threads 2; expect_rc 0; expect_no_err; expect_out 'assumed'
+
+finish

@@ -1,0 +1,288 @@
+/* The cost model on made-up tables of rates, and the file in which a probe is stored. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <headroom/device.h>
+#include <headroom/plan.h>
+
+#include "api/plan.h"
+#include "base/file.h"
+#include "plan/cost.h"
+
+/* ---- one node and a table ---- */
+
+typedef struct bench {
+  hri_job job;
+  hri_node *node;
+  hr_device device;
+} bench;
+
+static hri_operand tensor(bench *b, hri_access access, uint64_t rows, uint64_t columns) {
+  hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .layer = -1, .unit = HRI_NONE};
+  return (hri_operand){hri_tensor_new(&b->job, place, 0, HRI_F32, 2, (uint64_t[]){rows, columns}, NULL), (uint8_t)access};
+}
+
+static void make(bench *b, hri_op op, hri_attr attr, const hri_operand *operands, uint32_t count) {
+  hri_emit emit = {.program = HRI_STEP, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE, .guard = HRI_NONE};
+  hri_id id = hri_node_append(&b->job, (uint16_t)op, emit, &attr, operands, count);
+  assert_int_not_equal(id, HRI_NONE);
+  b->node = &b->job.nodes.items[id];
+}
+
+/* A machine without overhead whose rates are `rate` everywhere; the roofline beside it is far slower. */
+static void begin(bench *b, double rate) {
+  double *all[] = {&b->device.rates.product_flops[0][0][0], &b->device.rates.attention_flops[0][0], &b->device.rates.stream_bytes[0][0]};
+  size_t counts[] = {HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES, HR_ATTENTION_KINDS * HR_ATTENTION_SIZES, HR_STREAM_COUNT * HR_STREAM_SIZES};
+  memset(b, 0, sizeof *b);
+  hri_job_init(&b->job);
+  b->job.team = 2;
+  b->device = (hr_device){.is_cpu = true, .flops_fp32 = 1e6, .memory_bytes_per_second = 1e6, .gemm_efficiency = 1, .memory_efficiency = 1};
+  b->device.rates.threads = 2;
+  for (size_t t = 0; t < 3; t++)
+    for (size_t k = 0; k < counts[t]; k++) all[t][k] = rate;
+}
+
+static void linear(bench *b, uint64_t m, uint64_t n, uint64_t k) {
+  make(b, HRI_OP_LINEAR, (hri_attr){0}, (hri_operand[]){tensor(b, HRI_READ, m, k), tensor(b, HRI_READ, n, k), {HRI_NONE, HRI_READ}, tensor(b, HRI_WRITE, m, n)}, 4);
+}
+
+static double seconds(const bench *b) { return hri_node_seconds(&b->job, b->node, &b->device); }
+static void near(double value, double wanted) {
+  if (!(value > wanted * (1 - 1e-9) && value < wanted * (1 + 1e-9))) fail_msg("%.12g is not %.12g", value, wanted);
+}
+
+/* ---- classes ---- */
+
+static void test_products_are_classed_by_kind_side_and_size(void **state) {
+  static const struct { uint64_t m, n, k; uint32_t side; double size; } cases[] = {
+      {512, 256, 64, 0, 24}, {64, 4096, 4096, 0, 31}, {8192, 127, 4096, 0, 32.99}, {512, 1024, 128, 1, 27},
+      {1024, 4096, 511, 1, 31.99}, {512, 512, 512, 2, 28}, {2048, 4096, 1024, 2, 34}};
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    bench b;
+    hri_rate_class c;
+    begin(&b, 1e9);
+    linear(&b, cases[k].m, cases[k].n, cases[k].k);
+    c = hri_rate_class_of(&b.job, b.node);
+    assert_int_equal(c.table, HRI_RATE_PRODUCT);
+    assert_int_equal(c.kind, 0);
+    assert_int_equal(c.side, cases[k].side);
+    assert_true(c.size > cases[k].size - 0.02 && c.size < cases[k].size + 0.02);
+    hri_job_deinit(&b.job);
+  }
+}
+
+static void test_each_kind_reads_its_own_rate(void **state) {
+  static const hri_op ops[] = {HRI_OP_LINEAR, HRI_OP_LINEAR_DX, HRI_OP_LINEAR_DW};
+  (void)state;
+  for (uint32_t kind = 0; kind < HR_PRODUCT_KINDS; kind++) {
+    bench b;
+    begin(&b, 1e9);
+    for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++) b.device.rates.product_flops[kind][2][k] = 4e9;
+    if (kind == 0) linear(&b, 512, 512, 512);
+    else make(&b, ops[kind], (hri_attr){0}, (hri_operand[]){tensor(&b, HRI_READ, 512, 512), tensor(&b, HRI_READ, 512, 512), tensor(&b, HRI_WRITE, 512, 512)}, 3);
+    near(seconds(&b), 268435456.0 / 4e9);
+    hri_job_deinit(&b.job);
+  }
+}
+
+static void test_streams_and_attention_read_their_own_rows(void **state) {
+  bench b;
+  (void)state;
+  begin(&b, 1e9);
+  b.device.rates.stream_bytes[HR_STREAM_ADD][0] = b.device.rates.stream_bytes[HR_STREAM_ADD][1] = 3e9;
+  make(&b, HRI_OP_ADD, (hri_attr){0}, (hri_operand[]){tensor(&b, HRI_READ, 256, 1024), tensor(&b, HRI_READ, 256, 1024), tensor(&b, HRI_WRITE, 256, 1024)}, 3);
+  near(seconds(&b), 3145728.0 / 3e9);
+  b.device.rates.node_seconds = 1e-3;
+  near(seconds(&b), 3145728.0 / 3e9 + 1e-3);
+  hri_job_deinit(&b.job);
+  begin(&b, 1e9);
+  b.device.rates.attention_flops[1][2] = 7e9; /* backward at 1024 tokens */
+  make(&b, HRI_OP_ATTENTION_BACKWARD, (hri_attr){.i = {1, 1024, 2, 2, 64, 0}}, (hri_operand[]){tensor(&b, HRI_READ, 1024, 128)}, 1);
+  near(seconds(&b), hri_node_flops(&b.job, b.node) / 7e9);
+  hri_job_deinit(&b.job);
+}
+
+/* ---- interpolation ---- */
+
+static void test_rates_are_interpolated_and_held_beyond_the_ends(void **state) {
+  bench b;
+  double *row = b.device.rates.product_flops[0][2];
+  (void)state;
+  begin(&b, 0);
+  row[1] = 1e9;
+  row[3] = 4e9; /* 2^28 and 2^34; 2^31 lies halfway and was not measured */
+  linear(&b, 1024, 1024, 1024);
+  near(seconds(&b), 2147483648.0 / 2e9);
+  linear(&b, 4096, 4096, 4096);
+  near(seconds(&b), 137438953472.0 / 4e9);
+  row[1] = 0;
+  linear(&b, 512, 512, 512);
+  near(seconds(&b), 268435456.0 / 4e9);
+  hri_job_deinit(&b.job);
+}
+
+/* While rates do not fall with size faster than the size grows, more work never takes less time. */
+static void test_more_work_takes_longer(void **state) {
+  bench b;
+  double before = 0;
+  (void)state;
+  begin(&b, 1e9);
+  for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++) b.device.rates.product_flops[0][2][k] = 1e9 * (double)(1u << k) / (k == 3 ? 3 : 1);
+  for (uint64_t m = 512; m < 40000; m += m / 3) {
+    linear(&b, m, 600, 700);
+    assert_true(seconds(&b) > before);
+    before = seconds(&b);
+  }
+  hri_job_deinit(&b.job);
+}
+
+static void test_missing_entries_fall_back(void **state) {
+  bench b;
+  double roofline;
+  (void)state;
+  begin(&b, 0);
+  linear(&b, 512, 512, 512);
+  roofline = seconds(&b); /* an empty table: the roofline */
+  assert_true(roofline > 268.0);
+  b.device.rates.product_flops[0][0][1] = 2e9; /* only thin ones were measured: they stand in */
+  near(seconds(&b), 268435456.0 / 2e9);
+  b.device.rates.product_flops[0][1][1] = 5e9; /* the nearer side comes first */
+  near(seconds(&b), 268435456.0 / 5e9);
+  b.job.team = 3; /* measured for another team */
+  near(seconds(&b), roofline);
+  assert_false(hri_cost_measured(&b.job, &b.device));
+  hri_job_deinit(&b.job);
+}
+
+/* ---- the file ---- */
+
+static char directory[128];
+
+static hr_device_rates some_rates(void) {
+  hr_device d;
+  hr_error error;
+  hr_device_rates r = {.threads = 2, .date = "2026-01-02", .node_seconds = 1.25e-6, .fixed_bytes = 9u << 20, .product_bytes = 40960};
+  hri_cpu *cpu;
+  hri_backend backend;
+  assert_int_equal(hr_device_find("cpu", &d, &error), HR_OK);
+  assert_int_equal(hri_cpu_create(2, &cpu, &error), HR_OK);
+  backend = hri_cpu_backend(cpu);
+  memcpy(r.instruction_set, backend.instruction_set, sizeof r.instruction_set);
+  memcpy(r.libraries, backend.libraries, sizeof r.libraries);
+  hri_cpu_destroy(cpu);
+  for (int k = 0; k < HR_PRODUCT_KINDS; k++)
+    for (int s = 0; s < HR_PRODUCT_SIDES; s++)
+      for (int z = 0; z < HR_PRODUCT_SIZES; z++) r.product_flops[k][s][z] = 1e9 / 3 * (k + 1) * (s + 1) * (z + 1);
+  for (int k = 0; k < HR_STREAM_COUNT; k++) r.stream_bytes[k][0] = 1e10 + k;
+  return r;
+}
+
+static void test_what_is_stored_is_found(void **state) {
+  hr_device_rates r = some_rates();
+  hr_device d;
+  hr_error error;
+  hr_plan *plan;
+  hr_job job;
+  char path[512];
+  (void)state;
+  assert_int_equal(hr_device_find("cpu", &d, &error), HR_OK);
+  assert_true(d.rates.threads == 0 && !d.fixed_measured); /* the directory is empty */
+  if (hr_device_store(&r, path, sizeof path, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_non_null(strstr(path, directory));
+  assert_true(hr_device_load(&d, 2));
+  assert_memory_equal(&d.rates, &r, sizeof r);
+  assert_true(d.fixed_measured && d.fixed_bytes == 9u << 20);
+  assert_false(hr_device_load(&d, 7)); /* another team */
+  hr_job_init(&job); /* a plan for that team takes it, for another it assumes */
+  assert_int_equal(hr_model_open("micro-llama-bytes", &job.model, &error), HR_OK);
+  assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
+  job.threads = 2;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
+  assert_true(hr_plan_get(plan)->time_measured && hr_plan_get(plan)->tiers[0].fixed_measured);
+  assert_int_equal(hr_plan_get(plan)->tiers[0].fixed_bytes,
+                   hri_round_up((9u << 20) + 40960ull * hri_cpu_distinct_products(&plan->job) + hr_plan_get(plan)->plan_bytes, 4096));
+  hr_plan_destroy(plan);
+  job.threads = 3;
+  assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
+  assert_false(hr_plan_get(plan)->time_measured);
+  hr_plan_destroy(plan);
+}
+
+/* Writes `text` where the stored probe is, with `from` replaced by `to`. */
+static void damage(const char *path, const char *text, const char *from, const char *to) {
+  char *at = strstr(text, from), *bytes;
+  size_t head;
+  assert_non_null(at);
+  head = (size_t)(at - text);
+  bytes = malloc(strlen(text) + strlen(to) + 1);
+  assert_non_null(bytes);
+  (void)sprintf(bytes, "%.*s%s%s", (int)head, text, to, at + strlen(from));
+  assert_int_equal(hri_file_replace(path, bytes, strlen(bytes), NULL), HR_OK);
+  free(bytes);
+}
+
+static void test_a_damaged_or_foreign_file_is_ignored(void **state) {
+  static const char *const damages[][2] = {
+      {"\"schema_version\": 1", "\"schema_version\": 2"}, {"\"threads\": 2", "\"threads\": 4"}, {"\"cpu\": \"", "\"cpu\": \"not "},
+      {"\"libraries\": \"", "\"libraries\": \"x"}, {"\"instruction_set\": \"", "\"instruction_set\": \"x"}, {"\"node_seconds\": ", "\"node_seconds\": -"},
+      {"\"node_seconds\"", "\"node\""}, {"\"fixed_bytes\": ", "\"fixed_bytes\": 99999999"}, {"\"product_flops\": [", "\"product_flops\": [1.0,"},
+      {"\"attention_flops\": [", "\"attention_flops\": [null,"}, {"\"stream_bytes\": [", "\"stream_bytes\": [-1.0, \"a\","}, {"}", ""}};
+  hr_device_rates r = some_rates();
+  hr_device d, before;
+  hr_error error;
+  char path[512], *text;
+  uint64_t count;
+  (void)state;
+  assert_int_equal(hr_device_store(&r, path, sizeof path, &error), HR_OK);
+  assert_int_equal(hri_file_read(path, 1 << 20, &text, &count, &error), HR_OK);
+  assert_int_equal(hr_device_find("cpu", &before, &error), HR_OK);
+  memset(&before.rates, 0, sizeof before.rates);
+  for (size_t k = 0; k < sizeof damages / sizeof *damages; k++) {
+    d = before;
+    damage(path, text, damages[k][0], damages[k][1]);
+    if (hr_device_load(&d, 2)) fail_msg("damage %zu is taken for a probe", k);
+    assert_memory_equal(&d, &before, sizeof d);
+    assert_int_equal(hr_device_find("cpu", &d, &error), HR_OK);
+  }
+  for (uint64_t cut = 0; cut + 2 < count; cut += 97) { /* cut off anywhere */
+    assert_int_equal(hri_file_replace(path, text, cut, NULL), HR_OK);
+    assert_false(hr_device_load(&d, 2));
+  }
+  assert_int_equal(hri_file_replace(path, text, count, NULL), HR_OK);
+  assert_true(hr_device_load(&d, 2)); /* the test's own premise */
+  hri_free(text);
+}
+
+static void test_refusals(void **state) {
+  hr_device_rates none = {0}, r = some_rates();
+  hr_error error;
+  (void)state;
+  assert_int_equal(hr_device_store(&none, NULL, 0, &error), HR_ERROR_USAGE);
+  assert_int_equal(setenv("HEADROOM_CACHE", "/dev/null/x", 1), 0);
+  assert_int_equal(hr_device_store(&r, NULL, 0, &error), HR_ERROR_IO);
+  assert_int_equal(setenv("HEADROOM_CACHE", directory, 1), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_products_are_classed_by_kind_side_and_size), cmocka_unit_test(test_each_kind_reads_its_own_rate),
+      cmocka_unit_test(test_streams_and_attention_read_their_own_rows), cmocka_unit_test(test_rates_are_interpolated_and_held_beyond_the_ends),
+      cmocka_unit_test(test_more_work_takes_longer), cmocka_unit_test(test_missing_entries_fall_back), cmocka_unit_test(test_what_is_stored_is_found),
+      cmocka_unit_test(test_a_damaged_or_foreign_file_is_ignored), cmocka_unit_test(test_refusals)};
+  int failed;
+  (void)snprintf(directory, sizeof directory, "/tmp/headroom-probe-XXXXXX");
+  if (!mkdtemp(directory) || setenv("HEADROOM_CACHE", directory, 1) != 0) return 1;
+  failed = cmocka_run_group_tests(tests, NULL, NULL);
+  (void)hri_dir_remove(directory, NULL);
+  return failed;
+}
