@@ -230,6 +230,11 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
           hr_plan_destroy(plan);
         }
       }
+  if (!best && smallest == UINT64_MAX) {
+    status = hri_fail(error, HR_ERROR_USAGE, "--auto found no choice that can be planned for this job");
+    hri_hint(error, status, "`headroom plan` without --auto says what is wrong with it");
+    goto out;
+  }
   if (!best) {
     status = hri_fail(error, HR_ERROR_BUDGET, "no choice of memory techniques fits the budget; the smallest needs %llu bytes (%s)", (unsigned long long)smallest,
                       smallest_options[0] ? smallest_options : "the job as it is");

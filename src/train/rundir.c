@@ -35,6 +35,15 @@ hr_status hri_rundir_create(const char *directory, hr_error *error) {
   return hri_file_replace(path, "", 0, error);
 }
 
+void hri_rundir_discard(const char *directory) {
+  static const char *const made[] = {"metrics.jsonl", "checkpoints"};
+  char path[PATH_BYTES];
+  if (join(path, directory, "run.json", NULL) != HR_OK || hri_path_exists(path)) return; /* it did start */
+  for (size_t k = 0; k < sizeof made / sizeof *made; k++)
+    if (join(path, directory, made[k], NULL) == HR_OK && unlink(path) != 0) (void)rmdir(path);
+  (void)rmdir(directory); /* only when nothing else is in it */
+}
+
 /* ---- run.json ---- */
 
 static void put_job(hri_json_writer *w, const hr_job *job) {

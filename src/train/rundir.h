@@ -15,6 +15,9 @@ typedef struct hri_progress { /* what a checkpoint remembers besides tensors */
 /* Creates a fresh run directory; USAGE when it already holds a run. Proves that it is writable. */
 hr_status hri_rundir_create(const char *directory, hr_error *error);
 
+/* Takes back what create made when the run could not start; anything else in the directory stays. */
+void hri_rundir_discard(const char *directory);
+
 /* run.json: the job with every final value, the plan, machine and versions; `result` (NULL while running) adds plan
  * against run. */
 hr_status hri_rundir_write_run(const char *directory, const hri_session *session, const hri_progress *progress, const char *state, const hr_run_result *result, hr_error *error);

@@ -80,7 +80,7 @@ static void measure(trainer *t, double seconds, uint64_t counted) {
   double done = (double)(t->progress.step - t->steps_at_start), elapsed = now() - t->started;
   m->step = t->progress.step;
   m->steps = t->progress.steps;
-  m->loss = counted ? control->loss_sum / (double)counted : 0;
+  m->loss = counted ? control->loss_sum / (double)counted : NAN; /* null in JSON: nothing was predicted */
   m->grad_norm = t->job->clip > 0 ? control->grad_norm : NAN;
   m->learning_rate = control->learning_rate;
   m->tokens = counted;
@@ -115,7 +115,7 @@ static hr_status train_step(trainer *t, hr_error *error) {
   t->progress.last_loss = t->metrics.loss;
   HRI_TRY(hri_rundir_append_metrics(t->options->out_directory, &t->metrics, false, error));
   hri_session_tell(&t->session, HR_EVENT_STEP, &t->metrics, NULL);
-  if (isfinite(t->metrics.loss)) return HR_OK;
+  if (counted == 0 || isfinite(t->metrics.loss)) return HR_OK;
   status = hri_fail(error, HR_ERROR_INPUT, "the loss of step %llu is %g: training has diverged", (unsigned long long)t->progress.step, t->metrics.loss);
   return hri_hint(error, status, "lower --lr or raise --warmup; earlier checkpoints in the run directory are intact");
 }
@@ -321,6 +321,7 @@ static hr_status finish(trainer *t, hr_run_result *result, hr_error *error) {
 
 hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error) {
   trainer t;
+  hr_error late = {0};
   hr_status status, finished;
   memset(&t, 0, sizeof t);
   memset(result, 0, sizeof *result);
@@ -332,7 +333,9 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   HRI_TRY_OUT(hri_session_plan(&t.session, job, NULL, error));
   if (job->model.dropout > 0) hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
   if (!options->resume_directory) HRI_TRY_OUT(hri_rundir_create(options->out_directory, error));
-  HRI_TRY_OUT(start(&t, error));
+  status = start(&t, error);
+  if (status != HR_OK && !options->resume_directory) hri_rundir_discard(options->out_directory);
+  if (status != HR_OK) goto out;
   t.started = now();
   status = loop(&t, error);
   if (status == HR_OK) {
@@ -340,8 +343,11 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
     if (status == HR_OK) hri_session_tell(&t.session, HR_EVENT_SAVED, &t.metrics, t.path);
   }
   if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
-    finished = finish(&t, result, status == HR_OK ? error : NULL);
-    if (finished != HR_OK) status = finished;
+    finished = finish(&t, result, &late);
+    if (finished != HR_OK) {
+      status = finished;
+      if (error) *error = late;
+    }
   }
 out:
   hri_dataset_destroy(t.data);
