@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "model/build.h"
 
 enum {
   DEFAULT_SEQUENCE = 1024,
@@ -302,6 +303,11 @@ static uint32_t chunk_of(const hr_job *job) {
   if (chunk == HR_LOSS_CHUNK_OFF) return chunk;
   if (chunk == HR_LOSS_CHUNK_AUTO) chunk = (uint64_t)rows * job->model.vocabulary_size * 4 > AUTO_LOSS_BYTES ? AUTO_LOSS_CHUNK : rows;
   if (job->loss_chunk == HR_LOSS_CHUNK_AUTO && rows / chunk >= MAX_LOSS_CHUNKS) chunk = rows / MAX_LOSS_CHUNKS + 1;
+  return chunk < rows ? chunk : rows;
+}
+
+uint64_t hri_loss_chunk(const hr_job *spec) {
+  uint64_t rows = (uint64_t)spec->micro_batch * spec->sequence_length, chunk = chunk_of(spec);
   return chunk < rows ? chunk : rows;
 }
 

@@ -5,17 +5,6 @@
 #include "model/build.h"
 #include "program/check.h"
 
-enum { AUTO_CHUNK_TOKENS = 1024 };
-static const uint64_t AUTO_CHUNK_BYTES = 64u << 20; /* logits below this are not worth chunking */
-
-uint64_t hri_loss_chunk(const hr_job *spec) {
-  uint64_t rows = (uint64_t)spec->micro_batch * spec->sequence_length;
-  if (spec->loss_chunk == HR_LOSS_CHUNK_OFF) return rows;
-  if (spec->loss_chunk != HR_LOSS_CHUNK_AUTO) return spec->loss_chunk < rows ? spec->loss_chunk : rows;
-  if (rows * spec->model.vocabulary_size * 4 <= AUTO_CHUNK_BYTES || rows <= AUTO_CHUNK_TOKENS) return rows;
-  return AUTO_CHUNK_TOKENS;
-}
-
 static hr_status verify(const hri_job *job, const hri_compile_options *options, hri_pass after, hr_error *error) {
   hr_status status = hri_job_ok(job, error);
   if (status != HR_OK || !options->check_each) return status;

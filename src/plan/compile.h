@@ -21,7 +21,5 @@ hr_status hri_compile(const hr_job *spec, const hri_backend *backend, const hri_
 /* The passes alone, for a job that was built (by hri_build or op by op) with its forward parts. */
 hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, const hri_forward *forwards, hri_job *job, hr_error *error);
 
-/* Tokens per loss chunk that a job uses. */
-uint64_t hri_loss_chunk(const hr_job *spec);
 
 #endif
