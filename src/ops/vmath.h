@@ -19,6 +19,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/real.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -231,6 +233,81 @@ static inline hri_vf hri_vlog(hri_vf x) {
   result = hri_vselect(x == infinity, infinity, result);
   result = hri_vselect(x == 0.0f, -infinity, result);
   return hri_vselect(x >= 0.0f, result, nan); /* negative or NaN */
+}
+
+/* ---- bf16 in memory, fp32 in registers ---- */
+
+typedef uint16_t hri_vh16 __attribute__((vector_size(HRI_VECTOR_BYTES / 2)));
+typedef uint16_t hri_vh16_memory __attribute__((vector_size(HRI_VECTOR_BYTES / 2), aligned(2), may_alias));
+
+static inline hri_vf hri_vwiden(hri_vh16 half) {
+#if defined(__AVX512F__)
+  return (hri_vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)half), 16);
+#elif defined(__AVX2__)
+  return (hri_vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)half), 16);
+#else
+  return (hri_vf)(__builtin_convertvector(half, hri_vu) << 16);
+#endif
+}
+/* The upper halves of 32-bit lanes. */
+static inline hri_vh16 hri_vupper(hri_vu bits) {
+#if defined(__AVX512F__)
+  return (hri_vh16)_mm512_cvtepi32_epi16(_mm512_srli_epi32((__m512i)bits, 16));
+#elif defined(__AVX2__)
+  __m256i upper = _mm256_srli_epi32((__m256i)bits, 16);
+  return (hri_vh16)_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(upper, upper), 0x08));
+#else
+  return __builtin_convertvector(bits >> 16, hri_vh16);
+#endif
+}
+/* Rounds to nearest even like hri_bf16_round, lane by lane. */
+static inline hri_vh16 hri_vround_bf16(hri_vf v) {
+  hri_vu bits = (hri_vu)v, rounded = bits + 0x7FFFu + (bits >> 16 & 1u);
+  hri_vi is_nan = v != v;
+  return hri_vupper((hri_vu)hri_vselect(is_nan, (hri_vf)(bits | 0x400000u), (hri_vf)rounded));
+}
+static inline hri_vf hri_vload_bf16(const hri_bf16 *p) { return hri_vwiden((hri_vh16)*(const hri_vh16_memory *)p); }
+static inline void hri_vstore_bf16(hri_bf16 *p, hri_vf v) { *(hri_vh16_memory *)p = (hri_vh16_memory)hri_vround_bf16(v); }
+static inline hri_vf hri_vload_bf16_n(const hri_bf16 *p, int64_t n) {
+  if (n == HRI_LANES) return hri_vload_bf16(p);
+#if defined(__AVX512F__)
+  return hri_vwiden((hri_vh16)_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1u), p));
+#else
+  hri_bf16 lanes[HRI_LANES] = {0};
+  for (int64_t i = 0; i < n; i++)
+    lanes[i] = p[i];
+  return hri_vload_bf16(lanes);
+#endif
+}
+static inline void hri_vstore_bf16_n(hri_bf16 *p, hri_vf v, int64_t n) {
+  if (n == HRI_LANES) {
+    hri_vstore_bf16(p, v);
+    return;
+  }
+#if defined(__AVX512F__)
+  _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1u), (__m256i)hri_vround_bf16(v));
+#else
+  hri_bf16 lanes[HRI_LANES];
+  hri_vstore_bf16(lanes, v);
+  for (int64_t i = 0; i < n; i++)
+    p[i] = lanes[i];
+#endif
+}
+
+/* Element `index` on of an array of either type. With a constant `real`, after inlining, no branch is left. */
+static inline hri_vf hri_vload_real(const void *p, int64_t index, hri_real real) {
+  return real == HRI_REAL_BF16 ? hri_vload_bf16((const hri_bf16 *)p + index) : hri_vload((const float *)p + index);
+}
+static inline void hri_vstore_real(void *p, int64_t index, hri_vf v, hri_real real) {
+  if (real == HRI_REAL_BF16) hri_vstore_bf16((hri_bf16 *)p + index, v);
+  else hri_vstore((float *)p + index, v);
+}
+static inline hri_vf hri_vload_real_n(const void *p, int64_t index, int64_t n, hri_real real) {
+  return real == HRI_REAL_BF16 ? hri_vload_bf16_n((const hri_bf16 *)p + index, n) : hri_vload_n((const float *)p + index, n);
+}
+static inline void hri_vstore_real_n(void *p, int64_t index, hri_vf v, int64_t n, hri_real real) {
+  if (real == HRI_REAL_BF16) hri_vstore_bf16_n((hri_bf16 *)p + index, v, n);
+  else hri_vstore_n((float *)p + index, v, n);
 }
 
 #endif
