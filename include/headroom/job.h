@@ -21,6 +21,16 @@ typedef enum hr_optimizer { HR_OPTIMIZER_ADAMW = 0, HR_OPTIMIZER_SGD, HR_OPTIMIZ
 typedef enum hr_attention { HR_ATTENTION_FLASH = 0, HR_ATTENTION_MATERIALIZED } hr_attention;
 typedef enum hr_update { HR_UPDATE_AFTER = 0, HR_UPDATE_IN_BACKWARD } hr_update;
 typedef enum hr_schedule { HR_SCHEDULE_CONSTANT = 0, HR_SCHEDULE_LINEAR, HR_SCHEDULE_COSINE, HR_SCHEDULE_WSD } hr_schedule;
+/* What weights, activations and gradients are made of; arithmetic and statistics are fp32 in all of them.
+ *   BF16       bf16 weights and activations; fp32 master weights hold the truth; fp32 gradients and moments
+ *   BF16_PURE  no master weights: the update rounds stochastically to the bf16 weights
+ * Vectors (norm weights, biases) stay fp32. */
+typedef enum hr_precision { HR_PRECISION_FP32 = 0, HR_PRECISION_BF16, HR_PRECISION_BF16_PURE } hr_precision;
+/* What optimizer states are kept in; bf16 states are rounded stochastically too (BF16_PURE only). */
+typedef enum hr_moments { HR_MOMENTS_FP32 = 0, HR_MOMENTS_BF16 } hr_moments;
+/* Weights rearranged for matrix products: where it pays (AUTO decides between the others), never, before each use, or
+ * once per optimizer step for all its micro-steps. Same bits. */
+typedef enum hr_weight_packing { HR_WEIGHT_PACKING_AUTO = 0, HR_WEIGHT_PACKING_OFF, HR_WEIGHT_PACKING_TRANSIENT, HR_WEIGHT_PACKING_PERSISTENT } hr_weight_packing;
 typedef enum hr_packing { HR_PACKING_PACK = 0, HR_PACKING_OFF } hr_packing;
 
 /* How much of a layer's forward is kept for its backward, from everything to nothing but its input. */
@@ -60,6 +70,9 @@ typedef struct hr_job {
   uint64_t budget_bytes;        /* --budget: device tier; 0 = what is usable now */
   bool budget_given;            /* refuses a budget of 0 instead */
   uint64_t host_budget_bytes;   /* --host-budget; 0 = no limit stated */
+  hr_precision precision;
+  hr_moments moments;
+  hr_weight_packing weight_packing;
   hr_recompute recompute;
   hr_attention attention;
   uint32_t loss_chunk;          /* --loss-chunk: tokens per chunk, HR_LOSS_CHUNK_AUTO or _OFF */
@@ -90,7 +103,7 @@ typedef struct hr_job {
 enum {
   HR_GIVEN_SEQUENCE = 1 << 0, HR_GIVEN_MICRO_BATCH = 1 << 1, HR_GIVEN_ACCUMULATE = 1 << 2, HR_GIVEN_RECOMPUTE = 1 << 3,
   HR_GIVEN_LOSS_CHUNK = 1 << 4, HR_GIVEN_UPDATE = 1 << 5, HR_GIVEN_ATTENTION = 1 << 6, HR_GIVEN_OPTIMIZER = 1 << 7,
-  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9
+  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11
 };
 
 /* Defaults of every field (the values that `headroom plan MODEL` uses); model and device are left empty.
@@ -108,6 +121,9 @@ hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error
 /* Writes it back, shortest form, into out (at least 256 bytes; long lists are run-length coded). Returns out. */
 char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, char *out, uint64_t out_bytes);
 
+const char *hr_precision_name(hr_precision value);
+const char *hr_moments_name(hr_moments value);
+const char *hr_weight_packing_name(hr_weight_packing value);
 const char *hr_optimizer_name(hr_optimizer value);
 const char *hr_attention_name(hr_attention value);
 const char *hr_schedule_name(hr_schedule value);

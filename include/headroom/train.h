@@ -21,7 +21,8 @@ typedef enum hr_event_kind {
   HR_EVENT_SAVED,       /* text is the path */
   HR_EVENT_SAMPLE,      /* text is generated text */
   HR_EVENT_WARNING,     /* text */
-  HR_EVENT_NOTE         /* text: facts about data and model worth knowing */
+  HR_EVENT_NOTE,        /* text: facts about data and model worth knowing */
+  HR_EVENT_PROFILED     /* profile is set; text is the path of the trace */
 } hr_event_kind;
 
 typedef struct hr_metrics {
@@ -36,11 +37,33 @@ typedef struct hr_metrics {
   uint64_t process_resident_bytes, process_peak_bytes;
 } hr_metrics;
 
+/* Where the time of training steps went. Times are medians over the recorded steps (at most the last 64), per step. */
+typedef struct hr_profile_row {
+  const char *op;           /* as in a dump of the plan: "linear_dw" */
+  bool recomputed;          /* made a second time, for the backward pass */
+  uint64_t calls;           /* per step */
+  double seconds, share;    /* share of the step */
+  double flops, bytes;      /* per step: arithmetic; operands read and written */
+  bool by_arithmetic;       /* the rate to look at: FLOP/s of products and attention, else bytes/s */
+  double predicted_seconds; /* by the cost model */
+} hr_profile_row;
+
+typedef struct hr_profile {
+  uint64_t steps;           /* recorded; the first step of a run warms up and counts only when it is the only one */
+  bool warm_up_only;
+  double step_seconds;      /* of whole steps; what no row has is the feeding of data and the executor */
+  double predicted_seconds;
+  bool prediction_measured; /* from rates measured on this machine */
+  uint32_t row_count;
+  const hr_profile_row *rows; /* the longest first */
+} hr_profile;
+
 typedef struct hr_event {
   hr_event_kind kind;
   const hr_plan *plan;
   const hr_metrics *metrics;
   const char *text;
+  const hr_profile *profile; /* valid during the call */
 } hr_event;
 
 typedef struct hr_run_options {
@@ -55,6 +78,7 @@ typedef struct hr_run_options {
   uint64_t eval_batches;              /* at most so many batches per evaluation; 0 = all */
   uint32_t keep;                      /* newest checkpoints to keep besides best; 0 = all */
   const char *save_dtype;             /* of RUN/final: "source" (as loaded; F32 from scratch), "f32", "bf16", "f16" */
+  const char *profile_path;           /* a trace of the last step and a profile of all, written at the end; NULL = none */
   const char *sample_prompt;          /* generated after each evaluation when not NULL (needs job.with_generation) */
   void (*on_event)(void *context, const hr_event *event); /* may be NULL; called on the calling thread */
   bool (*should_stop)(void *context); /* polled after every step: true = save and return INTERRUPTED; may be NULL */

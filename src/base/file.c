@@ -83,16 +83,31 @@ hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_
   return HR_OK;
 }
 
+/* Opens the file that will take the place of `path`: hidden, so that what a kill leaves is not taken for a file of its own. */
+static hr_status open_temp(const char *path, char temp[4096], int *fd, hr_error *error) {
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  if (snprintf(temp, 4096, "%.*s.%s.tmp", (int)(name - path), path, name) >= 4096) return hri_fail(error, HR_ERROR_USAGE, "the path %s is too long", path);
+  *fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  return *fd < 0 ? hri_fail_errno(error, errno, "create", temp) : HR_OK;
+}
+
+hr_status hri_file_can_replace(const char *path, hr_error *error) {
+  char temp[4096];
+  size_t length = strlen(path);
+  int fd;
+  if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path)) return hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
+  HRI_TRY(open_temp(path, temp, &fd, error));
+  close(fd);
+  unlink(temp);
+  return HR_OK;
+}
+
 hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error) {
   char temp[4096], dir[4096];
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  const char *slash = strrchr(path, '/');
   hr_status status = HR_OK;
   int fd;
-  /* hidden, so that what a kill leaves is not taken for a file of its own */
-  if (snprintf(temp, sizeof temp, "%.*s.%s.tmp", (int)(name - path), path, name) >= (int)sizeof temp)
-    return hri_fail(error, HR_ERROR_USAGE, "the path %s is too long", path);
-  fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return hri_fail_errno(error, errno, "create", temp);
+  HRI_TRY(open_temp(path, temp, &fd, error));
   status = hri_file_write_all(fd, temp, bytes, count, error);
   if (status == HR_OK && fsync(fd) != 0) status = hri_fail_errno(error, errno, "write", temp);
   if (close(fd) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", temp);

@@ -13,6 +13,8 @@ hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_
 
 /* Writes a small file atomically: the old or the new content is on disk, never a mixture. */
 hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error);
+/* Whether that could be done now: USAGE when `path` names no file, IO when its directory takes none. Leaves nothing. */
+hr_status hri_file_can_replace(const char *path, hr_error *error);
 
 hr_status hri_dir_make(const char *path, hr_error *error);         /* mkdir -p */
 hr_status hri_dir_sync(const char *path, hr_error *error);         /* fsync of a directory */

@@ -151,7 +151,8 @@ void hri_build_transfers(hri_job *job, bool load) {
     hri_param param = job->params.items[p];
     hri_emit e = {.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
                   .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE, .guard = HRI_NONE};
-    move_part(job, e, op, param.weight, p, HRI_PART_WEIGHT);
+    move_part(job, e, op, param.master != HRI_NONE ? param.master : param.weight, p, HRI_PART_WEIGHT);
+    if (load && param.master != HRI_NONE) hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(param.master), HRI_W(param.weight)}, 2);
     for (uint32_t k = 0; k < 2; k++)
       if (param.state[k] != HRI_NONE) move_part(job, e, op, param.state[k], p, (hri_part_kind)(HRI_PART_STATE0 + k));
   }
@@ -359,13 +360,11 @@ hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_
   job->accumulate = spec->accumulate;
   hri_build_control(job, b.all);
   for (uint32_t p = 0; p < count; p++) make_param(&b, p);
-  hri_build_transfers(job, true);
   if ((b.all & HRI_IN(HRI_PREFILL)) && (positions < spec->context_length || spec->purpose == HR_PURPOSE_GENERATE)) positions = spec->context_length;
   if (!b.model->learned_positions) make_rope_table(&b, positions);
   if (spec->purpose == HR_PURPOSE_TRAIN) build_training(&b, forwards);
   if (b.all & HRI_IN(HRI_EVALUATE)) build_evaluation(&b, forwards);
   if (b.all & HRI_IN(HRI_PREFILL)) HRI_TRY_OUT(build_generation(&b, forwards, error));
-  if (b.all & HRI_IN(HRI_SAVE)) hri_build_transfers(job, false);
   status = hri_job_ok(job, error);
 out:
   hri_free(b.slots);

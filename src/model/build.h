@@ -42,7 +42,8 @@ typedef struct hri_param_request {
 /* Weight, gradient and states of one parameter; returns its index (HRI_NONE when memory is refused). */
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *request);
 void hri_build_control(hri_job *job, uint16_t programs);
-/* The load or save program: one node per parameter and state. */
+/* The load or save program: one node per parameter and state. Master weights are moved where there are any, and rounded to
+ * the weights that the products read. */
 void hri_build_transfers(hri_job *job, bool load);
 /* With several micro-steps every gradient is added to: `begin` makes them zero. */
 void hri_build_zero_gradients(hri_job *job);

@@ -43,6 +43,9 @@ void hr_job_init(hr_job *job) {
 
 /* ---- names ---- */
 
+static const char *const precision_names[] = {"fp32", "bf16", "bf16-pure"};
+static const char *const moments_names[] = {"fp32", "bf16"};
+static const char *const weight_packing_names[] = {"auto", "off", "transient", "persistent"};
 static const char *const optimizer_names[] = {"adamw", "sgd", "momentum"};
 static const char *const attention_names[] = {"flash", "materialized"};
 static const char *const schedule_names[] = {"constant", "linear", "cosine", "wsd"};
@@ -50,6 +53,9 @@ static const char *const level_names[HR_LEVEL_COUNT] = {"keep", "cheap", "mlp", 
 
 #define NAME_OF(table, value) ((size_t)(value) < sizeof(table) / sizeof *(table) ? (table)[value] : "unknown")
 
+const char *hr_precision_name(hr_precision value) { return NAME_OF(precision_names, value); }
+const char *hr_moments_name(hr_moments value) { return NAME_OF(moments_names, value); }
+const char *hr_weight_packing_name(hr_weight_packing value) { return NAME_OF(weight_packing_names, value); }
 const char *hr_optimizer_name(hr_optimizer value) { return NAME_OF(optimizer_names, value); }
 const char *hr_attention_name(hr_attention value) { return NAME_OF(attention_names, value); }
 const char *hr_schedule_name(hr_schedule value) { return NAME_OF(schedule_names, value); }
@@ -196,6 +202,8 @@ static hr_status check_kinds(const hr_job *job, hr_error *error) {
   } kinds[] = {
       {"purpose", (unsigned)job->purpose, HR_PURPOSE_GENERATE},      {"--optimizer", (unsigned)job->optimizer, HR_OPTIMIZER_MOMENTUM},
       {"--attention", (unsigned)job->attention, HR_ATTENTION_MATERIALIZED}, {"--update", (unsigned)job->update, HR_UPDATE_IN_BACKWARD},
+      {"--precision", (unsigned)job->precision, HR_PRECISION_BF16_PURE}, {"--moments", (unsigned)job->moments, HR_MOMENTS_BF16},
+      {"--weight-packing", (unsigned)job->weight_packing, HR_WEIGHT_PACKING_PERSISTENT},
       {"--schedule", (unsigned)job->schedule, HR_SCHEDULE_WSD},      {"--packing", (unsigned)job->packing, HR_PACKING_OFF},
       {"--recompute", (unsigned)job->recompute.kind, HR_RECOMPUTE_LEVELS},
   };
@@ -251,6 +259,8 @@ static bool levels_beyond(const hr_job *job) { return job->recompute.kind == HR_
 static bool row_beyond(const hr_job *job) { return job->model.learned_positions && job->purpose != HR_PURPOSE_GENERATE && job->sequence_length > job->model.max_positions; }
 static bool context_beyond(const hr_job *job) { return job->model.learned_positions && generates(job) && job->context_length > job->model.max_positions; }
 
+static bool moments_with_masters(const hr_job *job) { return job->moments == HR_MOMENTS_BF16 && job->precision != HR_PRECISION_BF16_PURE; }
+
 /* Steps that a number of steps or a share of them means; only used when the steps are known. */
 static double in_steps(double value, uint64_t steps) { return value < 1 ? value * (double)steps : value; }
 
@@ -268,6 +278,7 @@ static const struct {
 } exclusions[] = {
     {clip_in_backward, "--update in-backward", "--clip", "the global norm needs all gradients before the first update", "give --clip 0 or leave --update out"},
     {accumulate_in_backward, "--update in-backward", "--accumulate", "a gradient is complete only after the last micro-step", "give --accumulate 1 or leave --update out"},
+    {moments_with_masters, "--moments bf16", "--precision other than bf16-pure", "next to fp32 weights the half-size states are not worth their noise", "give --precision bf16-pure or leave --moments out"},
     {every_beyond, "--recompute every:K", "the model", "K is larger than its number of layers", "give a smaller K, or --recompute block"},
     {levels_beyond, "--recompute levels", "the model", "there are more levels than layers", "give one level for each layer; missing ones repeat the last"},
     {row_beyond, "--seq", "the model", "its table of learned positions is shorter", "give a smaller --seq"},

@@ -34,7 +34,7 @@ HRI_RULE_FN(loss_sum);
 HRI_RULE_FN(square_norm); HRI_FLOPS_FN(square_norm);
 HRI_RULE_FN(control_only);
 HRI_RULE_FN(update); HRI_FLOPS_FN(update);
-HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(select); HRI_RULE_FN(last_row);
+HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(cast); HRI_RULE_FN(pack); HRI_RULE_FN(select); HRI_RULE_FN(last_row);
 
 /* FLOPs of the backward linears equal the forward's. */
 #define HRI_RULE_EMBED .check = hri_check_embed, .backward = hri_back_embed
@@ -43,7 +43,7 @@ HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(select); HRI_RULE_FN(last_row);
 #define HRI_RULE_LINEAR_DX .check = hri_check_linear_dx, .flops = hri_flops_linear
 #define HRI_RULE_LINEAR_DW .check = hri_check_linear_dw, .flops = hri_flops_linear
 #define HRI_RULE_BIAS_GRADIENT .check = hri_check_bias_gradient, .flops = hri_flops_add
-#define HRI_RULE_NORM .check = hri_check_norm, .backward = hri_back_norm, .flops = hri_flops_norm, .in_place = {{0, 4}, {3, 4}, {0, 5}}, .in_place_count = 3, .cheap = true
+#define HRI_RULE_NORM .check = hri_check_norm, .backward = hri_back_norm, .flops = hri_flops_norm, .in_place = {{0, 4}, {3, 4}, {0, 5}}, .in_place_count = 3, .wide = 1 << 6, .cheap = true
 #define HRI_RULE_NORM_BACKWARD .check = hri_check_norm_backward, .flops = hri_flops_norm_backward, .in_place = {{4, 5}, {0, 5}}, .in_place_count = 2
 #define HRI_RULE_ADD .check = hri_check_same3, .backward = hri_back_add, .flops = hri_flops_add, .in_place = {{0, 2}, {1, 2}}, .in_place_count = 2, .cheap = true
 #define HRI_RULE_ACTIVATION .check = hri_check_same2, .backward = hri_back_activation, .flops = hri_flops_activation, .in_place = {{0, 1}}, .in_place_count = 1, .cheap = true
@@ -52,7 +52,7 @@ HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(select); HRI_RULE_FN(last_row);
 #define HRI_RULE_GLU_BACKWARD .check = hri_check_glu_backward, .flops = hri_flops_activation, .in_place = {{1, 2}}, .in_place_count = 1
 #define HRI_RULE_ROPE .check = hri_check_rope, .backward = hri_back_rope, .flops = hri_flops_rope, .in_place = {{0, 3}}, .in_place_count = 1, .cheap = true
 #define HRI_RULE_ROPE_TABLE .check = hri_check_rope_table
-#define HRI_RULE_ATTENTION .check = hri_check_attention, .backward = hri_back_attention, .flops = hri_flops_attention
+#define HRI_RULE_ATTENTION .check = hri_check_attention, .backward = hri_back_attention, .flops = hri_flops_attention, .wide = 1 << 3
 #define HRI_RULE_ATTENTION_BACKWARD .check = hri_check_attention_backward, .flops = hri_flops_attention_backward
 #define HRI_RULE_ATTENTION_FULL .check = hri_check_attention_full, .backward = hri_back_attention_full, .flops = hri_flops_attention
 #define HRI_RULE_ATTENTION_FULL_BACKWARD .check = hri_check_attention_full_backward, .flops = hri_flops_attention_backward
@@ -67,6 +67,8 @@ HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(select); HRI_RULE_FN(last_row);
 #define HRI_RULE_SGD .check = hri_check_update, .flops = hri_flops_update
 #define HRI_RULE_ZERO .check = hri_check_any
 #define HRI_RULE_COPY .check = hri_check_copy
+#define HRI_RULE_CAST .check = hri_check_cast
+#define HRI_RULE_PACK .check = hri_check_pack
 #define HRI_RULE_SELECT .check = hri_check_select
 #define HRI_RULE_LAST_ROW .check = hri_check_last_row
 #define HRI_RULE_FILL .check = hri_check_any

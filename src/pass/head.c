@@ -28,25 +28,27 @@ hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, 
   hri_attr attr = {.i = {(int64_t)vocabulary}};
   uint64_t rows, columns, padded;
   hri_id dhidden = HRI_NONE, losses, dw = HRI_NONE;
+  hri_dtype dtype;
   uint32_t param;
   job->current_pass = HRI_PASS_HEAD;
   if (job->failed) return HRI_NONE;
   rows = job->tensors.items[hidden].stored[0];
   columns = job->tensors.items[hidden].stored[1];
+  dtype = (hri_dtype)job->tensors.items[hidden].dtype;
   padded = job->tensors.items[head].stored[0];
   param = param_of(job, head);
   losses = make(job, emit, HRI_ROLE_ACTIVATION, HRI_F32, "losses", rows, 0, 0, 0);
   if (job->failed) return HRI_NONE;
   job->tensors.items[losses].stored[0] = rows;
-  if (with_gradient) dhidden = make(job, emit, HRI_ROLE_ACTIVATION, HRI_F32, "hidden.grad", rows, columns, columns, 0);
+  if (with_gradient) dhidden = make(job, emit, HRI_ROLE_ACTIVATION, dtype, "hidden.grad", rows, columns, columns, 0);
   if (with_gradient && param != HRI_NONE && job->params.items[param].trainable) dw = job->params.items[param].gradient;
   if (chunk == 0 || chunk > rows) chunk = rows;
   for (uint64_t begin = 0; begin < rows && !job->failed; begin += chunk) {
     uint64_t count = rows - begin < chunk ? rows - begin : chunk;
     hri_id h = hri_tensor_rows(job, hidden, begin, count), t = hri_tensor_rows(job, targets, begin, count), l = hri_tensor_rows(job, losses, begin, count);
-    hri_id logits = make(job, emit, HRI_ROLE_LOGITS, HRI_F32, "logits", count, vocabulary, padded, 0), dlogits = HRI_NONE;
+    hri_id logits = make(job, emit, HRI_ROLE_LOGITS, dtype, "logits", count, vocabulary, padded, 0), dlogits = HRI_NONE;
     hri_node_append(job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(h), HRI_R(head), HRI_ABSENT, HRI_W(logits)}, 4);
-    if (with_gradient) dlogits = make(job, emit, HRI_ROLE_LOGITS, HRI_F32, "logits.grad", count, vocabulary, padded, 0);
+    if (with_gradient) dlogits = make(job, emit, HRI_ROLE_LOGITS, dtype, "logits.grad", count, vocabulary, padded, 0);
     hri_node_append(job, HRI_OP_CROSS_ENTROPY, emit, &attr, (hri_operand[]){HRI_R(logits), HRI_R(t), HRI_R(job->control), {dlogits, HRI_WRITE}, HRI_W(l)}, 5);
     if (dw != HRI_NONE) /* with accumulation `begin` zeroed the gradient: every chunk adds */
       hri_node_append(job, HRI_OP_LINEAR_DW, emit, NULL,
@@ -66,9 +68,9 @@ hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id
   if (job->failed) return HRI_NONE;
   columns = job->tensors.items[hidden].stored[1];
   padded = job->tensors.items[head].stored[0];
-  row = make(job, emit, HRI_ROLE_ACTIVATION, HRI_F32, "hidden.last", 1, columns, columns, 0);
+  row = make(job, emit, HRI_ROLE_ACTIVATION, (hri_dtype)job->tensors.items[hidden].dtype, "hidden.last", 1, columns, columns, 0);
   hri_node_append(job, HRI_OP_LAST_ROW, emit, NULL, (hri_operand[]){HRI_R(hidden), HRI_R(job->control), HRI_W(row)}, 3);
-  /* carried, so that the host finds it after the program ended */
+  /* carried, so that the host finds it after the program ended; fp32, which is what sampling reads */
   logits = make(job, emit, HRI_ROLE_LOGITS, HRI_F32, "logits", 1, vocabulary, padded, (uint16_t)HRI_IN(program));
   hri_node_append(job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(row), HRI_R(head), HRI_ABSENT, HRI_W(logits)}, 4);
   return logits;

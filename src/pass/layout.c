@@ -3,8 +3,11 @@
  * on the rank count. Gradients and states mirror the segments. */
 #include "pass/pass.h"
 
+static hri_dtype dtype_of(const hri_job *job, hri_id tensor) { return tensor == HRI_NONE ? HRI_DTYPE_COUNT : (hri_dtype)job->tensors.items[tensor].dtype; }
+
 static bool same_segment(const hri_segment *s, const hri_job *job, const hri_param *p) {
-  return s->unit == p->unit && s->dtype == job->tensors.items[p->weight].dtype && s->trainable == p->trainable && s->decay == p->decay &&
+  const hri_param *first = &job->params.items[s->param_begin];
+  return s->unit == p->unit && dtype_of(job, first->gradient) == dtype_of(job, p->gradient) && dtype_of(job, first->state[0]) == dtype_of(job, p->state[0]) && s->dtype == job->tensors.items[p->weight].dtype && s->trainable == p->trainable && s->decay == p->decay &&
          s->state_kind == p->state_kind;
 }
 
@@ -69,6 +72,7 @@ hr_status hri_pass_layout(hri_job *job, bool gradients_apart, hr_error *error) {
     hri_segment *segment = &job->segments.items[s];
     const hri_param first = job->params.items[segment->param_begin];
     segment->weight = gather(job, segment, first.weight, "weight");
+    segment->master = gather(job, segment, first.master, "master");
     if (!gradients_apart) segment->gradient = gather(job, segment, first.gradient, "gradient");
     segment->state[0] = gather(job, segment, first.state[0], "exp_avg");
     segment->state[1] = gather(job, segment, first.state[1], "exp_avg_sq");
@@ -80,6 +84,7 @@ hr_status hri_pass_layout(hri_job *job, bool gradients_apart, hr_error *error) {
     const hri_param *param = &job->params.items[p];
     const hri_segment *segment = &job->segments.items[param->segment];
     redirect(job, &merge, param->weight, segment->weight, param->segment_offset);
+    redirect(job, &merge, param->master, segment->master, param->segment_offset);
     redirect(job, &merge, param->gradient, segment->gradient, param->segment_offset);
     redirect(job, &merge, param->state[0], segment->state[0], param->segment_offset);
     redirect(job, &merge, param->state[1], segment->state[1], param->segment_offset);

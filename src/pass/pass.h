@@ -1,5 +1,5 @@
 /* Passes: program in, program out. Their order is fixed (architecture.md section 3):
- *   build > head > autodiff > layout > recompute > update > [offload] > fuse > inplace > schedule > workspace > check > place
+ *   build > [precision] > head > autodiff > layout > recompute > update > [offload] > fuse > [pack] > inplace > schedule > workspace > check > place
  * A pass knows nothing of kernels or devices; what it needs of a backend (scratch sizes) comes through hri_backend. */
 #ifndef HRI_PASS_PASS_H
 #define HRI_PASS_PASS_H
@@ -8,10 +8,20 @@
 
 /* Numbers of the passes as nodes record them ("the pass that made it"). */
 typedef enum hri_pass {
-  HRI_PASS_BUILD = 0, HRI_PASS_HEAD, HRI_PASS_AUTODIFF, HRI_PASS_LAYOUT, HRI_PASS_RECOMPUTE, HRI_PASS_UPDATE, HRI_PASS_OFFLOAD,
-  HRI_PASS_FUSE, HRI_PASS_INPLACE, HRI_PASS_SCHEDULE, HRI_PASS_WORKSPACE, HRI_PASS_COUNT
+  HRI_PASS_BUILD = 0, HRI_PASS_PRECISION, HRI_PASS_HEAD, HRI_PASS_AUTODIFF, HRI_PASS_LAYOUT, HRI_PASS_RECOMPUTE, HRI_PASS_UPDATE, HRI_PASS_OFFLOAD,
+  HRI_PASS_FUSE, HRI_PASS_PACK, HRI_PASS_INPLACE, HRI_PASS_SCHEDULE, HRI_PASS_WORKSPACE, HRI_PASS_COUNT
 } hri_pass;
 const char *hri_pass_name(hri_pass pass);
+
+typedef struct hri_precision_options {
+  bool masters;         /* fp32 master weights */
+  bool small_gradients; /* bf16 gradients where one product writes them once (needs a job without micro-steps) */
+  bool small_moments;   /* bf16 optimizer states */
+  hri_id head;          /* weight of the loss head, which no node reads yet */
+  uint32_t head_chunks; /* and the chunks that will */
+} hri_precision_options;
+/* Makes matrices and activations bf16. */
+hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options, hr_error *error);
 
 /* Loss head of one program, unrolled over chunks of `chunk` tokens: logits, cross entropy and, with a gradient, d-logits,
  * dW and d-hidden, all in the loss phase, so that only one chunk of logits ever lives. Returns the gradient of `hidden`

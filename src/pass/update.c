@@ -15,8 +15,11 @@ static hri_emit update_emit(uint8_t program, const hri_param *param) {
 static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t program, const hri_param *param) {
   double decay = param->decay ? o->weight_decay : 0;
   hri_attr attr = {.i = {param->segment, (int64_t)param->segment_offset, (int64_t)param->elements}, .f = {o->beta1, o->beta2, o->epsilon, decay}};
-  hri_operand operands[5] = {HRI_R(param->gradient), HRI_R(job->control), HRI_U(param->weight), HRI_U(param->state[0]), HRI_U(param->state[1])};
-  uint32_t count = o->op == HRI_OP_ADAMW ? 5 : o->op == HRI_OP_MOMENTUM ? 4 : 3;
+  bool master = param->master != HRI_NONE;
+  uint32_t states = o->op == HRI_OP_ADAMW ? 2 : o->op == HRI_OP_MOMENTUM ? 1 : 0, count = 4 + states;
+  hri_operand operands[6] = {HRI_R(param->gradient), HRI_R(job->control), HRI_U(master ? param->master : param->weight)};
+  for (uint32_t k = 0; k < states; k++) operands[3 + k] = HRI_U(param->state[k]);
+  operands[3 + states] = (hri_operand){master ? param->weight : HRI_NONE, HRI_UPDATE_ACCESS};
   return hri_node_new(job, (uint16_t)o->op, update_emit(program, param), &attr, operands, count);
 }
 

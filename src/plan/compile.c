@@ -27,6 +27,22 @@ static uint32_t resolve_levels(const hr_job *spec, uint8_t levels[HR_MAX_LAYERS]
   return group;
 }
 
+/* Weights, activations and states become what --precision says. */
+static hr_status compile_precision(hri_job *job, const hr_job *spec, const hri_forward *forwards, hr_error *error) {
+  hri_precision_options o = {.masters = spec->precision == HR_PRECISION_BF16, .head = HRI_NONE};
+  if (spec->precision == HR_PRECISION_FP32) return HR_OK;
+  if (spec->precision == HR_PRECISION_BF16_PURE) {
+    o.small_gradients = spec->accumulate == 1;
+    o.small_moments = spec->moments == HR_MOMENTS_BF16;
+  }
+  if (forwards[HRI_STEP].present) {
+    uint64_t rows = job->tensors.items[forwards[HRI_STEP].hidden].stored[0], chunk = hri_loss_chunk(spec);
+    o.head = forwards[HRI_STEP].head;
+    o.head_chunks = (uint32_t)((rows + chunk - 1) / chunk);
+  }
+  return hri_pass_precision(job, &o, error);
+}
+
 static void emit_heads(hri_job *job, const hr_job *spec, const hri_forward *forwards, hri_id gradients[HRI_PROGRAM_COUNT]) {
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     const hri_forward *f = &forwards[kind];
@@ -71,7 +87,10 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   job->team = backend->team;
   memcpy(job->instruction_set, backend->instruction_set, sizeof job->instruction_set);
   memcpy(job->libraries, backend->libraries, sizeof job->libraries);
-  HRI_TRY(verify(job, options, HRI_PASS_BUILD, error));
+  HRI_TRY(compile_precision(job, spec, forwards, error));
+  hri_build_transfers(job, true);
+  if (hri_programs_of(spec) & HRI_IN(HRI_SAVE)) hri_build_transfers(job, false);
+  HRI_TRY(verify(job, options, HRI_PASS_PRECISION, error));
   emit_heads(job, spec, forwards, gradients);
   HRI_TRY(verify(job, options, HRI_PASS_HEAD, error));
   if (spec->purpose == HR_PURPOSE_TRAIN) HRI_TRY(compile_training(job, spec, options, forwards, gradients, error));

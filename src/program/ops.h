@@ -43,12 +43,15 @@
   X(SQUARE_NORM, "square_norm", "RW")      /* g, partial sums (f64, one per 65536 elements) */              \
   X(CLIP, "clip", "RU")                    /* partial sums, control: grad_norm, clip_scale */               \
   X(ADVANCE, "advance", "U")               /* control: applied_steps += 1 */                                \
-  X(ADAMW, "adamw", "RRUUU")               /* g, control, w, m, v */                                        \
-  X(MOMENTUM, "momentum", "RRUU")          /* g, control, w, m */                                           \
-  X(SGD, "sgd", "RRU")                     /* g, control, w */                                              \
+  X(ADAMW, "adamw", "RRUUUu")              /* g, control, w (the master if there is one), m, v, bf16 copy of w? */                                        \
+  X(MOMENTUM, "momentum", "RRUUu")         /* g, control, w, m, bf16 copy of w? */                                           \
+  X(SGD, "sgd", "RRUu")                    /* g, control, w, bf16 copy of w? */                                              \
   /* move */                                                                                                \
   X(ZERO, "zero", "W")                     /* x */                                                          \
   X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers */                            \
+  X(CAST, "cast", "RW")                    /* from, to: same elements, f32 or bf16, to nearest even */       \
+  X(PACK, "pack", "RW")                    /* b of a product, the same in the layout that the product reads; \
+                                              i0 HRI_OP_LINEAR, _DX or _DW, i1 the product's M */           \
   X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \
   X(LAST_ROW, "last_row", "RRW")           /* x[M,C], control, y[1,C]: row row_count - 1 */                 \
   X(FILL, "fill", "W")                     /* tensor; i0 parameter, i1 hri_part_kind */                     \
@@ -81,6 +84,7 @@ typedef struct hri_rule {
   /* Which output operand may be written over which input operand, element by element; -1 ends. */
   struct { int8_t in, out; } in_place[3];
   uint8_t in_place_count;
+  uint16_t wide; /* bit per operand: results that stay fp32 when activations are bf16 (statistics) */
   bool cheap;  /* made again from its inputs at the price of a pass over memory */
 } hri_rule;
 

@@ -298,14 +298,12 @@ static hr_status build(void *context, hri_job *job, const hr_job *spec, hri_forw
   memset(forwards, 0, HRI_PROGRAM_COUNT * sizeof *forwards);
   hri_build_control(job, r.all);
   make_leaves(&r, spec);
-  hri_build_transfers(job, true);
   for (int p = 0; p < 2; p++) {
     for (uint32_t k = 0; k < g->nodes.count && !job->failed; k++) replay_node(&r, programs[p], k);
     if (job->failed) break;
     forwards[programs[p]] = (hri_forward){.present = true, .program = programs[p], .hidden = r.map[g->hidden], .targets = r.map[g->targets], .head = r.map[g->head],
                                           .vocabulary = g->tensors.items[g->head].rows, .unit = 0, .with_gradient = programs[p] == HRI_STEP};
   }
-  hri_build_transfers(job, false);
   for (uint32_t k = 0; k < g->tensors.count; k++) /* inputs keep their id: the run asks for it */
     if (g->tensors.items[k].kind == ENTRY_INPUT && g->tensors.items[k].is_targets) job->input_targets = r.map[k];
   hri_free(r.map);

@@ -1,6 +1,9 @@
 #include "ops/rules.h"
 
+static bool fp32_or_bf16(const hri_tensor *t) { return t->dtype == HRI_F32 || t->dtype == HRI_BF16; }
+
 hr_status hri_check_square_norm(const hri_job *job, const hri_node *node, hr_error *error) {
+  HRI_SHAPE(fp32_or_bf16(hri_at(job, node, 0)));
   HRI_SHAPE(hri_at(job, node, 1)->dtype == HRI_F64);
   HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 1)) == (hri_tensor_stored_elements(hri_at(job, node, 0)) + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK);
   return HR_OK;
@@ -13,9 +16,19 @@ hr_status hri_check_control_only(const hri_job *job, const hri_node *node, hr_er
   return HR_OK;
 }
 
+/* g, control, w, states, bf16 copy of w?. The states are all of one type; a copy mirrors an fp32 master. */
 hr_status hri_check_update(const hri_job *job, const hri_node *node, hr_error *error) {
-  uint64_t elements = hri_tensor_stored_elements(hri_at(job, node, 0));
-  for (uint32_t k = 2; k < node->operand_count; k++) HRI_SHAPE(hri_tensor_stored_elements(hri_at(job, node, k)) == elements);
+  uint32_t states = node->op == HRI_OP_ADAMW ? 2 : node->op == HRI_OP_MOMENTUM ? 1 : 0;
+  const hri_tensor *g = hri_at(job, node, 0), *w = hri_at(job, node, 2), *copy = hri_at(job, node, 3 + states);
+  uint64_t elements = hri_tensor_stored_elements(g);
+  HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 1)) == sizeof(hri_control));
+  HRI_SHAPE(fp32_or_bf16(g) && fp32_or_bf16(w));
+  HRI_SHAPE(hri_tensor_stored_elements(w) == elements);
+  for (uint32_t k = 3; k < 3 + states; k++) {
+    HRI_SHAPE(hri_tensor_stored_elements(hri_at(job, node, k)) == elements);
+    HRI_SHAPE(fp32_or_bf16(hri_at(job, node, k)) && hri_at(job, node, k)->dtype == hri_at(job, node, 3)->dtype);
+  }
+  if (copy) HRI_SHAPE(w->dtype == HRI_F32 && copy->dtype == HRI_BF16 && hri_tensor_stored_elements(copy) == elements);
   return HR_OK;
 }
 

@@ -1,0 +1,107 @@
+/* Mixed precision: which storages of a forward job become bf16, before anything is derived from them.
+ *
+ * Matrices and activations become bf16; vectors (norm weights, biases), statistics, losses and the gradients of weights
+ * stay fp32, and so does all arithmetic. With masters each trainable matrix gets an fp32 master weight, which the
+ * optimizer updates and whose rounded copy the products read. Without, the update rounds stochastically, and a gradient
+ * that one product writes once may be bf16: nothing is added to it. Later passes take their types from here. */
+#include <string.h>
+
+#include "pass/pass.h"
+
+static void mark_wide(const hri_job *job, bool *wide) {
+  for (size_t n = 0; n < job->nodes.count; n++) {
+    const hri_node *node = &job->nodes.items[n];
+    const hri_rule *rule = hri_rule_get(node->op);
+    for (uint32_t i = 0; i < node->operand_count; i++)
+      if ((rule->wide >> i & 1) && hri_operands(job, node)[i].tensor != HRI_NONE) wide[job->tensors.items[hri_operands(job, node)[i].tensor].value] = true;
+  }
+}
+
+/* Adds the times that nodes of the training program read each parameter, and whether one that is no product does. */
+static void count_readers(const hri_job *job, uint32_t *readers, bool *other) {
+  const hri_program *p = &job->programs[HRI_STEP];
+  for (size_t at = 0; at < p->order.count; at++) {
+    const hri_node *node = &job->nodes.items[p->order.items[at]];
+    for (uint32_t i = 0; i < node->operand_count; i++) {
+      hri_operand o = hri_operands(job, node)[i];
+      if (o.tensor == HRI_NONE || o.access != HRI_READ) continue;
+      readers[job->tensors.items[o.tensor].value]++;
+      if (node->op != HRI_OP_LINEAR || i != 1) other[job->tensors.items[o.tensor].value] = true;
+    }
+  }
+}
+
+static hri_id make_master(hri_job *job, const hri_param *param) {
+  hri_tensor weight = job->tensors.items[param->weight];
+  hri_storage storage = job->storages.items[weight.storage];
+  hri_place place = {.scope = storage.scope, .tier = storage.tier, .role = HRI_ROLE_MASTER_WEIGHT, .layer = param->layer, .unit = param->unit};
+  return hri_tensor_new(job, place, hri_name(job, "%s.master", hri_name_get(job, param->key)), HRI_F32, weight.rank, weight.dims, weight.stored);
+}
+
+static bool is_matrix(const hri_job *job, const hri_param *param) { return job->tensors.items[param->weight].rank == 2; }
+
+/* Weights, masters, gradients and states. */
+static void mark_parameters(hri_job *job, const hri_precision_options *o, const uint32_t *readers, const bool *other, bool *narrow) {
+  for (size_t p = 0; p < job->params.count && !job->failed; p++) {
+    hri_param *param = &job->params.items[p];
+    hri_id weight = job->tensors.items[param->weight].value;
+    uint32_t uses = readers[weight] + (param->weight == o->head ? o->head_chunks : 0);
+    if (!is_matrix(job, param)) continue;
+    narrow[weight] = true;
+    if (!param->trainable) continue;
+    if (o->small_gradients && uses == 1 && !other[weight]) narrow[job->tensors.items[param->gradient].value] = true;
+    for (int k = 0; k < 2; k++)
+      if (o->small_moments && param->state[k] != HRI_NONE) narrow[job->tensors.items[param->state[k]].value] = true;
+  }
+}
+
+static void mark_activations(const hri_job *job, const bool *wide, bool *narrow) {
+  for (size_t t = 0; t < job->tensors.count; t++) {
+    const hri_tensor *tensor = &job->tensors.items[t];
+    uint8_t role = job->storages.items[tensor->storage].role;
+    if (tensor->dtype == HRI_F32 && (role == HRI_ROLE_ACTIVATION || role == HRI_ROLE_CACHE) && !wide[tensor->value]) narrow[tensor->value] = true;
+  }
+}
+
+static void apply(hri_job *job, const bool *narrow, size_t values) {
+  for (size_t t = 0; t < job->tensors.count; t++) {
+    hri_tensor *tensor = &job->tensors.items[t];
+    if (tensor->value >= values || !narrow[tensor->value]) continue;
+    tensor->dtype = HRI_BF16;
+    tensor->offset /= 2;
+    tensor->value_offset /= 2;
+  }
+  for (size_t s = 0; s < values; s++)
+    if (narrow[s]) job->storages.items[s].bytes /= 2;
+}
+
+hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options, hr_error *error) {
+  size_t values = job->storages.count;
+  bool *wide = hri_alloc_zero(values, sizeof *wide), *narrow = hri_alloc_zero(values, sizeof *narrow), *other = hri_alloc_zero(values, sizeof *other);
+  uint32_t *readers = hri_alloc_zero(values, sizeof *readers);
+  hr_status status = HR_OK;
+  job->current_pass = HRI_PASS_PRECISION;
+  if (!wide || !narrow || !other || !readers) {
+    status = hri_fail_memory(error, values * 7, "the precision pass");
+    goto out;
+  }
+  mark_wide(job, wide);
+  count_readers(job, readers, other);
+  mark_parameters(job, options, readers, other, narrow);
+  mark_activations(job, wide, narrow);
+  apply(job, narrow, values);
+  for (size_t p = 0; options->masters && p < job->params.count && !job->failed; p++) {
+    const hri_param param = job->params.items[p];
+    hri_id master;
+    if (!param.trainable || !is_matrix(job, &param)) continue;
+    master = make_master(job, &param);
+    job->params.items[p].master = master;
+  }
+  status = hri_job_ok(job, error);
+out:
+  hri_free(wide);
+  hri_free(narrow);
+  hri_free(other);
+  hri_free(readers);
+  return status;
+}
