@@ -158,11 +158,11 @@ static void run_evaluation(const hri_cpu_kernels *k, const arrays *m) {
   k->cross_entropy(&a);
 }
 static void run_square_sum(const hri_cpu_kernels *k, const arrays *m) {
-  k->square_sum((double *)m->scratch, m->a, N, m->threads);
+  k->square_sum((double *)m->scratch, m->a, HRI_REAL_F32, N, m->threads);
 }
 static void run_adamw(const hri_cpu_kernels *k, const arrays *m) {
   hri_adamw_factors f = hri_adamw_factors_make(1e-4, 0.9, 0.999, 1e-8, 0.01, 10, 1.0);
-  k->adamw(m->a, m->b, m->c, m->d, N, &f, m->threads);
+  k->adamw(&(hri_update_args){.n = N, .w = m->a, .m = m->b, .v = m->c, .g = m->d, .threads = m->threads}, &f);
 }
 static void run_finite(const hri_cpu_kernels *k, const arrays *m) { k->first_nonfinite(m->a, N, m->threads); }
 

@@ -53,7 +53,7 @@ hr_tensor hr_graph_attention(hr_graph *graph, hr_tensor qkv, uint32_t batch, uin
  * says. Exactly one per graph. */
 void hr_graph_loss(hr_graph *graph, hr_tensor hidden, hr_tensor head, hr_tensor targets);
 
-/* Compiles and plans. Of `job`, the model is ignored and accumulate must be 1; device, budget, optimizer, recompute, loss
+/* Compiles and plans. Of `job`, the model is ignored and accumulate must be 1; device, budget, precision, optimizer, recompute, loss
  * chunk, clip, update, threads and check count. hr_job_finish need not be called. */
 hr_status hr_graph_plan(const hr_graph *graph, const hr_job *job, hr_plan **plan, hr_error *error);
 

@@ -44,7 +44,9 @@ typedef enum hr_level {
 } hr_level;
 
 typedef enum hr_recompute_kind {
-  HR_RECOMPUTE_NONE = 0, HR_RECOMPUTE_BLOCK, HR_RECOMPUTE_EVERY, HR_RECOMPUTE_SQRT, HR_RECOMPUTE_LEVELS
+  HR_RECOMPUTE_NONE = 0, HR_RECOMPUTE_BLOCK, HR_RECOMPUTE_EVERY, HR_RECOMPUTE_SQRT, HR_RECOMPUTE_LEVELS,
+  HR_RECOMPUTE_SELECTIVE, /* every layer at HR_LEVEL_CHEAP: no matrix product is made twice */
+  HR_RECOMPUTE_AUTO       /* to be replaced by LEVELS for the budget: hr_plan_recompute; it cannot be planned as it is */
 } hr_recompute_kind;
 
 enum { HR_MAX_LAYERS = 512 };
@@ -116,7 +118,8 @@ void hr_job_init(hr_job *job);
  * threads). USAGE names the option; `job` is then unchanged. */
 hr_status hr_job_finish(hr_job *job, hr_error *error);
 
-/* Reads the value of --recompute: "none", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...". USAGE on error. */
+/* Reads the value of --recompute: "none", "selective", "auto", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...". USAGE
+ * on error. */
 hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error *error);
 /* Writes it back, shortest form, into out (at least 256 bytes; long lists are run-length coded). Returns out. */
 char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, char *out, uint64_t out_bytes);

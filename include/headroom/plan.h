@@ -96,6 +96,25 @@ hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *er
 /* Why a job does not fit: BUDGET error with the phase and the tensors at the peak; HR_OK when it fits. */
 hr_status hr_plan_verdict(const hr_plan *plan, hr_error *error);
 
+/* A training plan seen by layer: what makes recompute levels comparable without running or guessing. All bytes are live
+ * bytes of the device tier. While layer k runs, the layers below it hold their saved bytes and those above it none, so
+ * that `forward_bytes` and `backward_bytes` less the saved bytes below are the layer's own. */
+typedef struct hr_layer_share {
+  uint64_t saved_bytes;    /* the layer's own tensors that are alive while the loss is computed */
+  uint64_t forward_bytes;  /* most bytes alive in the whole job while its forward runs */
+  uint64_t backward_bytes; /* ... while its backward runs, with what it makes again and an update inside the backward */
+  double seconds;          /* of one optimizer step, all phases */
+} hr_layer_share;
+typedef struct hr_plan_layers {
+  uint32_t count;
+  hr_layer_share layers[HR_MAX_LAYERS];
+  uint64_t between_bytes;  /* most bytes alive after the last forward and before the first backward layer: the loss */
+  uint64_t outside_bytes;  /* most bytes alive elsewhere: embedding, update after the backward, other programs */
+  double outside_seconds;
+} hr_plan_layers;
+/* USAGE for a plan that is no training. */
+hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *layers, hr_error *error);
+
 /* ---- search ---- */
 
 enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 32 };
@@ -112,6 +131,27 @@ typedef struct hr_fix {
 /* Plans alternatives of a job, each for real. fixes[] (capacity HR_MAX_FIXES) is sorted: those that fit first, cheapest
  * in time first; then those that do not, smallest first, so that the first non-fitting one says the smallest budget. */
 hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error);
+
+/* --recompute auto: the levels, one per layer, that take the least predicted time within the budget, found by a dynamic
+ * program over what plans of uniform levels need and cost, and verified by placed plans (src/search/recompute.c). They
+ * become the job's (HR_RECOMPUTE_LEVELS), whatever it said of recomputation before. Where nothing fits, they are those
+ * of the smallest need that was found. The plan of the changed job is returned in *plan when it is not NULL: its
+ * info.fits tells. `job` is finished and a training (USAGE otherwise).
+ *
+ * `frontier` (NULL: not wanted; capacity HR_MAX_FRONTIER) receives choices from the fewest bytes to the least time, each
+ * planned, none beaten by another in both; the chosen one is among them. */
+enum { HR_MAX_FRONTIER = 10 };
+typedef struct hr_frontier_point {
+  hr_recompute recompute;
+  uint64_t need_bytes;             /* reserved + fixed, device tier */
+  double step_seconds;
+  bool fits, chosen;
+} hr_frontier_point;
+typedef struct hr_frontier {
+  hr_frontier_point points[HR_MAX_FRONTIER];
+  uint32_t count;
+} hr_frontier;
+hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error);
 
 /* --auto: replaces options that were not given by the fastest choice that fits, effect classes 0 and 1 only. BUDGET when
  * nothing fits. The plan of the changed job is returned in *plan when it is not NULL. */

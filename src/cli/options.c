@@ -13,6 +13,9 @@ _Static_assert(sizeof(hr_optimizer) == sizeof(unsigned) && sizeof(hr_packing) ==
                "FIELD_ENUM copies an unsigned");
 
 static const char *const optimizers[] = {"adamw", "sgd", "momentum", NULL};
+static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", NULL};
+static const char *const moments[] = {"fp32", "bf16", NULL};
+static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
 static const char *const attentions[] = {"flash", "materialized", NULL};
 static const char *const updates[] = {"after", "in-backward", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", "wsd", NULL};
@@ -45,6 +48,15 @@ static const option options[OPTION_COUNT] = {
     [OPTION_BUDGET] = {OF("budget", KIND_SIZE, FOR_JOBS, "Job", "SIZE",
                           "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable"),
                        .zero = "what is usable now"},
+    [OPTION_PRECISION] =
+        {OF("precision", KIND_CHOICE, FOR_JOBS, "Job", "TYPE",
+            "fp32; bf16: with fp32 master weights; bf16-pure: without, the update rounds stochastically"),
+         .choices = precisions, FIELD(FIELD_ENUM, precision), .given = HR_GIVEN_PRECISION},
+    [OPTION_WEIGHT_PACKING] =
+        {OF("weight-packing", KIND_CHOICE, PT, "Job", "WHEN",
+            "weights rearranged for faster products: before each use (transient), once per step for all its "
+            "micro-steps (persistent), where it pays (auto), or off"),
+         .choices = weight_packings, FIELD(FIELD_ENUM, weight_packing), .given = HR_GIVEN_WEIGHT_PACKING},
     [OPTION_RECOMPUTE] = {OF("recompute", KIND_WORD, PT, "Job", "HOW",
                              "what the backward makes again instead of keeping it: none, block, every:K, sqrt, "
                              "levels:keep*4,cheap*8,..."),
@@ -71,6 +83,9 @@ static const option options[OPTION_COUNT] = {
 
     [OPTION_OPTIMIZER] = {OF("optimizer", KIND_CHOICE, PT, "Optimizer", "NAME", "how gradients change the weights"),
                           .choices = optimizers, FIELD(FIELD_ENUM, optimizer), .given = HR_GIVEN_OPTIMIZER},
+    [OPTION_MOMENTS] = {OF("moments", KIND_CHOICE, PT, "Optimizer", "TYPE",
+                           "of optimizer states; bf16 (rounded stochastically) goes with --precision bf16-pure"),
+                        .choices = moments, FIELD(FIELD_ENUM, moments)},
     [OPTION_BETAS] = {OF("betas", KIND_BETAS, PT, "Optimizer", "B1,B2", "decay rates of AdamW's two averages")},
     [OPTION_EPS] = {OF("eps", KIND_NUMBER, PT, "Optimizer", "X", "AdamW's epsilon"), FIELD(FIELD_DOUBLE, epsilon)},
     [OPTION_WEIGHT_DECAY] = {OF("weight-decay", KIND_NUMBER, PT, "Optimizer", "X",
@@ -138,6 +153,8 @@ static const option options[OPTION_COUNT] = {
                           "go on from the newest checkpoint of a run")},
     [OPTION_SAMPLE] = {OF("sample", KIND_TEXT, PT, "Results", "TEXT",
                           "continue TEXT after each evaluation; the plan then holds generation too")},
+    [OPTION_PROFILE] = {OF("profile", KIND_PATH, FOR_TRAIN, "Results", "FILE",
+                           "time every node and write a trace (JSON, for Perfetto) at the end")},
 
     [OPTION_PROMPT] = {OF("prompt", KIND_TEXT, FOR_GENERATE, "Generation", "TEXT",
                           "what to continue; token ids for models that are not byte-level")},

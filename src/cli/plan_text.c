@@ -67,7 +67,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
     else
       add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
   }
-  add(text, sizeof text, " fp32, on %s", job->device.name);
+  add(text, sizeof text, " %s, on %s", hr_precision_name(job->precision), job->device.name);
   if (job->device.is_cpu) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
   screen_hang(stream, LABEL, "plan", text);
 }

@@ -153,6 +153,45 @@ static void tell_evaluated(const hr_metrics *m) {
   (void)fputc('\n', stderr);
 }
 
+static void tell_row(const hr_profile_row *r) {
+  char name[48], rate[TEXT_BYTES];
+  double rated = (r->by_arithmetic ? r->flops : r->bytes) / (r->seconds > 0 ? r->seconds : 1e-9);
+  (void)snprintf(name, sizeof name, "%.32s%s", r->op, r->recomputed ? " again" : "");
+  (void)snprintf(rate, sizeof rate, "%.1f %s", rated * 1e-9, r->by_arithmetic ? "GFLOP/s" : "GB/s   ");
+  (void)fprintf(stderr, "  %-30s%7llu%11.3f%8.1f%17s%14.3f\n", name, (unsigned long long)r->calls, r->seconds * 1e3,
+                r->share * 100, rate, r->predicted_seconds * 1e3);
+}
+
+/* Rows below a thousandth of the step are summed up. */
+static void tell_profile(const hr_profile *p, const char *path) {
+  double listed = 0, small = 0, small_predicted = 0;
+  uint64_t small_calls = 0;
+  (void)fprintf(stderr, "profile of %llu step%s%s, median %s; the last one is traced in %s\n", (unsigned long long)p->steps,
+                p->steps == 1 ? "" : "s", p->warm_up_only ? " (the first, which warms up)" : "",
+                SECONDS_TEXT(p->step_seconds), path);
+  if (p->steps == 0) return;
+  (void)fprintf(stderr, "  %-30s%7s%11s%8s%17s%14s\n", "op", "calls", "ms", "%", "rate", "predicted ms");
+  for (uint32_t i = 0; i < p->row_count; i++) {
+    const hr_profile_row *r = &p->rows[i];
+    if (r->share >= 0.001) {
+      tell_row(r);
+      listed += r->seconds;
+      continue;
+    }
+    small += r->seconds;
+    small_predicted += r->predicted_seconds;
+    small_calls += r->calls;
+  }
+  if (small_calls)
+    (void)fprintf(stderr, "  %-30s%7llu%11.3f%8.1f%17s%14.3f\n", "all others", (unsigned long long)small_calls, small * 1e3,
+                  small / p->step_seconds * 100, "", small_predicted * 1e3);
+  listed += small;
+  (void)fprintf(stderr, "  %-30s%7s%11.3f%8.1f\n", "data, executor", "", (p->step_seconds - listed) * 1e3,
+                (1 - listed / p->step_seconds) * 100);
+  (void)fprintf(stderr, "  %-30s%7s%11.3f%8.1f%17s%14.3f  (%s rates)\n", "step", "", p->step_seconds * 1e3, 100.0, "",
+                p->predicted_seconds * 1e3, p->prediction_measured ? "measured" : "assumed");
+}
+
 /* FNV-1a, to know a note again. */
 static bool seen(cli_talk *talk, const char *text) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -199,6 +238,9 @@ void talk_event(void *context, const hr_event *event) {
     break;
   case HR_EVENT_EVALUATED:
     if (event->metrics) tell_evaluated(event->metrics);
+    break;
+  case HR_EVENT_PROFILED:
+    if (event->profile) tell_profile(event->profile, event->text);
     break;
   case HR_EVENT_STEP:
     break;

@@ -86,6 +86,7 @@ static hr_status train_options(const cli_config *config, char **separator, hr_ru
   run->keep = config_count(config, OPTION_KEEP) < UINT32_MAX ? (uint32_t)config_count(config, OPTION_KEEP) : UINT32_MAX;
   run->save_dtype = dtypes[config_count(config, OPTION_SAVE_DTYPE)];
   run->sample_prompt = config_text(config, OPTION_SAMPLE);
+  run->profile_path = config_text(config, OPTION_PROFILE);
   return HR_OK;
 }
 

@@ -42,6 +42,7 @@ static const hri_tensor *tensor(const call *c, uint32_t index) { return &c->job-
 static int64_t rows(const call *c, uint32_t index) { return (int64_t)hri_rows(tensor(c, index)); }
 static int64_t columns(const call *c, uint32_t index) { return (int64_t)hri_columns(tensor(c, index)); }
 static int64_t elements(const call *c, uint32_t index) { return (int64_t)hri_tensor_stored_elements(tensor(c, index)); }
+static hri_real real_of(const call *c, uint32_t index) { return tensor(c, index)->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32; }
 static bool adds(const call *c, uint32_t index) { return present(c, index) && operand(c, index)->access == HRI_ADD; }
 static int threads(const call *c) { return (int)c->cpu->threads; }
 static hri_id scratch_id(const call *c) { return hri_operand_find(c->job, c->node, HRI_SCRATCH, 0); }
@@ -247,7 +248,7 @@ static hr_status run_loss_sum(call *c) {
 }
 
 static hr_status run_square_norm(call *c) {
-  c->cpu->kernels.square_sum(pointer(c, 1), pointer(c, 0), elements(c, 0), threads(c));
+  c->cpu->kernels.square_sum(pointer(c, 1), pointer(c, 0), real_of(c, 0), elements(c, 0), threads(c));
   return HR_OK;
 }
 
@@ -265,11 +266,23 @@ static hr_status run_advance(call *c) {
   return HR_OK;
 }
 
+/* g, control, w, `states` moments, bf16 copy of w?. The step of the random bits is the one that ADVANCE has just counted. */
+static hri_update_args update_args(const call *c, uint32_t states) {
+  const hri_control *control = pointer(c, 1);
+  hri_update_args a = {.n = elements(c, 2), .w = pointer(c, 2), .w_real = real_of(c, 2), .copy = pointer(c, 3 + states), .g = pointer(c, 0),
+                       .gradient_real = real_of(c, 0), .threads = threads(c)};
+  if (states > 0) a.m = pointer(c, 3), a.moment_real = real_of(c, 3);
+  if (states > 1) a.v = pointer(c, 4);
+  a.rounding = (hri_rounding){.seed = control->seed, .step = (uint64_t)control->applied_steps, .site = c->node->site};
+  return a;
+}
+
 static hr_status run_adamw(call *c) {
   const hri_control *control = pointer(c, 1);
   const double *f = c->node->attr.f;
   hri_adamw_factors factors = hri_adamw_factors_make(control->learning_rate, f[0], f[1], f[2], f[3], control->applied_steps, control->clip_scale / control->loss_scale);
-  c->cpu->kernels.adamw(pointer(c, 2), pointer(c, 3), pointer(c, 4), pointer(c, 0), elements(c, 2), &factors, threads(c));
+  hri_update_args a = update_args(c, 2);
+  c->cpu->kernels.adamw(&a, &factors);
   return HR_OK;
 }
 
@@ -278,7 +291,8 @@ static hr_status run_sgd(call *c) {
   const double *f = c->node->attr.f;
   hri_sgd_factors factors = {.learning_rate = (float)control->learning_rate, .weight_decay = (float)f[3], .momentum = (float)f[0],
                              .gradient_scale = (float)(control->clip_scale / control->loss_scale)};
-  c->cpu->kernels.sgd(pointer(c, 2), c->node->op == HRI_OP_MOMENTUM ? pointer(c, 3) : NULL, pointer(c, 0), elements(c, 2), &factors, threads(c));
+  hri_update_args a = update_args(c, c->node->op == HRI_OP_MOMENTUM ? 1 : 0);
+  c->cpu->kernels.sgd(&a, &factors);
   return HR_OK;
 }
 

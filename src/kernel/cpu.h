@@ -20,11 +20,11 @@ uint32_t hri_cpu_prepared_count(const hri_cpu *cpu);
 uint32_t hri_cpu_distinct_products(const hri_job *job);
 
 /* Moves parameters between a tensor and files or generators; implemented by the trainer. `tensor` is the whole stored
- * tensor in the arena, `staging` planned scratch. */
+ * tensor in the arena, of the type that the job gave it, `staging` planned scratch. */
 typedef struct hri_transfer {
   void *context;
-  hr_status (*fill)(void *context, uint32_t param, hri_part_kind kind, float *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
-  hr_status (*sink)(void *context, uint32_t param, hri_part_kind kind, const float *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+  hr_status (*fill)(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+  hr_status (*sink)(void *context, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 } hri_transfer;
 
 /* Where operands lie at run time. */

@@ -77,7 +77,7 @@ static bool parse_count(const char *text, size_t length, uint32_t max, uint32_t 
 
 static hr_status recompute_fail(hr_error *error, const char *what, const char *text) {
   hri_fail(error, HR_ERROR_USAGE, "--recompute: %s '%.80s'", what, text);
-  return hri_hint(error, HR_ERROR_USAGE, "write none, block, every:K, sqrt, or levels:keep*4,cheap*8,... with the levels keep, cheap, mlp, attention, block");
+  return hri_hint(error, HR_ERROR_USAGE, "write none, selective, auto, block, every:K, sqrt, or levels:keep*4,cheap*8,... with the levels keep, cheap, mlp, attention, block");
 }
 
 /* One "cheap*8" or "cheap" of `length` characters. */
@@ -121,9 +121,10 @@ hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error
   } else if (strncmp(text, "levels:", 7) == 0) {
     made.kind = HR_RECOMPUTE_LEVELS;
     HRI_TRY(parse_levels(text + 7, &made, error));
-  } else if (strcmp(text, "selective") == 0 || strcmp(text, "auto") == 0) {
-    hri_fail(error, HR_ERROR_USAGE, "--recompute: '%s' is no value here", text);
-    return hri_hint(error, HR_ERROR_USAGE, "%s", text[0] == 'a' ? "give --auto and leave --recompute out" : "write levels:cheap");
+  } else if (strcmp(text, "selective") == 0) {
+    made.kind = HR_RECOMPUTE_SELECTIVE;
+  } else if (strcmp(text, "auto") == 0) {
+    made.kind = HR_RECOMPUTE_AUTO;
   } else {
     return recompute_fail(error, "there is no value", text);
   }
@@ -164,6 +165,8 @@ char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, cha
   switch (recompute->kind) {
   case HR_RECOMPUTE_BLOCK: return strcpy(out, "block");
   case HR_RECOMPUTE_SQRT: return strcpy(out, "sqrt");
+  case HR_RECOMPUTE_SELECTIVE: return strcpy(out, "selective");
+  case HR_RECOMPUTE_AUTO: return strcpy(out, "auto");
   case HR_RECOMPUTE_EVERY: (void)snprintf(out, out_bytes, "every:%u", recompute->every); return out;
   case HR_RECOMPUTE_LEVELS: return levels_text(recompute, layer_count, out, out_bytes);
   default: return strcpy(out, "none");
@@ -205,7 +208,7 @@ static hr_status check_kinds(const hr_job *job, hr_error *error) {
       {"--precision", (unsigned)job->precision, HR_PRECISION_BF16_PURE}, {"--moments", (unsigned)job->moments, HR_MOMENTS_BF16},
       {"--weight-packing", (unsigned)job->weight_packing, HR_WEIGHT_PACKING_PERSISTENT},
       {"--schedule", (unsigned)job->schedule, HR_SCHEDULE_WSD},      {"--packing", (unsigned)job->packing, HR_PACKING_OFF},
-      {"--recompute", (unsigned)job->recompute.kind, HR_RECOMPUTE_LEVELS},
+      {"--recompute", (unsigned)job->recompute.kind, HR_RECOMPUTE_AUTO},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (kinds[i].value > kinds[i].last) return hri_fail(error, HR_ERROR_USAGE, "%s has no value %u", kinds[i].option, kinds[i].value);

@@ -24,6 +24,8 @@
 
 #include <headroom/model.h>
 
+#include "base/real.h"
+
 #ifndef HRI_ISA
 #define HRI_ISA base
 #endif
@@ -124,6 +126,29 @@ typedef struct hri_sgd_factors {
   float gradient_scale;
 } hri_sgd_factors;
 
+/* What the random bits of stochastic rounding depend on, beside the array and the logical element (ops/optim/rounding.h). */
+typedef struct hri_rounding {
+  uint64_t seed, step; /* step modulo 2^32 */
+  uint32_t site;
+} hri_rounding;
+
+/* One optimizer step over a slice of n elements of a parameter, in one pass. Arithmetic is fp32 whatever the types; a
+ * new weight or moment enters the arithmetic before it is rounded. bf16 weights and moments are rounded stochastically,
+ * the copy of an fp32 weight to nearest even. No two arrays overlap. */
+typedef struct hri_update_args {
+  int64_t n;
+  void *w; /* [n] of type w_real */
+  hri_real w_real;
+  hri_bf16 *copy; /* [n] written beside an fp32 w, or NULL */
+  void *m, *v;    /* [n] of type moment_real. AdamW: both; SGD: m is the momentum or NULL, v is not looked at */
+  hri_real moment_real;
+  const void *g; /* [n] of type gradient_real */
+  hri_real gradient_real;
+  hri_rounding rounding;
+  int64_t first_element; /* logical index of w[0] in its parameter */
+  int threads;
+} hri_update_args;
+
 typedef enum hri_math { HRI_MATH_EXP = 0, HRI_MATH_LOG, HRI_MATH_TANH, HRI_MATH_SIGMOID, HRI_MATH_COUNT } hri_math;
 
 typedef struct hri_cpu_kernels {
@@ -166,14 +191,14 @@ typedef struct hri_cpu_kernels {
   /* ---- optim ---- */
   /* partials[ceil(n / HRI_SQUARE_SUM_BLOCK)]: sums of squares of fixed blocks of g[n], in double. A NaN or infinite
    * element makes its partial NaN or infinite. */
-  void (*square_sum)(double *partials, const float *g, int64_t n, int threads);
+  void (*square_sum)(double *partials, const void *g, hri_real gradient_real, int64_t n, int threads);
   /* Folds partials in order; the square root of the sum over all segments is the norm. */
   double (*partial_sum)(const double *partials, int64_t n);
-  /* One step of torch.optim.AdamW in fp32 on w[n], m[n], v[n] with the gradient g[n]. */
-  void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n, const hri_adamw_factors *factors, int threads);
-  /* One step of torch.optim.SGD (decay added to the gradient); buffer[n] holds the momentum, NULL: none. The buffer of
-   * the first step is zero, which gives torch's buffer = g. */
-  void (*sgd)(float *w, float *buffer, const float *g, int64_t n, const hri_sgd_factors *factors, int threads);
+  /* One step of torch.optim.AdamW. */
+  void (*adamw)(const hri_update_args *args, const hri_adamw_factors *factors);
+  /* One step of torch.optim.SGD (decay added to the gradient). The momentum of the first step is zero, which gives
+   * torch's buffer = g. */
+  void (*sgd)(const hri_update_args *args, const hri_sgd_factors *factors);
 
   /* ---- move ---- */
   void (*copy)(void *to, const void *from, int64_t bytes, int threads);

@@ -17,7 +17,7 @@ static hr_status verify(const hri_job *job, const hri_compile_options *options, 
 static uint32_t resolve_levels(const hr_job *spec, uint8_t levels[HR_MAX_LAYERS]) {
   const hr_recompute *r = &spec->recompute;
   uint32_t layers = spec->model.layer_count, group = 1;
-  memset(levels, r->kind == HR_RECOMPUTE_NONE ? HR_LEVEL_KEEP : HR_LEVEL_BLOCK, HR_MAX_LAYERS);
+  memset(levels, r->kind == HR_RECOMPUTE_NONE ? HR_LEVEL_KEEP : r->kind == HR_RECOMPUTE_SELECTIVE ? HR_LEVEL_CHEAP : HR_LEVEL_BLOCK, HR_MAX_LAYERS);
   if (r->kind == HR_RECOMPUTE_EVERY) group = r->every;
   if (r->kind == HR_RECOMPUTE_SQRT) group = r->every; /* by hr_job_finish */
   if (r->kind == HR_RECOMPUTE_SQRT && group == 0) /* graphs are not finished: the same, K to the nearest of sqrt(L) */
@@ -65,6 +65,10 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
   hri_update_options update = {.op = ops[spec->optimizer], .beta1 = spec->optimizer == HR_OPTIMIZER_MOMENTUM ? spec->momentum : spec->beta1, .beta2 = spec->beta2,
                                .epsilon = spec->epsilon, .weight_decay = spec->weight_decay, .clip = spec->clip > 0,
                                .in_backward = spec->update == HR_UPDATE_IN_BACKWARD};
+  if (spec->recompute.kind == HR_RECOMPUTE_AUTO) { /* choosing takes plans; this makes one */
+    hri_fail(error, HR_ERROR_USAGE, "--recompute auto: the levels of the layers have not been chosen");
+    return hri_hint(error, HR_ERROR_USAGE, "call hr_plan_recompute, or hr_plan_auto, before the job is planned or run");
+  }
   HRI_TRY(hri_pass_autodiff(job, program, forwards[program].hidden, gradients[program], program == HRI_MICRO, error));
   HRI_TRY(verify(job, options, HRI_PASS_AUTODIFF, error));
   HRI_TRY(hri_pass_layout(job, update.in_backward, error));

@@ -8,9 +8,9 @@
 #include "api/plan.h"
 #include "model/build.h"
 #include "ops/cpu.h"
-#include "ops/move/random.h"
 #include "ops/rules.h"
 #include "run/executor.h"
+#include "train/weights.h"
 
 typedef enum entry_kind { ENTRY_INPUT, ENTRY_PARAMETER, ENTRY_VALUE } entry_kind;
 
@@ -340,18 +340,22 @@ struct hr_run {
   hri_transfer transfer;
 };
 
-static hr_status fill(void *context, uint32_t p, hri_part_kind kind, float *tensor, void *staging, uint64_t bytes, hr_error *error) {
+/* The tensor that holds a parameter's true values. */
+static hri_id truth(const hri_param *param) { return param->master != HRI_NONE ? param->master : param->weight; }
+
+static hr_status fill(void *context, uint32_t p, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hr_run *run = context;
-  const hri_param *param = &run->plan->job.params.items[p];
-  int team = (int)hri_cpu_threads(run->plan->cpu);
-  uint64_t logical = hri_tensor_elements(&run->plan->job.tensors.items[param->weight]);
-  (void)staging, (void)bytes, (void)error;
-  hri_cpu_table(run->plan->cpu)->fill(tensor, kind == HRI_PART_WEIGHT && param->init == HRI_INIT_ONES ? 1.0f : 0.0f, (int64_t)param->elements, team);
-  if (kind == HRI_PART_WEIGHT && param->init == HRI_INIT_NORMAL) hri_fill_normal(tensor, (int64_t)logical, param->init_std, run->plan->spec.seed, param->site, 0, team);
+  const hri_job *job = &run->plan->job;
+  const hri_param *param = &job->params.items[p];
+  const hri_tensor *t = &job->tensors.items[kind == HRI_PART_WEIGHT ? truth(param) : param->state[kind - HRI_PART_STATE0]];
+  (void)error;
+  memset(tensor, 0, hri_tensor_bytes(t));
+  if (kind == HRI_PART_WEIGHT)
+    hri_initialise(run->plan->cpu, param, run->plan->spec.seed, hri_tensor_elements(t), t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32, tensor, staging, bytes);
   return HR_OK;
 }
 
-static hr_status sink(void *context, uint32_t p, hri_part_kind kind, const float *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t p, hri_part_kind kind, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   (void)context, (void)p, (void)kind, (void)tensor, (void)staging, (void)bytes;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "graphs are read with hr_run_get_parameter");
 }
@@ -390,13 +394,14 @@ void hr_run_destroy(hr_run *run) {
   hri_free(run);
 }
 
-/* Leaves keep their order: the k-th input of the graph is the k-th tensor of role input that the host fills. */
+/* Leaves keep their order: the k-th input of the graph is the k-th tensor of role input that the host fills; of a parameter
+ * the index. */
 static hri_id leaf(const hr_run *run, hr_tensor tensor, entry_kind kind) {
   const hr_graph *g = run->graph;
   uint32_t index = 0, seen = 0;
   if (tensor >= g->tensors.count || g->tensors.items[tensor].kind != kind) return HRI_NONE;
   for (hr_tensor k = 0; k < tensor; k++) index += g->tensors.items[k].kind == kind;
-  if (kind == ENTRY_PARAMETER) return run->plan->job.params.items[index].weight;
+  if (kind == ENTRY_PARAMETER) return index;
   for (hri_id t = 0; t < run->plan->job.tensors.count; t++) {
     const hri_tensor *x = &run->plan->job.tensors.items[t];
     const hri_storage *s = &run->plan->job.storages.items[x->storage];
@@ -443,26 +448,31 @@ static hr_status run_one(hr_run *run, hri_program_kind program, double learning_
 hr_status hr_run_step(hr_run *run, double learning_rate, double *loss, hr_error *error) { return run_one(run, HRI_STEP, learning_rate, loss, error); }
 hr_status hr_run_evaluate(hr_run *run, double *loss, hr_error *error) { return run_one(run, HRI_EVALUATE, 0, loss, error); }
 
-static hr_status parameter(const hr_run *run, hr_tensor tensor, uint64_t count, float **values, hr_error *error) {
+static hr_status parameter(const hr_run *run, hr_tensor tensor, uint64_t count, const hri_param **param, hr_error *error) {
   hri_id id = leaf(run, tensor, ENTRY_PARAMETER);
   if (id == HRI_NONE) return hri_fail(error, HR_ERROR_USAGE, "this tensor is no parameter");
+  *param = &run->plan->job.params.items[id];
+  id = (*param)->weight;
   if (hri_tensor_elements(&run->plan->job.tensors.items[id]) != count)
     return hri_fail(error, HR_ERROR_USAGE, "the parameter has %llu elements, not %llu", (unsigned long long)hri_tensor_elements(&run->plan->job.tensors.items[id]), (unsigned long long)count);
-  *values = hri_executor_pointer(run->executor, id);
   return HR_OK;
 }
 
 hr_status hr_run_get_parameter(const hr_run *run, hr_tensor tensor, float *values, uint64_t count, hr_error *error) {
-  float *at;
-  HRI_TRY(parameter(run, tensor, count, &at, error));
-  memcpy(values, at, count * sizeof *values);
+  const hri_param *param;
+  const void *at;
+  HRI_TRY(parameter(run, tensor, count, &param, error));
+  at = hri_executor_pointer(run->executor, truth(param));
+  if (run->plan->job.tensors.items[truth(param)].dtype == HRI_BF16) hri_f32_from_bf16(values, at, count);
+  else memcpy(values, at, count * sizeof *values);
   return HR_OK;
 }
 
 hr_status hr_run_set_parameter(hr_run *run, hr_tensor tensor, const float *values, uint64_t count, hr_error *error) {
-  float *at;
-  HRI_TRY(parameter(run, tensor, count, &at, error));
-  memcpy(at, values, count * sizeof *values);
+  const hri_param *param;
+  HRI_TRY(parameter(run, tensor, count, &param, error));
+  if (run->plan->job.tensors.items[truth(param)].dtype == HRI_F32) memcpy(hri_executor_pointer(run->executor, truth(param)), values, count * sizeof *values);
+  if (run->plan->job.tensors.items[param->weight].dtype == HRI_BF16) hri_bf16_from_f32(hri_executor_pointer(run->executor, param->weight), values, count);
   return HR_OK;
 }
 

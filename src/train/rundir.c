@@ -54,7 +54,9 @@ static void put_job(hri_json_writer *w, const hr_job *job) {
   hri_json_field_u64(w, "micro_batch", job->micro_batch);
   hri_json_field_u64(w, "accumulate", job->accumulate);
   hri_json_field_string(w, "device", job->device.name);
-  hri_json_field_string(w, "precision", "fp32");
+  hri_json_field_string(w, "precision", hr_precision_name(job->precision));
+  hri_json_field_string(w, "moments", hr_moments_name(job->moments));
+  hri_json_field_string(w, "weight_packing", hr_weight_packing_name(job->weight_packing));
   hri_json_field_string(w, "recompute", hr_recompute_text(&job->recompute, job->model.layer_count, text, sizeof text));
   hri_json_field_string(w, "attention", hr_attention_name(job->attention));
   hri_json_field_u64(w, "loss_chunk", hri_loss_chunk(job));
@@ -253,6 +255,8 @@ static void put_identity(hri_json_writer *w, const hr_job *job) {
   hri_json_field_u64(w, "micro_batch", job->micro_batch);
   hri_json_field_u64(w, "accumulate", job->accumulate);
   hri_json_field_u64(w, "loss_chunk", hri_loss_chunk(job));
+  hri_json_field_string(w, "precision", hr_precision_name(job->precision));
+  hri_json_field_string(w, "moments", hr_moments_name(job->moments));
   hri_json_field_string(w, "optimizer", hr_optimizer_name(job->optimizer));
   hri_json_field_string(w, "schedule", hr_schedule_name(job->schedule));
   for (int k = 0; k < IDENTITY_NUMBERS; k++) hri_json_field_double(w, numbers[k].key, numbers[k].value);
@@ -459,6 +463,8 @@ static hr_status read_state(const char *path, const hr_job *job, hri_progress *p
   HRI_TRY_OUT(same_u64(&identity, "accumulate", job->accumulate, error));
   HRI_TRY_OUT(same_u64(&identity, "loss_chunk", hri_loss_chunk(job), error));
   HRI_TRY_OUT(same_u64(&identity, "seed", job->seed, error));
+  HRI_TRY_OUT(same_text(&identity, "precision", hr_precision_name(job->precision), error));
+  HRI_TRY_OUT(same_text(&identity, "moments", hr_moments_name(job->moments), error));
   HRI_TRY_OUT(same_text(&identity, "optimizer", hr_optimizer_name(job->optimizer), error));
   HRI_TRY_OUT(same_text(&identity, "schedule", hr_schedule_name(job->schedule), error));
   identity_numbers(job, numbers);

@@ -49,18 +49,18 @@ hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
   return hri_hint(error, status, "name a directory with model.safetensors, such as RUN/final of a training");
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, float *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hri_session *s = context;
   return hri_source_fill(&s->source, param, kind, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const float *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hri_session *s = context;
   return hri_sink_write(s->sink, param, kind, tensor, staging, bytes, error);
 }
 
 hr_status hri_session_load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
-  hri_executor_options options = {.check = s->plan->spec.check};
+  hri_executor_options options = {.check = s->plan->spec.check, .after_node = s->after_node, .context = s->after_node_context};
   hri_control *control;
   hr_status status;
   HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, states_file, s->plan->spec.seed, error));

@@ -18,6 +18,8 @@ typedef struct hri_session {
   hri_file_dtype source_dtype;
   void (*on_event)(void *context, const hr_event *event);
   void *context;
+  void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before the load, may be NULL */
+  void *after_node_context;
 } hri_session;
 
 /* Plans, tells the caller, and refuses with BUDGET before anything is read. `options` (tests) may be NULL. */

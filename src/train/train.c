@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "device/host.h"
+#include "train/profile.h"
 #include "train/rundir.h"
 #include "train/schedule.h"
 
@@ -20,6 +21,7 @@ typedef struct trainer {
   const hr_job *job;
   const hr_run_options *options;
   hri_dataset *data, *eval_data;
+  hri_profile *profile; /* NULL: not asked for */
   hri_progress progress;
   hr_metrics metrics;
   double started, last_warning;
@@ -99,6 +101,7 @@ static hr_status train_step(trainer *t, hr_error *error) {
   double begin = now();
   uint64_t counted;
   hr_status status;
+  if (t->profile) hri_profile_begin_step(t->profile);
   HRI_TRY(feed_step(t, &counted, error));
   control->step = (int64_t)t->progress.step;
   control->learning_rate = t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps);
@@ -107,6 +110,7 @@ static hr_status train_step(trainer *t, hr_error *error) {
   control->clip_scale = 1;
   control->loss_sum = 0;
   HRI_TRY(run_programs(t, error));
+  if (t->profile) hri_profile_end_step(t->profile);
   t->progress.step++;
   t->progress.rows_seen += rows_per_step(t->job);
   t->progress.tokens_total += counted;
@@ -262,11 +266,32 @@ static hr_status prepare_resume(trainer *t, hr_error *error) {
   return hri_rundir_trim_metrics(t->options->resume_directory, t->progress.step, error);
 }
 
+/* Everything that recording takes, and a try at the file: a path that cannot be written is told now, not after hours. */
+static hr_status prepare_profile(trainer *t, hr_error *error) {
+  if (!t->options->profile_path) return HR_OK;
+  HRI_TRY(hri_file_can_replace(t->options->profile_path, error));
+  HRI_TRY(hri_profile_create(t->session.plan, &t->profile, error));
+  t->session.after_node = hri_profile_node;
+  t->session.after_node_context = t->profile;
+  return HR_OK;
+}
+
+static hr_status write_profile(trainer *t, hr_error *error) {
+  hr_profile profile;
+  hr_event event = {.kind = HR_EVENT_PROFILED, .plan = t->session.plan, .metrics = &t->metrics, .text = t->options->profile_path, .profile = &profile};
+  if (!t->profile) return HR_OK;
+  HRI_TRY(hri_profile_write(t->profile, t->options->profile_path, error));
+  hri_profile_get(t->profile, &profile);
+  if (t->session.on_event) t->session.on_event(t->session.context, &event);
+  return HR_OK;
+}
+
 static hr_status start(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
   char states[4096];
   bool resume = o->resume_directory != NULL;
   hri_control *control;
+  HRI_TRY(prepare_profile(t, error));
   HRI_TRY(open_data(t, error));
   t->progress = (hri_progress){.best_eval_loss = NAN, .last_loss = NAN};
   t->progress.data_hash = hri_dataset_hash(t->data);
@@ -316,7 +341,8 @@ static hr_status finish(trainer *t, hr_run_result *result, hr_error *error) {
   HRI_TRY(hri_session_compare(&t->session, result->reserved_bytes, result->planned_bytes, error));
   result->process_peak_bytes = hri_host_peak_resident_bytes();
   compare_time(t, result);
-  return hri_rundir_write_run(t->options->out_directory, &t->session, p, p->step == p->steps ? "finished" : "stopped", result, error);
+  HRI_TRY(hri_rundir_write_run(t->options->out_directory, &t->session, p, p->step == p->steps ? "finished" : "stopped", result, error));
+  return write_profile(t, error);
 }
 
 hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error) {
@@ -352,6 +378,7 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
 out:
   hri_dataset_destroy(t.data);
   hri_dataset_destroy(t.eval_data);
+  hri_profile_destroy(t.profile);
   hri_session_close(&t.session);
   return status;
 }

@@ -104,33 +104,81 @@ void hri_source_close(hri_source *s) {
   memset(s, 0, sizeof *s);
 }
 
+/* ---- values of a tensor in the arena, fp32 or bf16 ---- */
+
+typedef struct values {
+  void *base;
+  hri_real real;
+} values;
+
+static values values_of(const hri_job *job, uint32_t param, hri_part_kind kind, void *tensor) {
+  const hri_param *p = &job->params.items[param];
+  hri_id id = kind != HRI_PART_WEIGHT ? p->state[kind - HRI_PART_STATE0] : p->master != HRI_NONE ? p->master : p->weight;
+  return (values){tensor, job->tensors.items[id].dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32};
+}
+
+static values from(values v, uint64_t index) { return (values){hri_real_at(v.base, (int64_t)index, v.real), v.real}; }
+
+static void put(values to, const float *list, uint64_t count) {
+  if (to.real == HRI_REAL_BF16) hri_bf16_from_f32(to.base, list, count);
+  else memcpy(to.base, list, count * sizeof *list);
+}
+
+static float value_at(values v, uint64_t index) { return v.real == HRI_REAL_BF16 ? hri_bf16_widen(((const hri_bf16 *)v.base)[index]) : ((const float *)v.base)[index]; }
+
+static void set_at(values v, uint64_t index, float x) {
+  if (v.real == HRI_REAL_BF16) ((hri_bf16 *)v.base)[index] = hri_bf16_round(x);
+  else ((float *)v.base)[index] = x;
+}
+
+static bool same_type(values v, hri_file_dtype dtype) { return dtype == (v.real == HRI_REAL_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32); }
+
+/* The staging as a list of fp32 values and, behind it, one of file elements (the same list when files hold fp32). */
+typedef struct staging_lists {
+  float *list;
+  void *raw;
+  uint64_t room; /* elements */
+} staging_lists;
+
+static staging_lists staging_split(hri_file_dtype dtype, void *staging, uint64_t bytes) {
+  uint64_t each = hri_file_dtype_bits(dtype) / 8;
+  staging_lists l = {.list = staging, .raw = staging, .room = bytes / (dtype == HRI_FILE_F32 ? 4 : 4 + each)};
+  if (dtype != HRI_FILE_F32) l.raw = l.list + l.room;
+  return l;
+}
+
 /* ---- reading ---- */
 
-/* A contiguous run of `count` elements of a file tensor from element `first`, as F32 at `to`, through the staging. */
-static hr_status read_run(hri_weights *w, uint32_t index, uint64_t first, uint64_t count, float *to, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status read_list(hri_weights *w, uint32_t index, uint64_t first, uint64_t count, const staging_lists *l, hr_error *error) {
   hri_file_dtype dtype = hri_weights_get(w, index)->dtype;
-  uint64_t bytes_each = hri_file_dtype_bits(dtype) / 8, step = staging_bytes / bytes_each;
-  if (dtype == HRI_FILE_F32) return hri_weights_read(w, index, first * 4, count * 4, to, error);
-  for (uint64_t done = 0; done < count; done += step) {
-    uint64_t n = count - done < step ? count - done : step;
-    HRI_TRY(hri_weights_read(w, index, (first + done) * bytes_each, n * bytes_each, staging, error));
-    (void)hri_file_to_f32(dtype, to + done, staging, n);
+  uint64_t each = hri_file_dtype_bits(dtype) / 8;
+  HRI_TRY(hri_weights_read(w, index, first * each, count * each, l->raw, error));
+  if (dtype != HRI_FILE_F32) (void)hri_file_to_f32(dtype, l->list, l->raw, count);
+  return HR_OK;
+}
+
+/* The first `count` elements of a file tensor, straight to `to` where the types agree, else through the staging. */
+static hr_status read_run(hri_weights *w, uint32_t index, uint64_t count, values to, void *staging, uint64_t staging_bytes, hr_error *error) {
+  hri_file_dtype dtype = hri_weights_get(w, index)->dtype;
+  staging_lists l = staging_split(dtype, staging, staging_bytes);
+  if (same_type(to, dtype)) return hri_weights_read(w, index, 0, count * hri_real_bytes(to.real), to.base, error);
+  for (uint64_t done = 0; done < count; done += l.room) {
+    uint64_t n = count - done < l.room ? count - done : l.room;
+    HRI_TRY(read_list(w, index, done, n, &l, error));
+    put(from(to, done), l.list, n);
   }
   return HR_OK;
 }
 
 /* A transposed part: the file holds [columns, rows]; it is read as one run of elements and scattered. */
-static hr_status read_transposed(hri_weights *w, uint32_t index, const hri_param_part *part, uint64_t columns, float *to, void *staging, uint64_t staging_bytes, hr_error *error) {
-  hri_file_dtype dtype = hri_weights_get(w, index)->dtype;
-  uint64_t bytes_each = hri_file_dtype_bits(dtype) / 8, room = staging_bytes / (dtype == HRI_FILE_F32 ? 4 : 4 + bytes_each), row = 0, column = 0;
-  float *values = staging;
-  void *raw = dtype == HRI_FILE_F32 ? staging : (void *)((unsigned char *)staging + room * 4);
+static hr_status read_transposed(hri_weights *w, uint32_t index, const hri_param_part *part, uint64_t columns, values to, void *staging, uint64_t staging_bytes, hr_error *error) {
+  staging_lists l = staging_split(hri_weights_get(w, index)->dtype, staging, staging_bytes);
+  uint64_t row = 0, column = 0;
   for (uint64_t at = 0; at < columns * part->rows;) {
-    uint64_t n = columns * part->rows - at < room ? columns * part->rows - at : room;
-    HRI_TRY(hri_weights_read(w, index, at * bytes_each, n * bytes_each, raw, error));
-    if (dtype != HRI_FILE_F32) (void)hri_file_to_f32(dtype, values, raw, n);
+    uint64_t n = columns * part->rows - at < l.room ? columns * part->rows - at : l.room;
+    HRI_TRY(read_list(w, index, at, n, &l, error));
     for (uint64_t k = 0; k < n; k++) {
-      to[(part->row + row) * columns + column] = values[k];
+      set_at(to, (part->row + row) * columns + column, l.list[k]);
       if (++row == part->rows) {
         row = 0;
         column++;
@@ -141,28 +189,38 @@ static hr_status read_transposed(hri_weights *w, uint32_t index, const hri_param
   return HR_OK;
 }
 
-static hr_status check_finite(const hri_source *s, const float *tensor, uint64_t count, const char *file, const char *name, hr_error *error) {
-  int64_t bad = hri_cpu_table(s->cpu)->first_nonfinite(tensor, (int64_t)count, (int)hri_cpu_threads(s->cpu));
+/* Index of the first value that is NaN or infinite, or -1. */
+static int64_t first_nonfinite(const hri_source *s, values v, uint64_t count) {
+  const hri_bf16 *half = v.base;
+  if (v.real == HRI_REAL_F32) return hri_cpu_table(s->cpu)->first_nonfinite(v.base, (int64_t)count, (int)hri_cpu_threads(s->cpu));
+  for (uint64_t i = 0; i < count; i++)
+    if ((half[i] & 0x7F80u) == 0x7F80u) return (int64_t)i;
+  return -1;
+}
+
+static hr_status check_finite(const hri_source *s, values v, uint64_t count, const char *file, const char *name, hr_error *error) {
+  int64_t bad = first_nonfinite(s, v, count);
   hr_status status;
   if (bad < 0) return HR_OK;
   status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s holds a value that is not finite at element %lld", file, name, (long long)bad);
   return hri_hint(error, status, "the checkpoint is damaged or its training diverged; use an earlier one");
 }
 
-static hr_status fill_weight(hri_source *s, const hri_param_spec *spec, float *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status fill_weight(hri_source *s, const hri_param_spec *spec, values to, void *staging, uint64_t staging_bytes, hr_error *error) {
   uint64_t columns = spec->rank == 2 ? spec->dims[1] : 1;
   for (uint32_t k = 0; k < spec->part_count; k++) {
     const hri_param_part *part = &spec->parts[k];
+    values rows = from(to, part->row * columns);
     uint32_t index = find_part(s, part);
     if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", part->name);
-    if (part->transposed) HRI_TRY(read_transposed(s->weights, index, part, columns, tensor, staging, staging_bytes, error));
-    else HRI_TRY(read_run(s->weights, index, 0, part->rows * columns, tensor + part->row * columns, staging, staging_bytes, error));
-    HRI_TRY(check_finite(s, tensor + part->row * columns, part->rows * columns, hri_weights_path(s->weights, index), part->name, error));
+    if (part->transposed) HRI_TRY(read_transposed(s->weights, index, part, columns, to, staging, staging_bytes, error));
+    else HRI_TRY(read_run(s->weights, index, part->rows * columns, rows, staging, staging_bytes, error));
+    HRI_TRY(check_finite(s, rows, part->rows * columns, hri_weights_path(s->weights, index), part->name, error));
   }
   return HR_OK;
 }
 
-static hr_status fill_state(hri_source *s, const hri_param *param, const hri_param_spec *spec, hri_part_kind kind, float *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status fill_state(hri_source *s, const hri_param *param, const hri_param_spec *spec, hri_part_kind kind, values to, void *staging, uint64_t staging_bytes, hr_error *error) {
   char name[128];
   uint32_t index;
   uint64_t elements = spec->dims[0] * (spec->rank == 2 ? spec->dims[1] : 1), have = 0;
@@ -170,29 +228,37 @@ static hr_status fill_state(hri_source *s, const hri_param *param, const hri_par
   index = hri_weights_find(s->states, name);
   if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the checkpoint's optimizer.safetensors has no tensor %s", name);
   (void)hri_file_elements(hri_weights_get(s->states, index)->rank, hri_weights_get(s->states, index)->shape, &have);
-  if (have != elements || hri_weights_get(s->states, index)->dtype != HRI_FILE_F32)
+  if (have != elements || !same_type(to, hri_weights_get(s->states, index)->dtype))
     return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype", hri_weights_path(s->states, index), name);
-  return read_run(s->states, index, 0, elements, tensor, staging, staging_bytes, error);
+  return read_run(s->states, index, elements, to, staging, staging_bytes, error);
 }
 
-static void initialise(const hri_source *s, const hri_param *param, uint64_t elements, float *tensor) {
-  int team = (int)hri_cpu_threads(s->cpu);
-  if (param->init == HRI_INIT_NORMAL) hri_fill_normal(tensor, (int64_t)elements, param->init_std, s->seed, param->site, 0, team);
-  else hri_cpu_table(s->cpu)->fill(tensor, param->init == HRI_INIT_ONES ? 1.0f : 0.0f, (int64_t)elements, team);
+void hri_initialise(const hri_cpu *cpu, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes) {
+  values to = {tensor, real};
+  int team = (int)hri_cpu_threads(cpu);
+  float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = to.real == HRI_REAL_F32 ? to.base : staging;
+  uint64_t room = to.real == HRI_REAL_F32 ? elements : staging_bytes / sizeof *list;
+  for (uint64_t done = 0; done < elements; done += room) {
+    uint64_t n = elements - done < room ? elements - done : room;
+    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)done, team);
+    else hri_cpu_table(cpu)->fill(list, constant, (int64_t)n, team);
+    if (to.real != HRI_REAL_F32) put(from(to, done), list, n);
+  }
 }
 
-hr_status hri_source_fill(void *context, uint32_t p, hri_part_kind kind, float *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_source_fill(void *context, uint32_t p, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_source *s = context;
   const hri_param *param = &s->job->params.items[p];
+  values to = values_of(s->job, p, kind, tensor);
   hri_param_spec spec;
   uint64_t elements;
   hri_param_get(s->model, param->spec, &spec);
   elements = spec.dims[0] * (spec.rank == 2 ? spec.dims[1] : 1);
-  if (kind == HRI_PART_WEIGHT && s->weights) HRI_TRY(fill_weight(s, &spec, tensor, staging, staging_bytes, error));
-  else if (kind == HRI_PART_WEIGHT) initialise(s, param, elements, tensor);
-  else if (s->states) HRI_TRY(fill_state(s, param, &spec, kind, tensor, staging, staging_bytes, error));
-  else hri_cpu_table(s->cpu)->zero(tensor, (int64_t)(elements * 4), (int)hri_cpu_threads(s->cpu));
-  memset(tensor + elements, 0, (param->elements - elements) * sizeof *tensor); /* padded vocabulary rows */
+  if (kind == HRI_PART_WEIGHT && s->weights) HRI_TRY(fill_weight(s, &spec, to, staging, staging_bytes, error));
+  else if (kind == HRI_PART_WEIGHT) hri_initialise(s->cpu, param, s->seed, elements, to.real, tensor, staging, staging_bytes);
+  else if (s->states) HRI_TRY(fill_state(s, param, &spec, kind, to, staging, staging_bytes, error));
+  else hri_cpu_table(s->cpu)->zero(tensor, (int64_t)(elements * hri_real_bytes(to.real)), (int)hri_cpu_threads(s->cpu));
+  memset(from(to, elements).base, 0, (param->elements - elements) * hri_real_bytes(to.real)); /* padded vocabulary rows */
   return HR_OK;
 }
 
@@ -222,7 +288,7 @@ static hr_status list_tensors(hri_sink *sink, bool with_states, hr_error *error)
     sink->first_state[p] = st;
     for (uint32_t k = 0; with_states && k < 2 && param->state[k] != HRI_NONE; k++, st++) {
       (void)snprintf(sink->state_names[st], sizeof sink->state_names[st], "%s.%s", hri_name_get(sink->job, param->key), k == 0 ? "exp_avg" : "exp_avg_sq");
-      sink->state_tensors[st] = (hri_safetensor){.name = sink->state_names[st], .dtype = HRI_FILE_F32, .rank = spec.rank, .shape = {spec.dims[0], spec.dims[1]}};
+      sink->state_tensors[st] = (hri_safetensor){.name = sink->state_names[st], .dtype = sink->job->tensors.items[param->state[k]].dtype == HRI_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32, .rank = spec.rank, .shape = {spec.dims[0], spec.dims[1]}};
     }
   }
   sink->first_tensor[params] = t;
@@ -250,53 +316,58 @@ out:
   return status;
 }
 
-static hr_status write_run(hri_sink *sink, uint32_t index, uint64_t first, const float *from, uint64_t count, void *staging, uint64_t staging_bytes, hr_error *error) {
-  uint64_t bytes_each = hri_file_dtype_bits(sink->dtype) / 8, step = staging_bytes / bytes_each;
-  if (sink->dtype == HRI_FILE_F32) return hri_weights_writer_write(sink->weights, index, first * 4, from, count * 4, error);
-  for (uint64_t done = 0; done < count; done += step) {
-    uint64_t n = count - done < step ? count - done : step;
-    (void)hri_file_from_f32(sink->dtype, staging, from + done, n);
-    HRI_TRY(hri_weights_writer_write(sink->weights, index, (first + done) * bytes_each, staging, n * bytes_each, error));
+/* The first `count` values as elements of the file, straight where the types agree. */
+static hr_status write_run(hri_sink *sink, uint32_t index, values v, uint64_t count, void *staging, uint64_t staging_bytes, hr_error *error) {
+  uint64_t each = hri_file_dtype_bits(sink->dtype) / 8;
+  staging_lists l = staging_split(sink->dtype, staging, staging_bytes);
+  if (same_type(v, sink->dtype)) return hri_weights_writer_write(sink->weights, index, 0, v.base, count * each, error);
+  for (uint64_t done = 0; done < count; done += l.room) {
+    uint64_t n = count - done < l.room ? count - done : l.room;
+    const float *list = l.list;
+    if (v.real == HRI_REAL_BF16) hri_f32_from_bf16(l.list, from(v, done).base, n);
+    else list = from(v, done).base;
+    if (sink->dtype != HRI_FILE_F32) (void)hri_file_from_f32(sink->dtype, l.raw, list, n);
+    HRI_TRY(hri_weights_writer_write(sink->weights, index, done * each, sink->dtype != HRI_FILE_F32 ? l.raw : list, n * each, error));
   }
   return HR_OK;
 }
 
 /* Gathers file rows (our columns) in one half of the staging, converts in the other. */
-static hr_status write_transposed(hri_sink *sink, uint32_t index, const hri_param_part *part, uint64_t columns, const float *from, void *staging, uint64_t staging_bytes, hr_error *error) {
-  uint64_t bytes_each = hri_file_dtype_bits(sink->dtype) / 8, room = staging_bytes / (sink->dtype == HRI_FILE_F32 ? 4 : 4 + bytes_each), row = 0, column = 0;
-  float *values = staging;
-  void *converted = sink->dtype == HRI_FILE_F32 ? staging : (void *)((unsigned char *)staging + room * 4);
+static hr_status write_transposed(hri_sink *sink, uint32_t index, const hri_param_part *part, uint64_t columns, values v, void *staging, uint64_t staging_bytes, hr_error *error) {
+  uint64_t each = hri_file_dtype_bits(sink->dtype) / 8, row = 0, column = 0;
+  staging_lists l = staging_split(sink->dtype, staging, staging_bytes);
   for (uint64_t at = 0; at < columns * part->rows;) {
-    uint64_t n = columns * part->rows - at < room ? columns * part->rows - at : room;
+    uint64_t n = columns * part->rows - at < l.room ? columns * part->rows - at : l.room;
     for (uint64_t k = 0; k < n; k++) {
-      values[k] = from[(part->row + row) * columns + column];
+      l.list[k] = value_at(v, (part->row + row) * columns + column);
       if (++row == part->rows) {
         row = 0;
         column++;
       }
     }
-    if (sink->dtype != HRI_FILE_F32) (void)hri_file_from_f32(sink->dtype, converted, values, n);
-    HRI_TRY(hri_weights_writer_write(sink->weights, index, at * bytes_each, converted, n * bytes_each, error));
+    if (sink->dtype != HRI_FILE_F32) (void)hri_file_from_f32(sink->dtype, l.raw, l.list, n);
+    HRI_TRY(hri_weights_writer_write(sink->weights, index, at * each, l.raw, n * each, error));
     at += n;
   }
   return HR_OK;
 }
 
-hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const float *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_sink *sink = context;
+  values v = values_of(sink->job, p, kind, (void *)(uintptr_t)tensor); /* only read */
   hri_param_spec spec;
   uint64_t columns;
   hri_param_get(sink->model, sink->job->params.items[p].spec, &spec);
   columns = spec.rank == 2 ? spec.dims[1] : 1;
   if (kind != HRI_PART_WEIGHT) {
     uint32_t index = sink->first_state[p] + (kind == HRI_PART_STATE1);
-    return sink->states ? hri_safetensors_writer_write(sink->states, index, 0, tensor, spec.dims[0] * columns * 4, error) : HR_OK;
+    return sink->states ? hri_safetensors_writer_write(sink->states, index, 0, tensor, spec.dims[0] * columns * hri_real_bytes(v.real), error) : HR_OK;
   }
   for (uint32_t k = 0; k < spec.part_count; k++) {
     const hri_param_part *part = &spec.parts[k];
     uint32_t index = sink->first_tensor[p] + k;
-    if (part->transposed) HRI_TRY(write_transposed(sink, index, part, columns, tensor, staging, staging_bytes, error));
-    else HRI_TRY(write_run(sink, index, 0, tensor + part->row * columns, part->rows * columns, staging, staging_bytes, error));
+    if (part->transposed) HRI_TRY(write_transposed(sink, index, part, columns, v, staging, staging_bytes, error));
+    else HRI_TRY(write_run(sink, index, from(v, part->row * columns), part->rows * columns, staging, staging_bytes, error));
   }
   return HR_OK;
 }

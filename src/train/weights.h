@@ -7,6 +7,7 @@
 
 #include <headroom/job.h>
 
+#include "base/real.h"
 #include "formats/weights.h"
 #include "kernel/cpu.h"
 #include "model/params.h"
@@ -28,7 +29,11 @@ typedef struct hri_source {
 hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory,
                           const char *states_file, uint64_t seed, hr_error *error);
 void hri_source_close(hri_source *source);
-hr_status hri_source_fill(void *source, uint32_t param, hri_part_kind kind, float *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_source_fill(void *source, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+
+/* The initial values of a parameter's `elements` logical elements: the same numbers in either type, rounded for bf16, which
+ * goes through the staging. */
+void hri_initialise(const hri_cpu *cpu, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes);
 
 /* ---- saving ---- */
 
@@ -48,7 +53,7 @@ typedef struct hri_sink {
 
 /* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory. */
 hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error);
-hr_status hri_sink_write(void *sink, uint32_t param, hri_part_kind kind, const float *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_sink_write(void *sink, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 hr_status hri_sink_finish(hri_sink *sink, hr_error *error);
 void hri_sink_abort(hri_sink *sink); /* also after finish: frees what is left */
 

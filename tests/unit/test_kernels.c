@@ -975,7 +975,7 @@ static void run_adamw(const hri_cpu_kernels *k, int threads, int alias, const vo
   memcpy(out, c->w, (size_t)c->n * sizeof *out);
   memcpy(out + c->n, c->m, (size_t)c->n * sizeof *out);
   memcpy(out + 2 * c->n, c->v, (size_t)c->n * sizeof *out);
-  k->adamw(out, out + c->n, out + 2 * c->n, c->g, c->n, &c->adamw, threads);
+  k->adamw(&(hri_update_args){.n = c->n, .w = out, .m = out + c->n, .v = out + 2 * c->n, .g = c->g, .threads = threads}, &c->adamw);
 }
 
 static void adamw_matches_the_reference(void **state) {
@@ -1010,7 +1010,7 @@ static void run_sgd(const hri_cpu_kernels *k, int threads, int alias, const void
   (void)alias;
   memcpy(out, c->w, (size_t)c->n * sizeof *out);
   memcpy(out + c->n, c->m, (size_t)c->n * sizeof *out);
-  k->sgd(out, c->momentum ? out + c->n : NULL, c->g, c->n, &c->sgd, threads);
+  k->sgd(&(hri_update_args){.n = c->n, .w = out, .m = c->momentum ? out + c->n : NULL, .g = c->g, .threads = threads}, &c->sgd);
 }
 
 static void sgd_matches_the_reference(void **state) {
@@ -1045,19 +1045,19 @@ static void square_sum_is_exact_and_shows_bad_values(void **state) {
   for (int i = 0; i < isa_count; i++) {
     const hri_cpu_kernels *k = &isas[i].kernels;
     double first[4], partials[4], want = hri_ref_square_sum(doubles(g, n), n);
-    k->square_sum(first, g, n, 1);
+    k->square_sum(first, g, HRI_REAL_F32, n, 1);
     /* all in double: a sum of n terms of one sign is off by n/2 roundings at most, in practice by their root */
     assert_true(fabs(k->partial_sum(first, count) / want - 1.0) < (double)n * DBL_EPSILON);
     for (int threads = 2; threads <= 4; threads++) {
-      k->square_sum(partials, g, n, threads);
+      k->square_sum(partials, g, HRI_REAL_F32, n, threads);
       assert_memory_equal(partials, first, sizeof partials);
     }
     g[HRI_SQUARE_SUM_BLOCK + 5] = 1e30f; /* its square is no float, but no error either */
-    k->square_sum(partials, g, n, 2);
+    k->square_sum(partials, g, HRI_REAL_F32, n, 2);
     assert_true(isfinite(partials[1]) && partials[1] > 1e59);
     g[HRI_SQUARE_SUM_BLOCK + 5] = NAN;
     g[n - 1] = -INFINITY;
-    k->square_sum(partials, g, n, 2);
+    k->square_sum(partials, g, HRI_REAL_F32, n, 2);
     assert_true(isfinite(partials[0]) && isnan(partials[1]) && isfinite(partials[2]) && isinf(partials[3]));
     g[HRI_SQUARE_SUM_BLOCK + 5] = 0.25f;
     g[n - 1] = 0.25f;

@@ -123,12 +123,12 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
   }
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, float *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   engine *e = context;
   return hri_source_fill(&e->session.source, param, kind, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const float *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   engine *e = context;
   return hri_sink_write(e->session.sink, param, kind, tensor, staging, bytes, error);
 }

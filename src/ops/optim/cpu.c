@@ -1,37 +1,60 @@
-/* Gradient norm and optimizer steps: one pass over weights, states and gradients.
+/* Gradient norm and optimizer steps: one pass over weights, moments, gradients and the bf16 copy of the weights.
  *
  * AdamW in the order of torch.optim.AdamW (fp32): decay, m by lerp, v, denominator, step. Division by sqrt(bias2) is a
  * multiplication by its reciprocal, which leaves one square root and one division per element; a second division would
- * cost more than the memory traffic. */
+ * cost more than the memory traffic.
+ *
+ * Each combination of types is its own loop: the functions below are inlined with a constant `kind`. */
 #include "ops/cpu.h"
+#include "ops/optim/rounding.h"
 #include "ops/scratch.h"
 #include "ops/vmath.h"
 
-enum { BLOCK = 8192 }; /* elements per task; a multiple of every lane count */
+#define INLINE static inline __attribute__((always_inline))
+
+enum { BLOCK = 8192 }; /* elements per task; a multiple of every lane count and of HRI_ROUNDING_CHUNK */
 
 static inline int64_t block_count(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 
+/* ---- the norm of the gradient ---- */
+
+typedef uint16_t quarter_memory __attribute__((vector_size(HRI_VECTOR_BYTES / 4), aligned(2), may_alias));
+typedef uint32_t half_bits __attribute__((vector_size(HRI_VECTOR_BYTES / 2)));
+typedef float half_floats __attribute__((vector_size(HRI_VECTOR_BYTES / 2)));
+
+/* HRI_HALF_LANES elements as doubles. */
+INLINE hri_vd load_double(const void *p, int64_t index, hri_real real) {
+  half_bits bits;
+  if (real == HRI_REAL_F32) return hri_vload_double((const float *)p + index);
+  bits = __builtin_convertvector(*(const quarter_memory *)((const hri_bf16 *)p + index), half_bits);
+  return __builtin_convertvector((half_floats)(bits << 16), hri_vd);
+}
+INLINE double element(const void *p, int64_t index, hri_real real) {
+  return (double)(real == HRI_REAL_F32 ? ((const float *)p)[index] : hri_bf16_widen(((const hri_bf16 *)p)[index]));
+}
+
 /* Squares in double: fp32 squares overflow above 1.8e19 and vanish below 1e-23. */
-static double square_sum_block(const float *g, int64_t n) {
+INLINE double square_sum_range(const void *g, int64_t begin, int64_t end, hri_real real) {
   hri_vd sums[4] = {{0}};
   double sum;
-  int64_t i = 0;
-  for (; i + 2 * HRI_LANES <= n; i += 2 * HRI_LANES)
+  int64_t i = begin;
+  for (; i + 2 * HRI_LANES <= end; i += 2 * HRI_LANES)
     for (int k = 0; k < 4; k++) {
-      hri_vd v = hri_vload_double(g + i + k * HRI_HALF_LANES);
+      hri_vd v = load_double(g, i + k * HRI_HALF_LANES, real);
       sums[k] += v * v;
     }
   sum = hri_vsum_double((sums[0] + sums[1]) + (sums[2] + sums[3]));
-  for (; i < n; i++)
-    sum += (double)g[i] * (double)g[i];
+  for (; i < end; i++)
+    sum += element(g, i, real) * element(g, i, real);
   return sum;
 }
 
-static void square_sum(double *partials, const float *g, int64_t n, int threads) {
+static void square_sum(double *partials, const void *g, hri_real gradient_real, int64_t n, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
   for (int64_t block = 0; block < hri_square_sum_count(n); block++) {
-    int64_t begin = block * HRI_SQUARE_SUM_BLOCK, left = n - begin;
-    partials[block] = square_sum_block(g + begin, left < HRI_SQUARE_SUM_BLOCK ? left : HRI_SQUARE_SUM_BLOCK);
+    int64_t begin = block * HRI_SQUARE_SUM_BLOCK, end = begin + HRI_SQUARE_SUM_BLOCK < n ? begin + HRI_SQUARE_SUM_BLOCK : n;
+    partials[block] = gradient_real == HRI_REAL_BF16 ? square_sum_range(g, begin, end, HRI_REAL_BF16)
+                                                     : square_sum_range(g, begin, end, HRI_REAL_F32);
   }
 }
 
@@ -42,50 +65,188 @@ static double partial_sum(const double *partials, int64_t n) {
   return sum;
 }
 
-static inline __attribute__((always_inline)) void adamw_part(float *w, float *m, float *v, const float *g, int64_t n,
-                                                             const hri_adamw_factors *f) {
-  hri_vf grad = hri_vload_n(g, n) * f->gradient_scale, first = hri_vload_n(m, n), second = hri_vload_n(v, n);
-  hri_vf weight = hri_vload_n(w, n) * f->decay, denominator;
+/* ---- stochastic rounding ---- */
+
+typedef uint64_t quads __attribute__((vector_size(HRI_VECTOR_BYTES))); /* HRI_HALF_LANES of them */
+typedef uint64_t quads_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(2), may_alias));
+
+enum { ROUNDS = 10 };
+/* Random bits of a chunk for each array, and room to load a vector that begins near the end of it. */
+typedef uint16_t chunk_bits[HRI_ROUNDING_CHUNK + HRI_LANES];
+typedef struct round_keys {
+  uint64_t first[ROUNDS], second[ROUNDS];
+} round_keys;
+
+INLINE round_keys round_keys_make(uint64_t key) {
+  round_keys keys;
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    keys.first[round] = (uint32_t)key + round * 0x9E3779B9u;
+    keys.second[round] = (uint32_t)(key >> 32) + round * 0xBB67AE85u;
+  }
+  return keys;
+}
+
+/* The products of the low halves. */
+INLINE quads multiply_low(quads a, uint32_t b) {
+  quads zero = {0}, factor = zero + b;
+#if defined(__AVX512F__)
+  return (quads)_mm512_mul_epu32((__m512i)a, (__m512i)factor);
+#elif defined(__AVX2__)
+  return (quads)_mm256_mul_epu32((__m256i)a, (__m256i)factor);
+#elif defined(__x86_64__)
+  return (quads)_mm_mul_epu32((__m128i)a, (__m128i)factor);
+#else
+  return (a & 0xFFFFFFFFu) * factor;
+#endif
+}
+
+/* hri_philox with a block per 64-bit lane. The words stand in the low halves; what the high ones hold is of no account
+ * until the end. `bits` gets the random bits of elements chunk * 64 .. + 63 (ops/optim/rounding.h). */
+INLINE void draw_chunk(uint16_t *bits, const hri_rounding *r, const round_keys *keys, hri_rounded state, int64_t chunk) {
+  quads zero = {0}, lane;
+  for (int i = 0; i < HRI_HALF_LANES; i++)
+    lane[i] = (uint64_t)i;
+  for (int64_t block = 0; block < HRI_ROUNDING_CHUNK_BLOCKS; block += HRI_HALF_LANES) {
+    quads c0 = lane + hri_rounding_low(state, chunk * HRI_ROUNDING_CHUNK_BLOCKS + block), c1 = c0 >> 32;
+    quads c2 = zero + (hri_rounding_high(r) & 0xFFFFFFFFu), c3 = zero + (hri_rounding_high(r) >> 32);
+    for (int round = 0; round < ROUNDS; round++) {
+      quads p0 = multiply_low(c0, 0xD2511F53u), p1 = multiply_low(c2, 0xCD9E8D57u);
+      c0 = p1 >> 32 ^ c1 ^ keys->first[round];
+      c2 = p0 >> 32 ^ c3 ^ keys->second[round];
+      c1 = p1;
+      c3 = p0;
+    }
+    *(quads_memory *)(bits + block * 4) = (c0 & 0xFFFFFFFFu) | c1 << 32;
+    *(quads_memory *)(bits + HRI_ROUNDING_CHUNK / 2 + block * 4) = (c2 & 0xFFFFFFFFu) | c3 << 32;
+  }
+}
+
+/* hri_bf16_round_random lane by lane; the result stands in the upper halves, the lower are of no account. */
+INLINE hri_vu round_random(hri_vf v, const uint16_t *random) {
+  hri_vu bits = (hri_vu)v, nearest = bits - bits + 0x8000u;
+  hri_vu noise = __builtin_convertvector(*(const hri_vh16_memory *)random, hri_vu);
+  hri_vi huge = (hri_vi)(bits & 0x7FFFFFFFu) > 0x7F7F0000, is_nan = v != v;
+  bits += (hri_vu)hri_vselect(huge, (hri_vf)nearest, (hri_vf)noise);
+  return (hri_vu)hri_vselect(is_nan, (hri_vf)((hri_vu)v | 0x400000u), (hri_vf)bits);
+}
+
+INLINE void store_state(void *p, int64_t index, hri_vf v, int64_t n, hri_real real, const uint16_t *random) {
+  if (real == HRI_REAL_F32) hri_vstore_n((float *)p + index, v, n);
+  else if (n == HRI_LANES) *(hri_vh16_memory *)((hri_bf16 *)p + index) = (hri_vh16_memory)hri_vupper(round_random(v, random));
+  else hri_vstore_bf16_n((hri_bf16 *)p + index, (hri_vf)(round_random(v, random) & 0xFFFF0000u), n);
+}
+
+/* ---- the steps ---- */
+
+typedef enum step_rule { ADAMW, MOMENTUM, SGD } step_rule;
+typedef struct kind {
+  step_rule rule;
+  hri_real w, moment, gradient;
+  bool copy;
+} kind;
+typedef struct factors {
+  hri_adamw_factors adamw;
+  hri_sgd_factors sgd;
+} factors;
+
+INLINE void store_weight(const hri_update_args *a, kind k, int64_t i, int64_t n, hri_vf w, const uint16_t *random) {
+  store_state(a->w, i, w, n, k.w, random);
+  if (k.copy) hri_vstore_bf16_n(a->copy + i, w, n);
+}
+
+/* Elements [i, i + n), n <= HRI_LANES; random[state]: the bits for them. */
+INLINE void adamw_part(const hri_update_args *a, const hri_adamw_factors *f, kind k, int64_t i, int64_t n, const uint16_t *const *random) {
+  hri_vf grad = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale, first = hri_vload_real_n(a->m, i, n, k.moment);
+  hri_vf second = hri_vload_real_n(a->v, i, n, k.moment), weight = hri_vload_real_n(a->w, i, n, k.w) * f->decay, denominator;
   first = first + (grad - first) * f->one_minus_beta1;
   second = second * f->beta2 + grad * grad * f->one_minus_beta2;
   denominator = hri_vsqrt(second) * f->inv_sqrt_bias2 + f->epsilon;
   weight = weight - f->step_size * first / denominator;
-  hri_vstore_n(m, first, n);
-  hri_vstore_n(v, second, n);
-  hri_vstore_n(w, weight, n);
+  store_state(a->m, i, first, n, k.moment, random[HRI_ROUNDED_FIRST]);
+  store_state(a->v, i, second, n, k.moment, random[HRI_ROUNDED_SECOND]);
+  store_weight(a, k, i, n, weight, random[HRI_ROUNDED_WEIGHT]);
 }
 
-static void adamw(float *w, float *m, float *v, const float *g, int64_t n, const hri_adamw_factors *factors,
-                  int threads) {
-  hri_adamw_factors f = *factors; /* a copy: stores through w must not make the compiler reload it */
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < block_count(n); block++) {
-    int64_t i = block * BLOCK, end = i + BLOCK < n ? i + BLOCK : n;
-    for (; i + HRI_LANES <= end; i += HRI_LANES)
-      adamw_part(w + i, m + i, v + i, g + i, HRI_LANES, &f);
-    if (i < end) adamw_part(w + i, m + i, v + i, g + i, end - i, &f);
+INLINE void sgd_part(const hri_update_args *a, const hri_sgd_factors *f, kind k, int64_t i, int64_t n, const uint16_t *const *random) {
+  hri_vf weight = hri_vload_real_n(a->w, i, n, k.w);
+  hri_vf step = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale + weight * f->weight_decay;
+  if (k.rule == MOMENTUM) {
+    step = hri_vload_real_n(a->m, i, n, k.moment) * f->momentum + step;
+    store_state(a->m, i, step, n, k.moment, random[HRI_ROUNDED_FIRST]);
+  }
+  store_weight(a, k, i, n, weight - step * f->learning_rate, random[HRI_ROUNDED_WEIGHT]);
+}
+
+INLINE void part(const hri_update_args *a, const factors *f, kind k, int64_t i, int64_t n, chunk_bits *bits, int64_t at) {
+  const uint16_t *random[3] = {bits[HRI_ROUNDED_WEIGHT] + at, bits[HRI_ROUNDED_FIRST] + at, bits[HRI_ROUNDED_SECOND] + at};
+  if (k.rule == ADAMW) adamw_part(a, &f->adamw, k, i, n, random);
+  else sgd_part(a, &f->sgd, k, i, n, random);
+}
+
+/* Elements [i, end); with random bits, a chunk of them at a time. */
+INLINE void update_range(const hri_update_args *args, const factors *all, int64_t i, int64_t end, kind k) {
+  hri_update_args a = *args; /* copies: stores through w must not make the compiler reload them */
+  factors f = *all;
+  bool random_moment = k.rule != SGD && k.moment == HRI_REAL_BF16, random = k.w == HRI_REAL_BF16 || random_moment;
+  chunk_bits bits[3];
+  round_keys keys = {{0}, {0}};
+  if (random) keys = round_keys_make(a.rounding.seed ^ HRI_ROUNDING_KEY);
+  while (i < end) {
+    int64_t chunk = (a.first_element + i) / HRI_ROUNDING_CHUNK, at = (a.first_element + i) % HRI_ROUNDING_CHUNK, stop = end;
+    if (random && end - i > HRI_ROUNDING_CHUNK - at) stop = i + HRI_ROUNDING_CHUNK - at;
+    if (k.w == HRI_REAL_BF16) draw_chunk(bits[HRI_ROUNDED_WEIGHT], &a.rounding, &keys, HRI_ROUNDED_WEIGHT, chunk);
+    if (random_moment) draw_chunk(bits[HRI_ROUNDED_FIRST], &a.rounding, &keys, HRI_ROUNDED_FIRST, chunk);
+    if (random_moment && k.rule == ADAMW) draw_chunk(bits[HRI_ROUNDED_SECOND], &a.rounding, &keys, HRI_ROUNDED_SECOND, chunk);
+    for (; i + HRI_LANES <= stop; i += HRI_LANES, at += HRI_LANES)
+      part(&a, &f, k, i, HRI_LANES, bits, at);
+    if (i < stop) part(&a, &f, k, i, stop - i, bits, at);
+    i = stop;
   }
 }
 
-static inline __attribute__((always_inline)) void sgd_part(float *w, float *buffer, const float *g, int64_t n,
-                                                           const hri_sgd_factors *f) {
-  hri_vf weight = hri_vload_n(w, n), step = hri_vload_n(g, n) * f->gradient_scale + weight * f->weight_decay;
-  if (buffer) {
-    step = hri_vload_n(buffer, n) * f->momentum + step;
-    hri_vstore_n(buffer, step, n);
+/* The types of the call as constants, one after the other. */
+INLINE void with_moment(const hri_update_args *a, const factors *f, int64_t begin, int64_t end, kind k) {
+  if (k.rule != SGD && a->moment_real == HRI_REAL_BF16) {
+    k.moment = HRI_REAL_BF16;
+    update_range(a, f, begin, end, k);
+  } else {
+    k.moment = HRI_REAL_F32;
+    update_range(a, f, begin, end, k);
   }
-  hri_vstore_n(w, weight - step * f->learning_rate, n);
+}
+INLINE void with_gradient(const hri_update_args *a, const factors *f, int64_t begin, int64_t end, kind k) {
+  if (a->gradient_real == HRI_REAL_BF16) {
+    k.gradient = HRI_REAL_BF16;
+    with_moment(a, f, begin, end, k);
+  } else {
+    k.gradient = HRI_REAL_F32;
+    with_moment(a, f, begin, end, k);
+  }
+}
+INLINE void with_weight(const hri_update_args *a, const factors *f, int64_t begin, int64_t end, step_rule rule) {
+  if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_BF16});
+  else if (a->copy) with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_F32, .copy = true});
+  else with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_F32});
 }
 
-static void sgd(float *w, float *buffer, const float *g, int64_t n, const hri_sgd_factors *factors, int threads) {
-  hri_sgd_factors f = *factors;
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < block_count(n); block++) {
-    int64_t i = block * BLOCK, end = i + BLOCK < n ? i + BLOCK : n;
-    for (; i + HRI_LANES <= end; i += HRI_LANES)
-      sgd_part(w + i, buffer ? buffer + i : buffer, g + i, HRI_LANES, &f);
-    if (i < end) sgd_part(w + i, buffer ? buffer + i : buffer, g + i, end - i, &f);
+static void update(const hri_update_args *a, const factors *f, step_rule rule) {
+#pragma omp parallel for num_threads(hri_team(a->threads, a->n)) schedule(static)
+  for (int64_t block = 0; block < block_count(a->n); block++) {
+    int64_t begin = block * BLOCK, end = begin + BLOCK < a->n ? begin + BLOCK : a->n;
+    if (rule == ADAMW) with_weight(a, f, begin, end, ADAMW);
+    else if (rule == MOMENTUM) with_weight(a, f, begin, end, MOMENTUM);
+    else with_weight(a, f, begin, end, SGD);
   }
+}
+
+static void adamw(const hri_update_args *args, const hri_adamw_factors *f) {
+  factors all = {.adamw = *f};
+  update(args, &all, ADAMW);
+}
+
+static void sgd(const hri_update_args *args, const hri_sgd_factors *f) {
+  factors all = {.sgd = *f};
+  update(args, &all, args->m ? MOMENTUM : SGD);
 }
 
 void HRI_ISA_NAME(hri_optim_kernels)(hri_cpu_kernels *table) {

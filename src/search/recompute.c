@@ -1,0 +1,480 @@
+/* --recompute auto: levels per layer for a byte budget.
+ *
+ * Five plans with the same level everywhere are read layer by layer (hr_plan_layers_get): what a layer at a level keeps for its
+ * backward, S; the most that is alive while it runs, less what the layers below keep, R; and its seconds. Layers of
+ * different levels mix freely, since what layer k sees of the layers below is only the sum of what they keep. The most
+ * live bytes of a mixture v are therefore
+ *
+ *   max( max over k of S_0(v_0) + ... + S_(k-1)(v_(k-1)) + R_k(v_k),  sum of all S + loss,  everything else ).
+ *
+ * The dynamic program goes up through the layers. Its state is (bytes kept so far, seconds so far); a state that keeps
+ * more and takes longer than another is dropped, and so is a level whose R does not fit on top of the state: this is
+ * where the order of the layers counts. The seconds are whole picoseconds, so that equal sums are equal. The result is
+ * exact for live bytes unless a layer has more than STATES undominated states; then neighbours share the larger bytes.
+ *
+ * A placement can need more than the live bytes. Every choice is therefore planned, and where the placed plan is too
+ * large, the bytes asked of the program are tightened: by what was too much until one fits, then halving the distance.
+ * At last, where few enough faster mixtures remain that fit by their live bytes, each is planned, the fastest first.
+ *
+ * After multiple-choice knapsack over a chain with memory-persistent checkpoints: Beaumont et al., "Optimal
+ * checkpointing for heterogeneous chains" (arXiv 1911.13214); levels per layer take the place of keep-all-or-nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <headroom/plan.h>
+
+#include "base/mem.h"
+
+enum {
+  STATES = 4096,          /* of one layer; a frontier of 80 equal layers has a few hundred */
+  ATTEMPTS = 12,          /* placed plans to tighten with */
+  LISTED = 20000,         /* mixtures looked at for the last step; more are not enumerated */
+  NODES = 60000           /* nodes of all plans of the last step together: some tenths of a second */
+};
+
+typedef struct level_cost {
+  uint64_t saved, running;  /* S and R of the note above */
+  uint64_t picoseconds;
+} level_cost;
+
+typedef struct mixture {
+  uint8_t levels[HR_MAX_LAYERS];
+} mixture;
+
+typedef struct trial {
+  mixture levels;
+  uint64_t need_bytes;
+  double step_seconds;
+  bool fits;
+} trial;
+
+typedef struct state {
+  uint64_t saved, picoseconds;
+  uint32_t parent;
+  uint8_t level;
+} state;
+
+typedef struct chooser {
+  const hr_job *job;
+  uint32_t layers;
+  level_cost cost[HR_MAX_LAYERS][HR_LEVEL_COUNT];
+  uint64_t between, outside;   /* live bytes at the loss on top of all S; of everything else */
+  uint64_t fixed;              /* least fixed bytes of any trial */
+  uint32_t nodes;              /* of the largest trial */
+  HRI_ARRAY(trial) trials;
+  size_t chosen;               /* index of the best trial so far */
+} chooser;
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* ---- plans ---- */
+
+static hr_status make_plan(const chooser *c, const mixture *m, hr_plan **plan, hr_error *error) {
+  hr_job *job = hri_alloc(sizeof *job);
+  hr_status status;
+  if (!job) return hri_fail_memory(error, sizeof *job, "the search");
+  *job = *c->job;
+  job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers};
+  memcpy(job->recompute.levels, m->levels, c->layers);
+  status = hr_plan_create(job, plan, error);
+  hri_free(job);
+  return status;
+}
+
+/* Fits before not; then faster; then smaller. */
+static bool better(const trial *a, const trial *b) {
+  if (a->fits != b->fits) return a->fits;
+  if (a->fits && a->step_seconds != b->step_seconds) return a->step_seconds < b->step_seconds;
+  if (a->need_bytes != b->need_bytes) return a->need_bytes < b->need_bytes;
+  return a->step_seconds < b->step_seconds;
+}
+
+static const trial *find_trial(const chooser *c, const mixture *m) {
+  for (size_t k = 0; k < c->trials.count; k++)
+    if (memcmp(c->trials.items[k].levels.levels, m->levels, c->layers) == 0) return &c->trials.items[k];
+  return NULL;
+}
+
+/* Plans a mixture unless it was planned before. The result stays valid until the next call. */
+static hr_status try_mixture(chooser *c, const mixture *m, hr_plan **keep, const trial **out, hr_error *error) {
+  const hr_plan_info *info;
+  hr_plan *plan = NULL;
+  trial t = {.levels = *m};
+  *out = find_trial(c, m);
+  if (*out) return HR_OK;
+  HRI_TRY(make_plan(c, m, &plan, error));
+  info = hr_plan_get(plan);
+  t.need_bytes = info->tiers[HR_TIER_DEVICE].reserved_bytes + info->tiers[HR_TIER_DEVICE].fixed_bytes;
+  t.step_seconds = info->step_seconds;
+  t.fits = info->fits;
+  if (c->trials.count == 0 || info->tiers[HR_TIER_DEVICE].fixed_bytes < c->fixed) c->fixed = info->tiers[HR_TIER_DEVICE].fixed_bytes;
+  if (info->node_count > c->nodes) c->nodes = info->node_count;
+  if (keep) *keep = plan;
+  else hr_plan_destroy(plan);
+  if (!hri_array_push(&c->trials, t)) {
+    if (keep) {
+      hr_plan_destroy(plan);
+      *keep = NULL;
+    }
+    return hri_fail_memory(error, sizeof t, "the search");
+  }
+  *out = &c->trials.items[c->trials.count - 1];
+  if (better(*out, &c->trials.items[c->chosen])) c->chosen = c->trials.count - 1;
+  return HR_OK;
+}
+
+/* ---- tables ---- */
+
+static uint64_t less(uint64_t bytes, uint64_t taken) { return bytes > taken ? bytes - taken : 0; }
+
+static void fill_level(chooser *c, const hr_plan_layers *l, uint8_t level) {
+  uint64_t below = 0;
+  for (uint32_t k = 0; k < c->layers; k++) {
+    level_cost *cost = &c->cost[k][level];
+    cost->saved = l->layers[k].saved_bytes;
+    cost->running = less(larger(l->layers[k].forward_bytes, l->layers[k].backward_bytes), below);
+    cost->picoseconds = (uint64_t)(l->layers[k].seconds * 1e12 + 0.5);
+    below += cost->saved;
+  }
+  c->between = larger(c->between, less(l->between_bytes, below));
+  c->outside = larger(c->outside, l->outside_bytes);
+}
+
+static hr_status fill_tables(chooser *c, hr_error *error) {
+  hr_plan_layers *layers = hri_alloc(sizeof *layers);
+  hr_status status = HR_OK;
+  if (!layers) return hri_fail_memory(error, sizeof *layers, "the search");
+  for (uint8_t level = 0; level < HR_LEVEL_COUNT && status == HR_OK; level++) {
+    mixture m;
+    hr_plan *plan = NULL;
+    const trial *made;
+    memset(&m, level, sizeof m);
+    status = try_mixture(c, &m, &plan, &made, error);
+    if (status == HR_OK) status = hr_plan_layers_get(plan, layers, error);
+    if (status == HR_OK) fill_level(c, layers, level);
+    hr_plan_destroy(plan);
+  }
+  hri_free(layers);
+  return status;
+}
+
+/* Most live bytes of a mixture, by the tables. */
+static uint64_t live_bytes(const chooser *c, const mixture *m) {
+  uint64_t saved = 0, most = c->outside;
+  for (uint32_t k = 0; k < c->layers; k++) {
+    most = larger(most, saved + c->cost[k][m->levels[k]].running);
+    saved += c->cost[k][m->levels[k]].saved;
+  }
+  return larger(most, saved + c->between);
+}
+
+static uint64_t picoseconds(const chooser *c, const mixture *m) {
+  uint64_t sum = 0;
+  for (uint32_t k = 0; k < c->layers; k++) sum += c->cost[k][m->levels[k]].picoseconds;
+  return sum;
+}
+
+/* The least bytes that any mixture can do with: a smaller sum below is never worse, so the smallest is carried along. */
+static bool feasible(const chooser *c, uint64_t bytes) {
+  uint64_t saved = 0;
+  if (c->outside > bytes) return false;
+  for (uint32_t k = 0; k < c->layers; k++) {
+    uint64_t least = UINT64_MAX;
+    for (int level = 0; level < HR_LEVEL_COUNT; level++)
+      if (saved + c->cost[k][level].running <= bytes && c->cost[k][level].saved < least) least = c->cost[k][level].saved;
+    if (least == UINT64_MAX) return false;
+    saved += least;
+  }
+  return saved + c->between <= bytes;
+}
+
+static uint64_t least_bytes(const chooser *c) {
+  uint64_t low = 0, high = 1; /* high is feasible, low is not */
+  while (!feasible(c, high)) high *= 2;
+  while (high - low > 1) {
+    uint64_t middle = low + (high - low) / 2;
+    if (feasible(c, middle)) high = middle;
+    else low = middle;
+  }
+  return high;
+}
+
+/* ---- the dynamic program ---- */
+
+static int by_saved(const void *a, const void *b) {
+  const state *x = a, *y = b;
+  if (x->saved != y->saved) return x->saved < y->saved ? -1 : 1;
+  if (x->picoseconds != y->picoseconds) return x->picoseconds < y->picoseconds ? -1 : 1;
+  if (x->level != y->level) return x->level < y->level ? -1 : 1;
+  return x->parent < y->parent ? -1 : x->parent > y->parent;
+}
+
+/* Keeps the undominated states of `made`, sorted; at most STATES of them, where the faster of neighbours stays. */
+static uint32_t prune(state *made, uint32_t count) {
+  uint32_t kept = 0;
+  if (count) qsort(made, count, sizeof *made, by_saved);
+  for (uint32_t k = 0; k < count; k++)
+    if (kept == 0 || made[k].picoseconds < made[kept - 1].picoseconds) made[kept++] = made[k];
+  if (kept > STATES) {
+    uint32_t thin = 1; /* the first, of the fewest bytes, stays: it decides what is feasible */
+    for (uint32_t k = 1; k < STATES; k++) made[thin++] = made[(uint64_t)k * (kept - 1) / (STATES - 1)];
+    kept = thin;
+  }
+  return kept;
+}
+
+/* One layer up: every state with every level that fits on top of it. */
+static uint32_t extend(const chooser *c, uint32_t layer, uint64_t bytes, const state *from, uint32_t count, state *made) {
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < count; k++)
+    for (uint8_t level = 0; level < HR_LEVEL_COUNT; level++) {
+      const level_cost *cost = &c->cost[layer][level];
+      if (from[k].saved + cost->running > bytes) continue;
+      made[n++] = (state){from[k].saved + cost->saved, from[k].picoseconds + cost->picoseconds, k, level};
+    }
+  return prune(made, n);
+}
+
+/* The fastest mixture whose live bytes are at most `bytes`; *found false when there is none. */
+static hr_status solve(const chooser *c, uint64_t bytes, mixture *out, bool *found, hr_error *error) {
+  state *made = hri_alloc((size_t)STATES * HR_LEVEL_COUNT * sizeof *made), **stages = hri_alloc_zero(c->layers + 1, sizeof *stages);
+  uint32_t count = 1, last = UINT32_MAX;
+  hr_status status = HR_OK;
+  *found = false;
+  if (!made || !stages) {
+    status = hri_fail_memory(error, (uint64_t)STATES * HR_LEVEL_COUNT * sizeof *made, "the search");
+    goto out;
+  }
+  made[0] = (state){0, 0, 0, 0};
+  for (uint32_t k = 0; k <= c->layers; k++) {
+    if (k > 0) count = extend(c, k - 1, bytes, stages[k - 1], count, made);
+    if (count == 0) goto out;
+    stages[k] = hri_alloc(count * sizeof *made);
+    if (!stages[k]) {
+      status = hri_fail_memory(error, count * sizeof *made, "the search");
+      goto out;
+    }
+    memcpy(stages[k], made, count * sizeof *made);
+  }
+  for (uint32_t k = 0; k < count; k++) /* sorted: the last that fits is the fastest */
+    if (made[k].saved + c->between <= bytes) last = k;
+  if (last == UINT32_MAX || c->outside > bytes) goto out;
+  memset(out, 0, sizeof *out);
+  for (uint32_t k = c->layers; k > 0; k--) {
+    out->levels[k - 1] = stages[k][last].level;
+    last = stages[k][last].parent;
+  }
+  *found = true;
+out:
+  for (uint32_t k = 0; stages && k <= c->layers; k++) hri_free(stages[k]);
+  hri_free(stages);
+  hri_free(made);
+  return status;
+}
+
+/* The same levels in an order with few runs, where that is as fast and fits as well: short to write, easy to read. */
+static void tidy(const chooser *c, uint64_t bytes, mixture *m) {
+  uint64_t time = picoseconds(c, m);
+  for (uint32_t fixed = 0; fixed < 3; fixed++) /* none, the first, or the first and the last layer stay */
+    for (int down = 0; down < 2; down++) {
+      uint32_t from = fixed > 0, to = c->layers - (fixed > 1), at = from, counts[HR_LEVEL_COUNT] = {0};
+      mixture sorted = *m;
+      if (from >= to) continue;
+      for (uint32_t k = from; k < to; k++) counts[m->levels[k]]++;
+      for (int i = 0; i < HR_LEVEL_COUNT; i++) {
+        int level = down ? HR_LEVEL_COUNT - 1 - i : i;
+        memset(sorted.levels + at, level, counts[level]);
+        at += counts[level];
+      }
+      if (picoseconds(c, &sorted) > time || live_bytes(c, &sorted) > bytes) continue;
+      *m = sorted;
+      return;
+    }
+}
+
+static hr_status solve_tidy(const chooser *c, uint64_t bytes, mixture *out, bool *found, hr_error *error) {
+  HRI_TRY(solve(c, bytes, out, found, error));
+  if (*found) tidy(c, bytes, out);
+  return HR_OK;
+}
+
+/* ---- from live bytes to placed bytes ---- */
+
+/* Live bytes that a budget leaves room for. */
+static uint64_t room(const chooser *c) { return less(c->job->budget_bytes, c->fixed); }
+
+static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
+  uint64_t fits_at = 0, fails_at = 0, bytes = room(c);
+  for (uint32_t attempt = 0; attempt < ATTEMPTS && bytes >= least; attempt++) {
+    const trial *t;
+    mixture m;
+    bool found;
+    HRI_TRY(solve_tidy(c, bytes, &m, &found, error));
+    if (!found) return HR_OK;
+    HRI_TRY(try_mixture(c, &m, NULL, &t, error));
+    if (t->fits) {
+      fits_at = bytes;
+      if (!fails_at) return HR_OK; /* nothing faster fits by live bytes, let alone placed */
+    } else {
+      uint64_t over = t->need_bytes - c->job->budget_bytes, own = live_bytes(c, &m);
+      fails_at = own;
+      if (!fits_at) bytes = less(own, over);
+      if (!fits_at && bytes < least && own > least) bytes = least;
+    }
+    if (fits_at) bytes = fits_at + (fails_at - fits_at) / 2;
+    if (fits_at && bytes <= fits_at) break;
+  }
+  return HR_OK;
+}
+
+/* ---- what is left, one by one ---- */
+
+typedef struct listing {
+  const chooser *c;
+  uint64_t bytes, quicker_than;
+  uint64_t rest[HR_MAX_LAYERS + 1]; /* least picoseconds of the layers from k on */
+  mixture at;
+  HRI_ARRAY(mixture) found;
+  uint32_t looked;
+  bool failed;
+} listing;
+
+static void list_from(listing *l, uint32_t layer, uint64_t saved, uint64_t time) {
+  const chooser *c = l->c;
+  if (l->failed || l->looked > LISTED) return;
+  if (layer == c->layers) {
+    if (saved + c->between <= l->bytes && !find_trial(c, &l->at) && !hri_array_push(&l->found, l->at)) l->failed = true;
+    return;
+  }
+  for (uint8_t level = 0; level < HR_LEVEL_COUNT; level++) {
+    const level_cost *cost = &c->cost[layer][level];
+    if (saved + cost->running > l->bytes || time + cost->picoseconds + l->rest[layer + 1] >= l->quicker_than) continue;
+    l->looked++;
+    l->at.levels[layer] = level;
+    list_from(l, layer + 1, saved + cost->saved, time + cost->picoseconds);
+  }
+}
+
+static int by_time(const void *a, const void *b, void *context) {
+  const chooser *c = context;
+  uint64_t x = picoseconds(c, a), y = picoseconds(c, b);
+  if (x != y) return x < y ? -1 : 1;
+  x = live_bytes(c, a);
+  y = live_bytes(c, b);
+  if (x != y) return x < y ? -1 : 1;
+  return memcmp(a, b, c->layers);
+}
+
+/* Mixtures that are faster than the best and fit by their live bytes, though the placement of another did not. */
+static hr_status try_the_rest(chooser *c, hr_error *error) {
+  bool any = c->trials.items[c->chosen].fits;
+  listing l = {.c = c, .bytes = room(c), .quicker_than = any ? picoseconds(c, &c->trials.items[c->chosen].levels) : UINT64_MAX};
+  hr_status status = HR_OK;
+  for (uint32_t k = c->layers; k > 0; k--) {
+    uint64_t least = UINT64_MAX;
+    for (int level = 0; level < HR_LEVEL_COUNT; level++)
+      if (c->cost[k - 1][level].picoseconds < least) least = c->cost[k - 1][level].picoseconds;
+    l.rest[k - 1] = l.rest[k] + least;
+  }
+  if (c->outside <= l.bytes) list_from(&l, 0, 0, 0);
+  if (l.failed) status = hri_fail_memory(error, l.found.count * sizeof(mixture), "the search");
+  if (status == HR_OK && l.looked <= LISTED && l.found.count) {
+    qsort_r(l.found.items, l.found.count, sizeof *l.found.items, by_time, c);
+    for (size_t k = 0; k < l.found.count && k * c->nodes < NODES && status == HR_OK; k++) {
+      const trial *t;
+      status = try_mixture(c, &l.found.items[k], NULL, &t, error);
+      if (status == HR_OK && t->fits) break;
+    }
+  }
+  hri_array_free(&l.found);
+  return status;
+}
+
+/* ---- the whole ---- */
+
+static hr_status choose(chooser *c, hr_error *error) {
+  uint64_t least;
+  HRI_TRY(fill_tables(c, error));
+  if (c->trials.items[HR_LEVEL_KEEP].fits) { /* nothing is faster */
+    c->chosen = HR_LEVEL_KEEP;
+    return HR_OK;
+  }
+  least = least_bytes(c);
+  HRI_TRY(tighten(c, least, error));
+  if (!c->trials.items[c->chosen].fits) { /* the smallest need, for the verdict */
+    const trial *t;
+    mixture m;
+    bool found;
+    HRI_TRY(solve_tidy(c, least, &m, &found, error));
+    if (found) HRI_TRY(try_mixture(c, &m, NULL, &t, error));
+  }
+  return try_the_rest(c, error);
+}
+
+static int by_need(const void *a, const void *b) {
+  const trial *x = a, *y = b;
+  if (x->need_bytes != y->need_bytes) return x->need_bytes < y->need_bytes ? -1 : 1;
+  return x->step_seconds < y->step_seconds ? -1 : x->step_seconds > y->step_seconds;
+}
+
+static void take_point(const chooser *c, const trial *t, bool chosen, hr_frontier *frontier) {
+  hr_frontier_point *p = &frontier->points[frontier->count++];
+  memset(p, 0, sizeof *p);
+  p->recompute.kind = HR_RECOMPUTE_LEVELS;
+  p->recompute.level_count = c->layers;
+  memcpy(p->recompute.levels, t->levels.levels, c->layers);
+  p->need_bytes = t->need_bytes;
+  p->step_seconds = t->step_seconds;
+  p->fits = t->fits;
+  p->chosen = chosen;
+}
+
+/* Spreads over the bytes between the fewest and those of keeping all, then leaves out what another point beats. */
+static hr_status fill_frontier(chooser *c, hr_frontier *frontier, hr_error *error) {
+  enum { SPREAD = 7 };
+  mixture keep = {{0}}, best = c->trials.items[c->chosen].levels;
+  uint64_t least = least_bytes(c), most = live_bytes(c, &keep);
+  size_t count = 0, chosen = 0, step = 1;
+  trial *t;
+  for (uint64_t k = 0; k < SPREAD; k++) {
+    const trial *made;
+    mixture m;
+    bool found;
+    HRI_TRY(solve_tidy(c, least + (most - least) * k / (SPREAD - 1), &m, &found, error));
+    if (found) HRI_TRY(try_mixture(c, &m, NULL, &made, error));
+  }
+  t = c->trials.items;
+  qsort(t, c->trials.count, sizeof *t, by_need);
+  for (size_t k = 0; k < c->trials.count; k++) {
+    bool is_best = memcmp(t[k].levels.levels, best.levels, c->layers) == 0;
+    if (count > 0 && t[k].step_seconds >= t[count - 1].step_seconds && !is_best) continue;
+    if (is_best) chosen = count;
+    t[count++] = t[k];
+  }
+  while (count > (HR_MAX_FRONTIER - 1) * step) step++; /* every step-th, both ends and the chosen one */
+  frontier->count = 0;
+  for (size_t k = 0; k < count; k++)
+    if (k == 0 || k + 1 == count || k == chosen || (k % step == 0 && frontier->count < HR_MAX_FRONTIER - 2)) take_point(c, &t[k], k == chosen, frontier);
+  c->chosen = chosen;
+  return HR_OK;
+}
+
+hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
+  chooser *c;
+  hr_status status;
+  if (job->purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "--recompute auto: only a training has a backward to recompute in");
+  c = hri_alloc_zero(1, sizeof *c);
+  if (!c) return hri_fail_memory(error, sizeof *c, "the search");
+  c->job = job;
+  c->layers = job->model.layer_count;
+  status = choose(c, error);
+  if (status == HR_OK && frontier) status = fill_frontier(c, frontier, error);
+  if (status == HR_OK && plan) status = make_plan(c, &c->trials.items[c->chosen].levels, plan, error);
+  if (status == HR_OK) {
+    job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers};
+    memcpy(job->recompute.levels, c->trials.items[c->chosen].levels.levels, c->layers);
+  }
+  hri_array_free(&c->trials);
+  hri_free(c);
+  return status;
+}
