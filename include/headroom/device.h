@@ -14,7 +14,8 @@ extern "C" {
 /* What a probe of this machine measured, for one team of threads. The tables are grids of shapes that the planner
  * interpolates in (src/plan/cost.h says how); an entry of 0 was not measured, and its neighbours stand in for it. */
 enum {
-  HR_PRODUCT_KINDS = 3, /* forward, dx, dw */
+  HR_RATE_TYPES = 2,    /* fp32, bf16 */
+  HR_PRODUCT_KINDS = 6, /* forward, dx, dw; then the same with a packed operand */
   HR_PRODUCT_SIDES = 3, /* by the smallest dimension: about 64, 256, 1024 */
   HR_PRODUCT_SIZES = 4, /* by FLOPs: 2^24, 2^28, 2^31, 2^34 */
   HR_ATTENTION_KINDS = 2, /* forward, backward */
@@ -27,14 +28,18 @@ typedef enum hr_stream {
   HR_STREAM_ADAMW, HR_STREAM_COUNT
 } hr_stream;
 
+typedef struct hr_rate_tables {
+  double product_flops[HR_PRODUCT_KINDS][HR_PRODUCT_SIDES][HR_PRODUCT_SIZES]; /* per second */
+  double attention_flops[HR_ATTENTION_KINDS][HR_ATTENTION_SIZES];             /* per second, causal half counted */
+  double stream_bytes[HR_STREAM_COUNT][HR_STREAM_SIZES];                      /* per second, read and written */
+} hr_rate_tables;
+
 typedef struct hr_device_rates {
   uint32_t threads;                 /* the team it holds for; 0: nothing was measured */
   char instruction_set[16], libraries[64];
   char date[16];                    /* YYYY-MM-DD */
   double node_seconds;              /* what a node takes besides its work */
-  double product_flops[HR_PRODUCT_KINDS][HR_PRODUCT_SIDES][HR_PRODUCT_SIZES]; /* per second */
-  double attention_flops[HR_ATTENTION_KINDS][HR_ATTENTION_SIZES];             /* per second, causal half counted */
-  double stream_bytes[HR_STREAM_COUNT][HR_STREAM_SIZES];                      /* per second, read and written */
+  hr_rate_tables tables[HR_RATE_TYPES];
   uint64_t fixed_bytes;             /* resident before the first product is prepared, with room for data buffers */
   uint64_t product_bytes;           /* more for each distinct matrix product */
 } hr_device_rates;

@@ -15,7 +15,7 @@
 #include "kernel/gemm.h"
 #include "kernel/isa.h"
 
-enum { PATH_BYTES = 4096, NAME_BYTES = 224, FILE_LIMIT = 1 << 20, SCHEMA = 1 };
+enum { PATH_BYTES = 4096, NAME_BYTES = 224, FILE_LIMIT = 1 << 20, SCHEMA = 2 };
 
 /* What a probe holds for: all of it must agree. */
 typedef struct identity {
@@ -65,6 +65,8 @@ static hr_status cache_path(const identity *id, char path[PATH_BYTES], hr_error 
   return HR_OK;
 }
 
+static const char *const types[HR_RATE_TYPES] = {"fp32", "bf16"};
+
 /* ---- writing ---- */
 
 static void put_row(hri_json_writer *w, const char *key, const double *values, size_t count) {
@@ -85,9 +87,15 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
   hri_json_field_u64(w, "fixed_bytes", r->fixed_bytes);
   hri_json_field_u64(w, "product_bytes", r->product_bytes);
   hri_json_field_double(w, "node_seconds", r->node_seconds);
-  put_row(w, "product_flops", &r->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
-  put_row(w, "attention_flops", &r->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
-  put_row(w, "stream_bytes", &r->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
+  for (int type = 0; type < HR_RATE_TYPES; type++) {
+    const hr_rate_tables *t = &r->tables[type];
+    hri_json_key(w, types[type]);
+    hri_json_begin_object(w);
+    put_row(w, "product_flops", &t->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
+    put_row(w, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
+    put_row(w, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
+    hri_json_end_object(w);
+  }
   hri_json_end_object(w);
 }
 
@@ -147,9 +155,14 @@ static bool get_rates(const hri_json *root, const identity *id, hr_device_rates 
   if (hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, NULL) != HR_OK) return false;
   if (hri_json_get_u64(root, "product_bytes", 0, 1u << 26, &r->product_bytes, NULL) != HR_OK) return false;
   if (hri_json_get_double(root, "node_seconds", &r->node_seconds, NULL) != HR_OK || !(r->node_seconds >= 0 && r->node_seconds < 1)) return false;
-  if (!get_row(root, "product_flops", &r->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES)) return false;
-  if (!get_row(root, "attention_flops", &r->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES)) return false;
-  if (!get_row(root, "stream_bytes", &r->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES)) return false;
+  for (int type = 0; type < HR_RATE_TYPES; type++) {
+    hr_rate_tables *t = &r->tables[type];
+    hri_json tables;
+    if (hri_json_get_object(root, types[type], &tables, NULL) != HR_OK) return false;
+    if (!get_row(&tables, "product_flops", &t->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES)) return false;
+    if (!get_row(&tables, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES)) return false;
+    if (!get_row(&tables, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES)) return false;
+  }
   r->threads = id->threads;
   return true;
 }
@@ -162,12 +175,14 @@ static double largest(const double *values, size_t count) {
 
 /* The short figures of the device list follow the tables. */
 static void take_over(hr_device *device, const hr_device_rates *r) {
-  double flops = largest(&r->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
-  double bytes = r->stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1];
+  enum { PRODUCTS = HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES };
+  double flops = largest(&r->tables[0].product_flops[0][0][0], PRODUCTS), flops_bf16 = largest(&r->tables[1].product_flops[0][0][0], PRODUCTS);
+  double bytes = r->tables[0].stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1];
   device->rates = *r;
   device->fixed_bytes = r->fixed_bytes;
   device->fixed_measured = true;
   if (flops > 0) device->flops_fp32 = flops;
+  if (flops_bf16 > 0) device->flops_bf16 = flops_bf16;
   if (bytes > 0) device->memory_bytes_per_second = bytes;
   (void)snprintf(device->source, sizeof device->source, "measured on this machine by `headroom devices --probe`, %u threads", r->threads);
   (void)snprintf(device->date, sizeof device->date, "%s", r->date);

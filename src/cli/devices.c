@@ -38,9 +38,14 @@ static void write_rates(json_writer *json, const hr_device_rates *rates) {
   json_write_text(json, "instruction_set", rates->instruction_set);
   json_write_text(json, "libraries", rates->libraries);
   json_write_number(json, "node_seconds", rates->node_seconds);
-  write_row(json, "product_flops", &rates->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
-  write_row(json, "attention_flops", &rates->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
-  write_row(json, "stream_bytes", &rates->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
+  for (int type = 0; type < HR_RATE_TYPES; type++) {
+    const hr_rate_tables *t = &rates->tables[type];
+    json_write_open(json, type ? "bf16" : "fp32", '{');
+    write_row(json, "product_flops", &t->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
+    write_row(json, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
+    write_row(json, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
+    json_write_close(json, '}');
+  }
   json_write_count(json, "product_bytes", rates->product_bytes);
   json_write_close(json, '}');
 }
@@ -72,27 +77,33 @@ static void print_rate(const char *label, double per_second, double unit, const 
   if (per_second > 0) (void)printf("%-18s %.4g %s\n", label, per_second / unit, unit_text);
 }
 
+static void print_line(const char *kind, const char *side, const double *rates, size_t count) {
+  bool any = false;
+  for (size_t k = 0; k < count; k++) any = any || rates[k] > 0;
+  if (!any) return;
+  (void)printf("  %-16s%-6s", kind, side);
+  for (size_t k = 0; k < count; k++) {
+    char text[TEXT_BYTES];
+    rate_text(rates[k], 1e9, "%.0f", text);
+    (void)printf("%8s", text);
+  }
+  (void)printf("\n");
+}
+
 /* The measured tables in short: one line per kind, small to large. */
 static void print_rates(const hr_device_rates *rates) {
-  static const char *const kinds[] = {"forward", "dx", "dw"}, *const sides[] = {"64", "256", "1024"};
-  static const char *const ways[] = {"forward", "backward"};
-  (void)printf("\nGFLOP/s of matrix products, %s, %u threads\n%-20s%8s%8s%8s%8s  FLOPs\n", rates->instruction_set,
-               rates->threads, "kind, least side", "2^24", "2^28", "2^31", "2^34");
-  for (size_t kind = 0; kind < HR_PRODUCT_KINDS; kind++)
-    for (size_t side = 0; side < HR_PRODUCT_SIDES; side++) {
-      (void)printf("  %-10s%-8s", kinds[kind], sides[side]);
-      for (size_t k = 0; k < HR_PRODUCT_SIZES; k++) {
-        char text[TEXT_BYTES];
-        rate_text(rates->product_flops[kind][side][k], 1e9, "%.0f", text);
-        (void)printf("%8s", text);
-      }
-      (void)printf("\n");
-    }
-  (void)printf("%-20s%8s%8s%8s%8s  tokens\n", "attention", "64", "256", "1024", "4096");
-  for (size_t way = 0; way < HR_ATTENTION_KINDS; way++) {
-    (void)printf("  %-18s", ways[way]);
-    for (size_t k = 0; k < HR_ATTENTION_SIZES; k++) (void)printf("%8.0f", rates->attention_flops[way][k] / 1e9);
-    (void)printf("\n");
+  static const char *const kinds[HR_PRODUCT_KINDS] = {"forward", "dx", "dw", "forward, packed", "dx, packed", "dw, packed"};
+  static const char *const sides[] = {"64", "256", "1024"}, *const ways[] = {"forward", "backward"}, *const types[] = {"fp32", "bf16"};
+  for (size_t type = 0; type < HR_RATE_TYPES; type++) {
+    const hr_rate_tables *t = &rates->tables[type];
+    (void)printf("\nGFLOP/s of matrix products, %s, %s, %u threads\n%-24s%8s%8s%8s%8s  FLOPs\n", types[type],
+                 rates->instruction_set, rates->threads, "kind, least side", "2^24", "2^28", "2^31", "2^34");
+    for (size_t kind = 0; kind < HR_PRODUCT_KINDS; kind++)
+      for (size_t side = 0; side < HR_PRODUCT_SIDES; side++)
+        print_line(kinds[kind], sides[side], t->product_flops[kind][side], HR_PRODUCT_SIZES);
+    (void)printf("%-24s%8s%8s%8s%8s  tokens\n", "attention", "64", "256", "1024", "4096");
+    for (size_t way = 0; way < HR_ATTENTION_KINDS; way++)
+      print_line(ways[way], "", t->attention_flops[way], HR_ATTENTION_SIZES);
   }
   (void)printf("%-18s %.2g us per node, %s per prepared product\n\n", "overhead", rates->node_seconds * 1e6,
                SIZE_TEXT(rates->product_bytes));

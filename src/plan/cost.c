@@ -53,25 +53,37 @@ static hr_stream stream_of(uint16_t op) {
   }
 }
 
+/* bf16 as soon as one operand is: the others are then vectors, statistics or masters of the same node. */
+static uint32_t type_of(const hri_job *job, const hri_node *node) {
+  for (uint32_t i = 0; i < node->operand_count; i++) {
+    hri_operand o = hri_operands(job, node)[i];
+    if (o.tensor != HRI_NONE && job->tensors.items[o.tensor].dtype == HRI_BF16) return 1;
+  }
+  return 0;
+}
+
+static bool is_packed(const hri_job *job, const hri_node *node) { return job->tensors.items[hri_operands(job, node)[1].tensor].layout == HRI_PACKED; }
+
 hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
   hri_rate_class c = {.table = HRI_RATE_STREAM, .kind = stream_of(node->op), .work = hri_node_bytes(job, node)};
   if (node->lane != HRI_COMPUTE || node->op == HRI_OP_FILL || node->op == HRI_OP_SINK) return (hri_rate_class){.table = HRI_RATE_NONE};
   c.size = c.work > 1 ? log2(c.work) : 0;
   if (is_product(node->op)) {
-    c = (hri_rate_class){.table = HRI_RATE_PRODUCT, .kind = (uint32_t)(node->op - HRI_OP_LINEAR), .side = product_side(job, node), .work = hri_node_flops(job, node)};
+    c = (hri_rate_class){.table = HRI_RATE_PRODUCT, .kind = (uint32_t)(node->op - HRI_OP_LINEAR) + (is_packed(job, node) ? HR_PRODUCT_KINDS / 2 : 0), .side = product_side(job, node), .work = hri_node_flops(job, node)};
     c.size = c.work > 1 ? log2(c.work) : 0;
   } else if (is_attention(node->op) && node->op != HRI_OP_ATTENTION_CACHED) { /* one row against the cache streams it */
     bool backward = node->op == HRI_OP_ATTENTION_BACKWARD || node->op == HRI_OP_ATTENTION_FULL_BACKWARD;
     c = (hri_rate_class){.table = HRI_RATE_ATTENTION, .kind = backward, .size = log2((double)node->attr.i[1]), .work = hri_node_flops(job, node)};
   }
+  c.type = type_of(job, node);
   return c;
 }
 
 const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *where) {
   switch (where->table) {
-  case HRI_RATE_PRODUCT: return rates->product_flops[where->kind][where->side];
-  case HRI_RATE_ATTENTION: return rates->attention_flops[where->kind];
-  case HRI_RATE_STREAM: return rates->stream_bytes[where->kind];
+  case HRI_RATE_PRODUCT: return rates->tables[where->type].product_flops[where->kind][where->side];
+  case HRI_RATE_ATTENTION: return rates->tables[where->type].attention_flops[where->kind];
+  case HRI_RATE_STREAM: return rates->tables[where->type].stream_bytes[where->kind];
   default: return NULL;
   }
 }
@@ -92,15 +104,26 @@ static double interpolate(hri_rate_table table, const double *row, double size) 
 }
 
 /* Nothing measured for thin products: those of the next side stand in, and the other way about. */
-static double measured_rate(const hr_device_rates *rates, hri_rate_class c) {
+static double product_rate(const hr_device_rates *rates, hri_rate_class c) {
   static const uint32_t others[HR_PRODUCT_SIDES][HR_PRODUCT_SIDES] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}};
   double rate = 0;
-  if (c.table != HRI_RATE_PRODUCT) return interpolate(c.table, hri_rate_row(rates, &c), c.size);
   for (uint32_t k = 0, own = c.side; k < HR_PRODUCT_SIDES && rate <= 0; k++) {
     c.side = others[own][k];
     rate = interpolate(c.table, hri_rate_row(rates, &c), c.size);
   }
   return rate;
+}
+
+/* What was not measured packed, or not in bf16, goes by plain operands and fp32. */
+static double measured_rate(const hr_device_rates *rates, hri_rate_class c) {
+  double rate = 0;
+  for (;;) {
+    rate = c.table == HRI_RATE_PRODUCT ? product_rate(rates, c) : interpolate(c.table, hri_rate_row(rates, &c), c.size);
+    if (rate > 0) return rate;
+    if (c.table == HRI_RATE_PRODUCT && c.kind >= HR_PRODUCT_KINDS / 2) c.kind -= HR_PRODUCT_KINDS / 2;
+    else if (c.type) c.type = 0;
+    else return 0;
+  }
 }
 
 /* Seconds by measured rates, < 0 where the probe says nothing. */
@@ -109,7 +132,7 @@ static double measured_seconds(const hri_job *job, const hri_node *node, const h
   double rate = c.table == HRI_RATE_NONE ? 0 : measured_rate(rates, c), seconds, memory;
   if (rate <= 0) return -1;
   seconds = c.work / rate;
-  memory = rates->stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1];
+  memory = rates->tables[0].stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1];
   /* few rows against a large weight: reading the weight is the limit, whatever the class says */
   if (c.table == HRI_RATE_PRODUCT && memory > 0 && rows_of(&job->tensors.items[hri_operands(job, node)[0].tensor]) < 32)
     seconds = fmax(seconds, hri_node_bytes(job, node) / memory);
@@ -121,7 +144,8 @@ bool hri_cost_measured(const hri_job *job, const hr_device *device) { return dev
 /* ---- the roofline ---- */
 
 static double assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
-  double rate = device->flops_fp32 * device->gemm_efficiency, bandwidth = device->memory_bytes_per_second * device->memory_efficiency;
+  double peak = type_of(job, node) && device->flops_bf16 > 0 ? device->flops_bf16 : device->flops_fp32;
+  double rate = peak * device->gemm_efficiency, bandwidth = device->memory_bytes_per_second * device->memory_efficiency;
   double flops = hri_node_flops(job, node), bytes = hri_node_bytes(job, node), seconds;
   if (node->lane != HRI_COMPUTE && device->link_bytes_per_second > 0) bandwidth = device->link_bytes_per_second;
   if (is_attention(node->op)) rate *= ATTENTION_SHARE;

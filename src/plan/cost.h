@@ -1,7 +1,7 @@
 /* Predicted time. Lanes overlap perfectly; per node one of two models:
  *
- * Measured, where the device carries rates of a probe for the job's team. A node falls into a class: matrix products by
- * kind and smallest dimension, attention by direction, everything else by what it does to memory. Inside a class the
+ * Measured, where the device carries rates of a probe for the job's team. A node falls into a class: by the type of its
+ * operands, matrix products by kind and smallest dimension, attention by direction, everything else by what it does to memory. Inside a class the
  * rate is interpolated over the logarithm of the size (FLOPs, sequence, bytes), and held constant beyond both ends. One
  * rate for all products mis-ranks strategies: small and thin ones reach a third of the large ones' rate.
  *
@@ -18,6 +18,7 @@
 typedef enum hri_rate_table { HRI_RATE_NONE = 0, HRI_RATE_PRODUCT, HRI_RATE_ATTENTION, HRI_RATE_STREAM } hri_rate_table;
 typedef struct hri_rate_class {
   hri_rate_table table;
+  uint32_t type;       /* 0 fp32, 1 bf16 */
   uint32_t kind, side; /* first index; second one of products, else 0 */
   double size;         /* log2 of FLOPs, sequence or bytes: the coordinate along the last index */
   double work;         /* what the rate is per second of: FLOPs or bytes */

@@ -2,8 +2,8 @@
  * the very kernels and adapters that run jobs. Because a sample is a node, its class, FLOPs and bytes come from the same
  * functions that later look it up; nothing can be filed under the wrong entry.
  *
- * All samples share one arena, in three regions: integers and the control block (zeros, never written, so that every
- * index is valid), what nodes read (small random numbers, never written), and what they write. A round runs every
+ * All samples share one arena, in four regions: integers and the control block (zeros, never written, so that every
+ * index is valid), what nodes read in fp32 and in bf16 (small random numbers, never written), and what they write. A round runs every
  * sample once. So the samples are interleaved, a slow minute of the machine hits all of them alike, and each sample
  * finds the caches as another node left them, as in a training step. Disturbances only ever add time, and on a shared
  * machine they hit most rounds, a stalled thread costing milliseconds at the next barrier: an entry is the median of the
@@ -15,18 +15,19 @@
 
 #include <headroom/device.h>
 
+#include "base/real.h"
 #include "device/arena.h"
 #include "device/host.h"
 #include "device/team.h"
 #include "kernel/cpu.h"
 #include "plan/cost.h"
 
-enum { MAX_SAMPLES = 96, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 3, MAX_REPEATS = 10 };
+enum { MAX_SAMPLES = 192, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 4, MAX_REPEATS = 10 };
 static const double DEFAULT_SECONDS = 20, SHORT_SAMPLE_SECONDS = 2e-3;
 /* What a run has resident that a probe does not use: buffers of data files and checkpoints (docs/data.md), JSON. */
 static const uint64_t BUFFER_BYTES = UINT64_C(2) << 20;
 
-typedef enum region { INDICES = 0, INPUTS, OUTPUTS } region;
+typedef enum region { INDICES = 0, INPUTS, HALF_INPUTS, OUTPUTS } region;
 
 typedef struct sample {
   hri_id node;
@@ -42,6 +43,7 @@ typedef struct probe {
   hri_cpu *cpu;
   hri_job job;
   hri_arena arena;
+  hri_dtype dtype; /* of the nodes being added: HRI_F32, HRI_BF16 */
   uint64_t *offsets, region_bytes[REGIONS], region_begin[REGIONS], limit_bytes;
   hri_launch launch;
   sample samples[MAX_SAMPLES];
@@ -61,8 +63,11 @@ static hri_operand tensor(probe *p, hri_access access, hri_dtype dtype, uint64_t
   hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .role = HRI_ROLE_ACTIVATION, .layer = -1, .unit = HRI_NONE};
   return (hri_operand){hri_tensor_new(&p->job, place, 0, dtype, 2, (uint64_t[]){rows, columns}, NULL), (uint8_t)access};
 }
-static hri_operand in(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_READ, HRI_F32, rows, columns); }
-static hri_operand out(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_WRITE, HRI_F32, rows, columns); }
+/* Activations and matrices, in the type of the moment; statistics, vectors, states and masters, in fp32. */
+static hri_operand in(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_READ, p->dtype, rows, columns); }
+static hri_operand out(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_WRITE, p->dtype, rows, columns); }
+static hri_operand wide_in(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_READ, HRI_F32, rows, columns); }
+static hri_operand wide_out(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_WRITE, HRI_F32, rows, columns); }
 static hri_operand update(probe *p, uint64_t rows, uint64_t columns) { return tensor(p, HRI_UPDATE_ACCESS, HRI_F32, rows, columns); }
 static hri_operand index_of(probe *p, uint64_t rows) { return tensor(p, HRI_READ, HRI_I32, 1, rows); }
 static hri_operand control(probe *p) { return tensor(p, HRI_READ, HRI_U8, 1, sizeof(hri_control)); }
@@ -89,9 +94,9 @@ static void add(probe *p, hri_id id) {
   }
   *s = (sample){.node = id, .work = where.work, .repeats = 1};
   switch (where.table) { /* the row that hri_rate_row reads */
-  case HRI_RATE_PRODUCT: s->entry = &p->rates->product_flops[where.kind][where.side][column]; break;
-  case HRI_RATE_ATTENTION: s->entry = &p->rates->attention_flops[where.kind][column]; break;
-  default: s->entry = &p->rates->stream_bytes[where.kind][column]; break;
+  case HRI_RATE_PRODUCT: s->entry = &p->rates->tables[where.type].product_flops[where.kind][where.side][column]; break;
+  case HRI_RATE_ATTENTION: s->entry = &p->rates->tables[where.type].attention_flops[where.kind][column]; break;
+  default: s->entry = &p->rates->tables[where.type].stream_bytes[where.kind][column]; break;
   }
   p->sample_count++;
 }
@@ -106,7 +111,7 @@ static void add_products(probe *p) {
     uint64_t m = shapes[k][0], n = shapes[k][1], d = shapes[k][2];
     add(p, node(p, HRI_OP_LINEAR, (hri_attr){0}, (hri_operand[]){in(p, m, d), in(p, n, d), HRI_ABSENT, out(p, m, n)}, 4));
     add(p, node(p, HRI_OP_LINEAR_DX, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, n, d), out(p, m, d)}, 3));
-    add(p, node(p, HRI_OP_LINEAR_DW, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, m, d), out(p, n, d)}, 3));
+    add(p, node(p, HRI_OP_LINEAR_DW, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, m, d), wide_out(p, n, d)}, 3));
   }
 }
 
@@ -116,35 +121,39 @@ static void add_attention(probe *p) {
     int64_t b = shapes[k][0], t = shapes[k][1], h = shapes[k][2], d = 64;
     uint64_t rows = (uint64_t)(b * t), wide = (uint64_t)(3 * h * d), narrow = (uint64_t)(h * d), pairs = (uint64_t)(h * t * b);
     hri_attr attr = {.i = {b, t, h, h, d, 0}, .f = {0.125}};
-    add(p, node(p, HRI_OP_ATTENTION, attr, (hri_operand[]){in(p, rows, wide), HRI_ABSENT, out(p, rows, narrow), out(p, 1, pairs)}, 4));
+    add(p, node(p, HRI_OP_ATTENTION, attr, (hri_operand[]){in(p, rows, wide), HRI_ABSENT, out(p, rows, narrow), wide_out(p, 1, pairs)}, 4));
     add(p, node(p, HRI_OP_ATTENTION_BACKWARD, attr,
-                (hri_operand[]){in(p, rows, narrow), in(p, rows, wide), in(p, rows, narrow), in(p, 1, pairs), HRI_ABSENT, out(p, rows, wide)}, 6));
+                (hri_operand[]){in(p, rows, narrow), in(p, rows, wide), in(p, rows, narrow), wide_in(p, 1, pairs), HRI_ABSENT, out(p, rows, wide)}, 6));
   }
 }
 
 /* Everything that passes over memory, at `bytes` in all. Rows are as wide as a small model's. */
 static void add_streams(probe *p, uint64_t bytes) {
-  const uint64_t c = 512, unit = bytes / (4 * c); /* rows of c if there were one operand */
-  const uint64_t half = unit / 2, third = unit / 3, quarter = unit / 4, seventh = unit / 7;
+  const bool narrow = p->dtype == HRI_BF16;
+  const uint64_t c = 512, unit = bytes / (hri_dtype_bytes(p->dtype) * c), wide_unit = bytes / (4 * c); /* rows of c if there were one operand */
+  const uint64_t half = unit / 2, third = unit / 3, quarter = unit / 4, seventh = wide_unit / 7;
   hri_attr none = {0}, gelu = {.i = {HR_ACTIVATION_GELU_TANH}}, silu = {.i = {HR_ACTIVATION_SILU}}, layer = {.i = {HR_NORM_LAYER}, .f = {1e-5}};
   hri_attr rope = {.i = {6, 1, 64, 0}}, adam = {.f = {0.9, 0.999, 1e-8, 0.1}}, words = {.i = {(int64_t)(16 * c)}};
   uint64_t elements = half * 2 * c;
   add(p, node(p, HRI_OP_COPY, none, (hri_operand[]){in(p, half, c), out(p, half, c)}, 2));
   add(p, node(p, HRI_OP_ADD, none, (hri_operand[]){in(p, third, c), in(p, third, c), out(p, third, c)}, 3));
-  add(p, node(p, HRI_OP_NORM, layer, (hri_operand[]){in(p, quarter, c), in(p, 1, c), in(p, 1, c), in(p, quarter, c), out(p, quarter, c), out(p, quarter, c), out(p, quarter, 2)}, 7));
+  add(p, node(p, HRI_OP_NORM, layer,
+              (hri_operand[]){in(p, quarter, c), wide_in(p, 1, c), wide_in(p, 1, c), in(p, quarter, c), out(p, quarter, c), out(p, quarter, c), wide_out(p, quarter, 2)}, 7));
   add(p, node(p, HRI_OP_NORM_BACKWARD, layer,
-              (hri_operand[]){in(p, quarter, c), in(p, quarter, c), in(p, quarter, 2), in(p, 1, c), in(p, quarter, c), out(p, quarter, c), out(p, 1, c), out(p, 1, c)}, 8));
+              (hri_operand[]){in(p, quarter, c), in(p, quarter, c), wide_in(p, quarter, 2), wide_in(p, 1, c), in(p, quarter, c), out(p, quarter, c), wide_out(p, 1, c), wide_out(p, 1, c)}, 8));
   add(p, node(p, HRI_OP_ACTIVATION, gelu, (hri_operand[]){in(p, half, c), out(p, half, c)}, 2));
   add(p, node(p, HRI_OP_ACTIVATION_BACKWARD, gelu, (hri_operand[]){in(p, third, c), in(p, third, c), out(p, third, c)}, 3));
   add(p, node(p, HRI_OP_GLU, silu, (hri_operand[]){in(p, third, 2 * c), out(p, third, c)}, 2));
   add(p, node(p, HRI_OP_GLU_BACKWARD, silu, (hri_operand[]){in(p, unit / 5, c), in(p, unit / 5, 2 * c), out(p, unit / 5, 2 * c)}, 3));
-  add(p, node(p, HRI_OP_ROPE, rope, (hri_operand[]){in(p, half, c), index_of(p, half), in(p, 2 * 1024, 32), out(p, half, c)}, 4));
-  add(p, node(p, HRI_OP_BIAS_GRADIENT, none, (hri_operand[]){in(p, unit, c), out(p, 1, c)}, 2));
+  add(p, node(p, HRI_OP_ROPE, rope, (hri_operand[]){in(p, half, c), index_of(p, half), wide_in(p, 2 * 1024, 32), out(p, half, c)}, 4));
+  add(p, node(p, HRI_OP_BIAS_GRADIENT, none, (hri_operand[]){in(p, unit, c), wide_out(p, 1, c)}, 2));
   add(p, node(p, HRI_OP_CROSS_ENTROPY, words,
-              (hri_operand[]){in(p, half / 16, 16 * c), index_of(p, half / 16), control(p), out(p, half / 16, 16 * c), out(p, 1, half / 16)}, 5));
+              (hri_operand[]){in(p, half / 16, 16 * c), index_of(p, half / 16), control(p), out(p, half / 16, 16 * c), wide_out(p, 1, half / 16)}, 5));
   add(p, node(p, HRI_OP_SQUARE_NORM, none,
               (hri_operand[]){in(p, 1, elements), tensor(p, HRI_WRITE, HRI_F64, 1, (elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK)}, 2));
-  add(p, node(p, HRI_OP_ADAMW, adam, (hri_operand[]){in(p, seventh, c), control(p), update(p, seventh, c), update(p, seventh, c), update(p, seventh, c)}, 5));
+  add(p, node(p, HRI_OP_ADAMW, adam, /* with the bf16 copy of a master weight */
+              (hri_operand[]){wide_in(p, seventh, c), control(p), update(p, seventh, c), update(p, seventh, c), update(p, seventh, c),
+                              narrow ? tensor(p, HRI_UPDATE_ACCESS, HRI_BF16, seventh, c) : (hri_operand){HRI_NONE, HRI_UPDATE_ACCESS}}, 6));
 }
 
 /* The overhead of a node: one with next to no work, many times. */
@@ -158,7 +167,7 @@ static void add_overhead(probe *p) {
 static region region_of(const probe *p, hri_operand operand) {
   const hri_tensor *t = &p->job.tensors.items[operand.tensor];
   if (operand.access != HRI_READ) return OUTPUTS;
-  return t->dtype == HRI_F32 ? INPUTS : INDICES;
+  return t->dtype == HRI_F32 ? INPUTS : t->dtype == HRI_BF16 ? HALF_INPUTS : INDICES;
 }
 
 /* Places the operands of one node, each in its region from the region's start. Nodes overlap: they run one by one. */
@@ -194,6 +203,7 @@ static hr_status place_all(probe *p, hr_error *error) {
 /* Regions begin behind each other, so offsets move by their begin; then the inputs get numbers in [-0.5, 0.5). */
 static hr_status reserve(probe *p, hr_error *error) {
   uint64_t total = 0;
+  hri_bf16 *halves;
   float *values;
   for (int r = 0; r < REGIONS; r++) {
     p->region_begin[r] = total;
@@ -211,6 +221,11 @@ static hr_status reserve(probe *p, hr_error *error) {
   for (uint64_t k = 0; k < p->region_bytes[INPUTS] / sizeof *values; k++) {
     uint32_t mixed = (uint32_t)k * 2654435761u;
     values[k] = (float)(mixed ^ mixed >> 15) / 4294967296.0f - 0.5f;
+  }
+  halves = (hri_bf16 *)(void *)(p->arena.base + p->region_begin[HALF_INPUTS]);
+  for (uint64_t k = 0; k < p->region_bytes[HALF_INPUTS] / sizeof *halves; k++) {
+    uint32_t mixed = (uint32_t)k * 2654435761u;
+    halves[k] = hri_bf16_round((float)(mixed ^ mixed >> 15) / 4294967296.0f - 0.5f);
   }
   p->launch = (hri_launch){.job = &p->job, .offsets = p->offsets};
   p->launch.base[HRI_DEVICE] = p->arena.base;
@@ -329,9 +344,12 @@ static hr_status run(probe *p, const hr_probe_options *options, hr_error *error)
   HRI_TRY(hri_cpu_create(threads, &p->cpu, error));
   HRI_TRY(hri_team_start(threads, error));
   add_overhead(p);
-  for (uint32_t k = 0; k < HR_STREAM_SIZES; k++) add_streams(p, UINT64_C(1) << (uint32_t)hri_rate_column(HRI_RATE_STREAM, k));
-  add_attention(p);
-  add_products(p);
+  for (int type = 0; type < HR_RATE_TYPES; type++) {
+    p->dtype = type ? HRI_BF16 : HRI_F32;
+    for (uint32_t k = 0; k < HR_STREAM_SIZES; k++) add_streams(p, UINT64_C(1) << (uint32_t)hri_rate_column(HRI_RATE_STREAM, k));
+    add_attention(p);
+    add_products(p);
+  }
   p->job.programs[HRI_STEP].present = true;
   HRI_TRY(hri_job_ok(&p->job, error));
   backend = hri_cpu_backend(p->cpu);

@@ -27,6 +27,7 @@
 
 enum {
   STATES = 4096,          /* of one layer; a frontier of 80 equal layers has a few hundred */
+  SPREAD = 7,             /* choices over the whole range of bytes */
   ATTEMPTS = 12,          /* placed plans to tighten with */
   LISTED = 20000,         /* mixtures looked at for the last step; more are not enumerated */
   NODES = 60000           /* nodes of all plans of the last step together: some tenths of a second */
@@ -327,6 +328,20 @@ static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
   return HR_OK;
 }
 
+/* Choices spread over the bytes between the fewest and those of keeping all, whatever the budget: what people look at,
+ * and a floor that makes a larger budget never the slower one. */
+static hr_status spread(chooser *c, uint64_t least, hr_error *error) {
+  uint64_t most = larger(live_bytes(c, &c->trials.items[HR_LEVEL_KEEP].levels), least);
+  for (uint64_t k = 0; k < SPREAD; k++) {
+    const trial *t;
+    mixture m;
+    bool found;
+    HRI_TRY(solve_tidy(c, least + (most - least) * k / (SPREAD - 1), &m, &found, error));
+    if (found) HRI_TRY(try_mixture(c, &m, NULL, &t, error));
+  }
+  return HR_OK;
+}
+
 /* ---- what is left, one by one ---- */
 
 typedef struct listing {
@@ -392,22 +407,17 @@ static hr_status try_the_rest(chooser *c, hr_error *error) {
 
 /* ---- the whole ---- */
 
-static hr_status choose(chooser *c, hr_error *error) {
+static hr_status choose(chooser *c, hr_frontier *frontier, hr_error *error) {
   uint64_t least;
+  bool all;
   HRI_TRY(fill_tables(c, error));
-  if (c->trials.items[HR_LEVEL_KEEP].fits) { /* nothing is faster */
-    c->chosen = HR_LEVEL_KEEP;
-    return HR_OK;
-  }
+  all = c->trials.items[HR_LEVEL_KEEP].fits; /* nothing is faster than to keep all */
+  if (all) c->chosen = HR_LEVEL_KEEP;
+  if (all && !frontier) return HR_OK;
   least = least_bytes(c);
+  HRI_TRY(spread(c, least, error)); /* among them the least bytes: the smallest need, where nothing fits */
+  if (all) return HR_OK;
   HRI_TRY(tighten(c, least, error));
-  if (!c->trials.items[c->chosen].fits) { /* the smallest need, for the verdict */
-    const trial *t;
-    mixture m;
-    bool found;
-    HRI_TRY(solve_tidy(c, least, &m, &found, error));
-    if (found) HRI_TRY(try_mixture(c, &m, NULL, &t, error));
-  }
   return try_the_rest(c, error);
 }
 
@@ -429,21 +439,11 @@ static void take_point(const chooser *c, const trial *t, bool chosen, hr_frontie
   p->chosen = chosen;
 }
 
-/* Spreads over the bytes between the fewest and those of keeping all, then leaves out what another point beats. */
-static hr_status fill_frontier(chooser *c, hr_frontier *frontier, hr_error *error) {
-  enum { SPREAD = 7 };
-  mixture keep = {{0}}, best = c->trials.items[c->chosen].levels;
-  uint64_t least = least_bytes(c), most = live_bytes(c, &keep);
+/* What was planned, less what another choice beats. Reorders the trials. */
+static void fill_frontier(chooser *c, hr_frontier *frontier) {
+  mixture best = c->trials.items[c->chosen].levels;
+  trial *t = c->trials.items;
   size_t count = 0, chosen = 0, step = 1;
-  trial *t;
-  for (uint64_t k = 0; k < SPREAD; k++) {
-    const trial *made;
-    mixture m;
-    bool found;
-    HRI_TRY(solve_tidy(c, least + (most - least) * k / (SPREAD - 1), &m, &found, error));
-    if (found) HRI_TRY(try_mixture(c, &m, NULL, &made, error));
-  }
-  t = c->trials.items;
   qsort(t, c->trials.count, sizeof *t, by_need);
   for (size_t k = 0; k < c->trials.count; k++) {
     bool is_best = memcmp(t[k].levels.levels, best.levels, c->layers) == 0;
@@ -451,12 +451,11 @@ static hr_status fill_frontier(chooser *c, hr_frontier *frontier, hr_error *erro
     if (is_best) chosen = count;
     t[count++] = t[k];
   }
-  while (count > (HR_MAX_FRONTIER - 1) * step) step++; /* every step-th, both ends and the chosen one */
+  c->chosen = chosen;
+  while ((count - 1) / step + 3 > HR_MAX_FRONTIER) step++; /* every step-th, the last and the chosen one */
   frontier->count = 0;
   for (size_t k = 0; k < count; k++)
-    if (k == 0 || k + 1 == count || k == chosen || (k % step == 0 && frontier->count < HR_MAX_FRONTIER - 2)) take_point(c, &t[k], k == chosen, frontier);
-  c->chosen = chosen;
-  return HR_OK;
+    if (k % step == 0 || k + 1 == count || k == chosen) take_point(c, &t[k], k == chosen, frontier);
 }
 
 hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
@@ -467,8 +466,8 @@ hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, 
   if (!c) return hri_fail_memory(error, sizeof *c, "the search");
   c->job = job;
   c->layers = job->model.layer_count;
-  status = choose(c, error);
-  if (status == HR_OK && frontier) status = fill_frontier(c, frontier, error);
+  status = choose(c, frontier, error);
+  if (status == HR_OK && frontier) fill_frontier(c, frontier);
   if (status == HR_OK && plan) status = make_plan(c, &c->trials.items[c->chosen].levels, plan, error);
   if (status == HR_OK) {
     job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers};

@@ -39,7 +39,7 @@ static void make(bench *b, hri_op op, hri_attr attr, const hri_operand *operands
 
 /* A machine without overhead whose rates are `rate` everywhere; the roofline beside it is far slower. */
 static void begin(bench *b, double rate) {
-  double *all[] = {&b->device.rates.product_flops[0][0][0], &b->device.rates.attention_flops[0][0], &b->device.rates.stream_bytes[0][0]};
+  double *all[] = {&b->device.rates.tables[0].product_flops[0][0][0], &b->device.rates.tables[0].attention_flops[0][0], &b->device.rates.tables[0].stream_bytes[0][0]};
   size_t counts[] = {HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES, HR_ATTENTION_KINDS * HR_ATTENTION_SIZES, HR_STREAM_COUNT * HR_STREAM_SIZES};
   memset(b, 0, sizeof *b);
   hri_job_init(&b->job);
@@ -83,10 +83,10 @@ static void test_products_are_classed_by_kind_side_and_size(void **state) {
 static void test_each_kind_reads_its_own_rate(void **state) {
   static const hri_op ops[] = {HRI_OP_LINEAR, HRI_OP_LINEAR_DX, HRI_OP_LINEAR_DW};
   (void)state;
-  for (uint32_t kind = 0; kind < HR_PRODUCT_KINDS; kind++) {
+  for (uint32_t kind = 0; kind < HR_PRODUCT_KINDS / 2; kind++) {
     bench b;
     begin(&b, 1e9);
-    for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++) b.device.rates.product_flops[kind][2][k] = 4e9;
+    for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++) b.device.rates.tables[0].product_flops[kind][2][k] = 4e9;
     if (kind == 0) linear(&b, 512, 512, 512);
     else make(&b, ops[kind], (hri_attr){0}, (hri_operand[]){tensor(&b, HRI_READ, 512, 512), tensor(&b, HRI_READ, 512, 512), tensor(&b, HRI_WRITE, 512, 512)}, 3);
     near(seconds(&b), 268435456.0 / 4e9);
@@ -98,14 +98,14 @@ static void test_streams_and_attention_read_their_own_rows(void **state) {
   bench b;
   (void)state;
   begin(&b, 1e9);
-  b.device.rates.stream_bytes[HR_STREAM_ADD][0] = b.device.rates.stream_bytes[HR_STREAM_ADD][1] = 3e9;
+  b.device.rates.tables[0].stream_bytes[HR_STREAM_ADD][0] = b.device.rates.tables[0].stream_bytes[HR_STREAM_ADD][1] = 3e9;
   make(&b, HRI_OP_ADD, (hri_attr){0}, (hri_operand[]){tensor(&b, HRI_READ, 256, 1024), tensor(&b, HRI_READ, 256, 1024), tensor(&b, HRI_WRITE, 256, 1024)}, 3);
   near(seconds(&b), 3145728.0 / 3e9);
   b.device.rates.node_seconds = 1e-3;
   near(seconds(&b), 3145728.0 / 3e9 + 1e-3);
   hri_job_deinit(&b.job);
   begin(&b, 1e9);
-  b.device.rates.attention_flops[1][2] = 7e9; /* backward at 1024 tokens */
+  b.device.rates.tables[0].attention_flops[1][2] = 7e9; /* backward at 1024 tokens */
   make(&b, HRI_OP_ATTENTION_BACKWARD, (hri_attr){.i = {1, 1024, 2, 2, 64, 0}}, (hri_operand[]){tensor(&b, HRI_READ, 1024, 128)}, 1);
   near(seconds(&b), hri_node_flops(&b.job, b.node) / 7e9);
   hri_job_deinit(&b.job);
@@ -115,7 +115,7 @@ static void test_streams_and_attention_read_their_own_rows(void **state) {
 
 static void test_rates_are_interpolated_and_held_beyond_the_ends(void **state) {
   bench b;
-  double *row = b.device.rates.product_flops[0][2];
+  double *row = b.device.rates.tables[0].product_flops[0][2];
   (void)state;
   begin(&b, 0);
   row[1] = 1e9;
@@ -136,7 +136,7 @@ static void test_more_work_takes_longer(void **state) {
   double before = 0;
   (void)state;
   begin(&b, 1e9);
-  for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++) b.device.rates.product_flops[0][2][k] = 1e9 * (double)(1u << k) / (k == 3 ? 3 : 1);
+  for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++) b.device.rates.tables[0].product_flops[0][2][k] = 1e9 * (double)(1u << k) / (k == 3 ? 3 : 1);
   for (uint64_t m = 512; m < 40000; m += m / 3) {
     linear(&b, m, 600, 700);
     assert_true(seconds(&b) > before);
@@ -153,9 +153,9 @@ static void test_missing_entries_fall_back(void **state) {
   linear(&b, 512, 512, 512);
   roofline = seconds(&b); /* an empty table: the roofline */
   assert_true(roofline > 268.0);
-  b.device.rates.product_flops[0][0][1] = 2e9; /* only thin ones were measured: they stand in */
+  b.device.rates.tables[0].product_flops[0][0][1] = 2e9; /* only thin ones were measured: they stand in */
   near(seconds(&b), 268435456.0 / 2e9);
-  b.device.rates.product_flops[0][1][1] = 5e9; /* the nearer side comes first */
+  b.device.rates.tables[0].product_flops[0][1][1] = 5e9; /* the nearer side comes first */
   near(seconds(&b), 268435456.0 / 5e9);
   b.job.team = 3; /* measured for another team */
   near(seconds(&b), roofline);
@@ -181,8 +181,9 @@ static hr_device_rates some_rates(void) {
   hri_cpu_destroy(cpu);
   for (int k = 0; k < HR_PRODUCT_KINDS; k++)
     for (int s = 0; s < HR_PRODUCT_SIDES; s++)
-      for (int z = 0; z < HR_PRODUCT_SIZES; z++) r.product_flops[k][s][z] = 1e9 / 3 * (k + 1) * (s + 1) * (z + 1);
-  for (int k = 0; k < HR_STREAM_COUNT; k++) r.stream_bytes[k][0] = 1e10 + k;
+      for (int z = 0; z < HR_PRODUCT_SIZES; z++) r.tables[0].product_flops[k][s][z] = 1e9 / 3 * (k + 1) * (s + 1) * (z + 1);
+  for (int k = 0; k < HR_STREAM_COUNT; k++) r.tables[0].stream_bytes[k][0] = 1e10 + k;
+  for (int k = 0; k < HR_ATTENTION_SIZES; k++) r.tables[1].attention_flops[1][k] = 2e10 + k;
   return r;
 }
 
@@ -233,7 +234,7 @@ static void damage(const char *path, const char *text, const char *from, const c
 
 static void test_a_damaged_or_foreign_file_is_ignored(void **state) {
   static const char *const damages[][2] = {
-      {"\"schema_version\": 1", "\"schema_version\": 2"}, {"\"threads\": 2", "\"threads\": 4"}, {"\"cpu\": \"", "\"cpu\": \"not "},
+      {"\"schema_version\": 2", "\"schema_version\": 3"}, {"\"threads\": 2", "\"threads\": 4"}, {"\"cpu\": \"", "\"cpu\": \"not "},
       {"\"libraries\": \"", "\"libraries\": \"x"}, {"\"instruction_set\": \"", "\"instruction_set\": \"x"}, {"\"node_seconds\": ", "\"node_seconds\": -"},
       {"\"node_seconds\"", "\"node\""}, {"\"fixed_bytes\": ", "\"fixed_bytes\": 99999999"}, {"\"product_flops\": [", "\"product_flops\": [1.0,"},
       {"\"attention_flops\": [", "\"attention_flops\": [null,"}, {"\"stream_bytes\": [", "\"stream_bytes\": [-1.0, \"a\","}, {"}", ""}};

@@ -72,7 +72,7 @@ typedef uint64_t quads_memory __attribute__((vector_size(HRI_VECTOR_BYTES), alig
 
 enum { ROUNDS = 10 };
 /* Random bits of a chunk for each array, and room to load a vector that begins near the end of it. */
-typedef uint16_t chunk_bits[HRI_ROUNDING_CHUNK + HRI_LANES];
+typedef uint16_t chunk_bits[HRI_ROUNDING_CHUNK + 32];
 typedef struct round_keys {
   uint64_t first[ROUNDS], second[ROUNDS];
 } round_keys;
@@ -121,13 +121,41 @@ INLINE void draw_chunk(uint16_t *bits, const hri_rounding *r, const round_keys *
   }
 }
 
+/* Whether a lane is beyond the largest finite bf16 value, infinite or NaN. */
+INLINE bool beyond_bf16(hri_vu bits) {
+  hri_vi mask = (hri_vi)(bits & 0x7FFFFFFFu) > 0x7F7F0000;
+#if defined(__AVX512F__)
+  return _mm512_movepi32_mask((__m512i)mask) != 0;
+#elif defined(__AVX2__)
+  return _mm256_movemask_epi8((__m256i)mask) != 0;
+#elif defined(__x86_64__)
+  return _mm_movemask_epi8((__m128i)mask) != 0;
+#else
+  int32_t any = 0;
+  for (int i = 0; i < HRI_LANES; i++)
+    any |= mask[i];
+  return any != 0;
+#endif
+}
+
+INLINE hri_vu load_random(const uint16_t *random) {
+#if defined(__AVX512F__)
+  return (hri_vu)_mm512_cvtepu16_epi32((__m256i)*(const hri_vh16_memory *)random);
+#elif defined(__AVX2__)
+  return (hri_vu)_mm256_cvtepu16_epi32((__m128i)*(const hri_vh16_memory *)random);
+#else
+  return __builtin_convertvector(*(const hri_vh16_memory *)random, hri_vu);
+#endif
+}
+
 /* hri_bf16_round_random lane by lane; the result stands in the upper halves, the lower are of no account. */
 INLINE hri_vu round_random(hri_vf v, const uint16_t *random) {
-  hri_vu bits = (hri_vu)v, nearest = bits - bits + 0x8000u;
-  hri_vu noise = __builtin_convertvector(*(const hri_vh16_memory *)random, hri_vu);
-  hri_vi huge = (hri_vi)(bits & 0x7FFFFFFFu) > 0x7F7F0000, is_nan = v != v;
-  bits += (hri_vu)hri_vselect(huge, (hri_vf)nearest, (hri_vf)noise);
-  return (hri_vu)hri_vselect(is_nan, (hri_vf)((hri_vu)v | 0x400000u), (hri_vf)bits);
+  hri_vu bits = (hri_vu)v, rounded = bits + load_random(random);
+  if (__builtin_expect(beyond_bf16(bits), 0)) {
+    hri_vi beyond = (hri_vi)(bits & 0x7FFFFFFFu) > 0x7F7F0000;
+    rounded = (hri_vu)hri_vselect(beyond, hri_vwiden(hri_vround_bf16(v)), (hri_vf)rounded);
+  }
+  return rounded;
 }
 
 INLINE void store_state(void *p, int64_t index, hri_vf v, int64_t n, hri_real real, const uint16_t *random) {
@@ -188,7 +216,7 @@ INLINE void update_range(const hri_update_args *args, const factors *all, int64_
   hri_update_args a = *args; /* copies: stores through w must not make the compiler reload them */
   factors f = *all;
   bool random_moment = k.rule != SGD && k.moment == HRI_REAL_BF16, random = k.w == HRI_REAL_BF16 || random_moment;
-  chunk_bits bits[3];
+  _Alignas(64) chunk_bits bits[3];
   round_keys keys = {{0}, {0}};
   if (random) keys = round_keys_make(a.rounding.seed ^ HRI_ROUNDING_KEY);
   while (i < end) {

@@ -1,0 +1,245 @@
+/* Optimizer steps beside an in-place update of the same streams.
+ *
+ *   bench_optim [part of a name of instruction set, size or step, default all]
+ *
+ * A step reads the gradient, reads and writes weight and moments, and writes the bf16 copy of the weight if there is
+ * one. GB/s count each of these once. The yardstick moves the very same arrays in the same way (x = x + (g & 0), the
+ * copy cut from w) with next to no arithmetic; both are timed in turns, so that neighbours disturb both alike, and the
+ * best of several turns counts. Arrays stand on huge pages, as in the arena of a run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "ops/cpu.h"
+#include "ops/move/random.h"
+#include "ops/scratch.h"
+
+enum { TURNS = 9, UNIT = 64 /* elements that fill whole vectors in every type */ };
+
+typedef uint32_t line __attribute__((vector_size(64), may_alias));
+
+typedef struct step {
+  const char *name;
+  int states; /* moments: 2 AdamW, 1 momentum, 0 plain SGD */
+  hri_real w, moment, gradient;
+  bool copy;
+} step;
+
+static const step steps[] = {
+    {"adamw f32", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false},
+    {"adamw f32, g bf16", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_BF16, false},
+    {"adamw f32, mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F32, false},
+    {"adamw f32, g mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_BF16, false},
+    {"adamw master + copy", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, true},
+    {"adamw master + copy, g bf16", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_BF16, true},
+    {"adamw master + copy, mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F32, true},
+    {"adamw master + copy, g mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_BF16, true},
+    {"adamw bf16, g mv f32", 2, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_F32, false},
+    {"adamw bf16, mv f32", 2, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_BF16, false},
+    {"adamw bf16, g f32", 2, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_F32, false},
+    {"adamw bf16", 2, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, false},
+    {"momentum f32", 1, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false},
+    {"momentum bf16", 1, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, false},
+    {"sgd f32", 0, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false},
+    {"sgd bf16", 0, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_BF16, false},
+};
+
+typedef struct arrays {
+  void *w, *m, *v, *g, *copy;
+  double *partials;
+  int64_t n; /* a multiple of UNIT */
+} arrays;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double bytes_per_element(const step *s) {
+  return 2.0 * (double)hri_real_bytes(s->w) + 2.0 * s->states * (double)hri_real_bytes(s->moment) +
+         (double)hri_real_bytes(s->gradient) + (s->copy ? 2.0 : 0.0);
+}
+
+/* ---- the yardstick: one function per vector width, one loop per combination of sizes ---- */
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Lines of a unit of elements: 4 of fp32, 2 of bf16. */
+INLINE void add_unit(line *x, int lines, const line *g, int gradient_lines, line mask) {
+  for (int j = 0; j < lines; j++)
+    x[j] += g[j % gradient_lines] & mask;
+}
+
+INLINE void update_units(const arrays *a, int64_t begin, int64_t end, int states, int w, int moment, int gradient,
+                         bool copy, uint32_t mask) {
+  line masks = (line){0} + mask;
+  for (int64_t unit = begin; unit < end; unit++) {
+    line *weight = (line *)a->w + unit * w;
+    const line *g = (const line *)a->g + unit * gradient;
+    if (states > 0) add_unit((line *)a->m + unit * moment, moment, g, gradient, masks);
+    if (states > 1) add_unit((line *)a->v + unit * moment, moment, g, gradient, masks);
+    add_unit(weight, w, g, gradient, masks);
+    for (int j = 0; copy && j < 2; j++)
+      ((line *)a->copy)[unit * 2 + j] = weight[2 * j] >> 16 | (weight[2 * j + 1] & 0xFFFF0000u);
+  }
+}
+
+INLINE void with_gradient(const arrays *a, const step *s, int64_t begin, int64_t end, int states, int w, int moment,
+                          bool copy, uint32_t mask) {
+  if (s->gradient == HRI_REAL_BF16) update_units(a, begin, end, states, w, moment, 2, copy, mask);
+  else update_units(a, begin, end, states, w, moment, 4, copy, mask);
+}
+INLINE void with_moment(const arrays *a, const step *s, int64_t begin, int64_t end, int states, int w, bool copy,
+                        uint32_t mask) {
+  if (s->moment == HRI_REAL_BF16) with_gradient(a, s, begin, end, states, w, 2, copy, mask);
+  else with_gradient(a, s, begin, end, states, w, 4, copy, mask);
+}
+INLINE void with_weight(const arrays *a, const step *s, int64_t begin, int64_t end, int states, uint32_t mask) {
+  if (s->w == HRI_REAL_BF16) with_moment(a, s, begin, end, states, 2, false, mask);
+  else if (s->copy) with_moment(a, s, begin, end, states, 4, true, mask);
+  else with_moment(a, s, begin, end, states, 4, false, mask);
+}
+INLINE void plain_range(const arrays *a, const step *s, int64_t begin, int64_t end, uint32_t mask) {
+  if (s->states == 2) with_weight(a, s, begin, end, 2, mask);
+  else if (s->states == 1) with_weight(a, s, begin, end, 1, mask);
+  else with_weight(a, s, begin, end, 0, mask);
+}
+
+typedef void plain_update(const arrays *a, const step *s, int64_t begin, int64_t end, uint32_t mask);
+static void plain_base(const arrays *a, const step *s, int64_t begin, int64_t end, uint32_t mask) {
+  plain_range(a, s, begin, end, mask);
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void plain_avx2(const arrays *a, const step *s, int64_t begin, int64_t end,
+                                                       uint32_t mask) {
+  plain_range(a, s, begin, end, mask);
+}
+__attribute__((target("avx512f,prefer-vector-width=512"))) static void plain_avx512(const arrays *a, const step *s,
+                                                                                    int64_t begin, int64_t end,
+                                                                                    uint32_t mask) {
+  plain_range(a, s, begin, end, mask);
+}
+#endif
+
+static volatile uint32_t zero_mask; /* 0, but the compiler does not know */
+
+static void run_plain(plain_update *plain, const arrays *a, const step *s, int threads) {
+  int64_t units = a->n / UNIT;
+  uint32_t mask = zero_mask;
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int t = 0; t < threads; t++)
+    plain(a, s, units * t / threads, units * (t + 1) / threads, mask);
+}
+
+/* ---- measuring ---- */
+
+static void run_step(const hri_cpu_kernels *k, const arrays *a, const step *s, int threads) {
+  hri_update_args u = {.n = a->n, .w = a->w, .w_real = s->w, .copy = s->copy ? a->copy : NULL, .moment_real = s->moment, .g = a->g,
+                       .gradient_real = s->gradient, .rounding = {.seed = 1, .step = 10, .site = 3}, .threads = threads};
+  hri_adamw_factors adamw = hri_adamw_factors_make(1e-4, 0.9, 0.999, 1e-8, 0.01, 10, 1.0);
+  hri_sgd_factors sgd = {.learning_rate = 1e-4f, .weight_decay = 0.01f, .momentum = 0.9f, .gradient_scale = 1.0f};
+  if (s->states > 0) u.m = a->m;
+  if (s->states > 1) u.v = a->v;
+  if (s->states == 2) k->adamw(&u, &adamw);
+  else k->sgd(&u, &sgd);
+}
+
+static void fill(void *x, int64_t n, hri_real real, bool square, uint64_t stream) {
+  enum { PIECE = 4096 };
+  float piece[PIECE];
+  for (int64_t i = 0; i < n; i += PIECE) {
+    int64_t count = n - i < PIECE ? n - i : PIECE;
+    hri_fill_normal(piece, count, 0.1, 1, stream, i, 1);
+    for (int64_t j = 0; j < count; j++) {
+      float value = square ? piece[j] * piece[j] : piece[j];
+      if (real == HRI_REAL_BF16) ((hri_bf16 *)x)[i + j] = hri_bf16_round(value);
+      else ((float *)x)[i + j] = value;
+    }
+  }
+}
+
+static void measure_step(const char *isa, const hri_cpu_kernels *k, plain_update *plain, const arrays *a,
+                         const step *s, int threads) {
+  double best = 1e9, plain_best = 1e9, gigabytes = bytes_per_element(s) * (double)a->n * 1e-9;
+  fill(a->w, a->n, s->w, false, 1);
+  fill(a->m, a->n, s->moment, false, 2);
+  fill(a->v, a->n, s->moment, true, 3);
+  fill(a->g, a->n, s->gradient, false, 4);
+  for (int turn = 0; turn < TURNS; turn++) {
+    double start = now(), middle, end;
+    run_plain(plain, a, s, threads);
+    middle = now();
+    run_step(k, a, s, threads);
+    end = now();
+    plain_best = middle - start < plain_best ? middle - start : plain_best;
+    best = end - middle < best ? end - middle : best;
+  }
+  printf("%-7s %9lld x %d  %-32s %4.0f B %7.1f GB/s  %4.0f %% of in-place update (%.1f)\n", isa, (long long)a->n, threads,
+         s->name, bytes_per_element(s), gigabytes / best, 100.0 * plain_best / best, gigabytes / plain_best);
+}
+
+static void measure_norm(const char *isa, const hri_cpu_kernels *k, const arrays *a, hri_real real, int threads) {
+  double best = 1e9;
+  fill(a->g, a->n, real, false, 4);
+  for (int turn = 0; turn < TURNS; turn++) {
+    double start = now(), time;
+    k->square_sum(a->partials, a->g, real, a->n, threads);
+    time = now() - start;
+    best = time < best ? time : best;
+  }
+  printf("%-7s %9lld x %d  %-32s %4d B %7.1f GB/s\n", isa, (long long)a->n, threads,
+         real == HRI_REAL_BF16 ? "square sum, g bf16" : "square sum, g f32", (int)hri_real_bytes(real),
+         (double)hri_real_bytes(real) * (double)a->n * 1e-9 / best);
+}
+
+static bool wanted(const char *only, const char *isa, const char *size, const char *name) {
+  return !only || strstr(isa, only) || strstr(size, only) || strstr(name, only);
+}
+
+static void measure(const char *isa, const hri_cpu_kernels *k, plain_update *plain, arrays *a, const char *only) {
+  /* 16M; the embedding, an MLP matrix and the attention's input matrix of GPT-2 124M */
+  static const int64_t sizes[] = {1 << 24, 50304 * 768, 3072 * 768, 2304 * 768};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char size[32];
+    a->n = sizes[i];
+    (void)snprintf(size, sizeof size, "%lld", (long long)a->n);
+    for (int threads = 1; threads <= 2; threads++) {
+      for (size_t s = 0; s < sizeof steps / sizeof *steps; s++)
+        if (wanted(only, isa, size, steps[s].name)) measure_step(isa, k, plain, a, &steps[s], threads);
+      if (!wanted(only, isa, size, "square sum")) continue;
+      measure_norm(isa, k, a, HRI_REAL_F32, threads);
+      measure_norm(isa, k, a, HRI_REAL_BF16, threads);
+    }
+  }
+}
+
+static void *need(size_t bytes) {
+  void *memory = NULL;
+  if (posix_memalign(&memory, 1u << 21, bytes) != 0) exit(1);
+  (void)madvise(memory, bytes, MADV_HUGEPAGE);
+  memset(memory, 0, bytes);
+  return memory;
+}
+
+#define MEASURE(isa)                                                                                                   \
+  do {                                                                                                                 \
+    hri_cpu_kernels k;                                                                                                 \
+    hri_optim_kernels_##isa(&k);                                                                                       \
+    measure(#isa, &k, plain_##isa, &a, only);                                                                          \
+  } while (0)
+
+int main(int argc, char **argv) {
+  const char *only = argc > 1 ? argv[1] : NULL;
+  size_t elements = (size_t)50304 * 768;
+  arrays a = {.w = need(elements * 4), .m = need(elements * 4), .v = need(elements * 4), .g = need(elements * 4),
+              .copy = need(elements * 2), .partials = need(sizeof(double) * (size_t)hri_square_sum_count((int64_t)elements))};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) MEASURE(avx512);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) MEASURE(avx2);
+#endif
+  MEASURE(base);
+  return 0;
+}
