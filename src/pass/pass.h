@@ -1,5 +1,5 @@
 /* Passes: program in, program out. Their order is fixed (architecture.md section 3):
- *   build > [precision] > head > autodiff > layout > recompute > update > [offload] > fuse > [pack] > inplace > schedule > workspace > check > place
+ *   build > [precision] > head > autodiff > layout > recompute > update > [offload] > fuse > inplace > schedule > [pack] > workspace > check > place
  * A pass knows nothing of kernels or devices; what it needs of a backend (scratch sizes) comes through hri_backend. */
 #ifndef HRI_PASS_PASS_H
 #define HRI_PASS_PASS_H
@@ -9,7 +9,7 @@
 /* Numbers of the passes as nodes record them ("the pass that made it"). */
 typedef enum hri_pass {
   HRI_PASS_BUILD = 0, HRI_PASS_PRECISION, HRI_PASS_HEAD, HRI_PASS_AUTODIFF, HRI_PASS_LAYOUT, HRI_PASS_RECOMPUTE, HRI_PASS_UPDATE, HRI_PASS_OFFLOAD,
-  HRI_PASS_FUSE, HRI_PASS_PACK, HRI_PASS_INPLACE, HRI_PASS_SCHEDULE, HRI_PASS_WORKSPACE, HRI_PASS_COUNT
+  HRI_PASS_FUSE, HRI_PASS_INPLACE, HRI_PASS_SCHEDULE, HRI_PASS_PACK, HRI_PASS_WORKSPACE, HRI_PASS_COUNT
 } hri_pass;
 const char *hri_pass_name(hri_pass pass);
 
@@ -63,7 +63,13 @@ typedef struct hri_backend {
   void *self;
   /* Scratch bytes of one node; UNSUPPORTED when the backend declares the kernel missing. */
   hr_status (*workspace)(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error);
+  /* Bytes of operand 1 of a product in packed form, 0 when there is none; *pays: packing it before the product takes less
+   * time than leaving it plain. NULL: the backend does not pack. */
+  hr_status (*packing)(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error);
 } hri_backend;
+typedef enum hri_pack_mode { HRI_PACK_AUTO = 0, HRI_PACK_TRANSIENT, HRI_PACK_PERSISTENT } hri_pack_mode;
+hr_status hri_pass_pack(hri_job *job, const hri_backend *backend, hri_pack_mode mode, hr_error *error);
+
 hr_status hri_pass_workspace(hri_job *job, const hri_backend *backend, hr_error *error);
 
 /* ---- shared by passes ---- */

@@ -105,6 +105,11 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   HRI_TRY(verify(job, options, HRI_PASS_INPLACE, error));
   HRI_TRY(hri_pass_schedule(job, error));
   HRI_TRY(verify(job, options, HRI_PASS_SCHEDULE, error));
+  if (spec->weight_packing != HR_WEIGHT_PACKING_OFF) {
+    static const hri_pack_mode modes[] = {[HR_WEIGHT_PACKING_AUTO] = HRI_PACK_AUTO, [HR_WEIGHT_PACKING_TRANSIENT] = HRI_PACK_TRANSIENT, [HR_WEIGHT_PACKING_PERSISTENT] = HRI_PACK_PERSISTENT};
+    HRI_TRY(hri_pass_pack(job, backend, modes[spec->weight_packing], error));
+    HRI_TRY(verify(job, options, HRI_PASS_PACK, error));
+  }
   HRI_TRY(hri_pass_workspace(job, backend, error));
   HRI_TRY(verify(job, options, HRI_PASS_WORKSPACE, error));
   return options->check_each ? HR_OK : hri_job_check(job, error);

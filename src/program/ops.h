@@ -51,7 +51,7 @@
   X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers */                            \
   X(CAST, "cast", "RW")                    /* from, to: same elements, f32 or bf16, to nearest even */       \
   X(PACK, "pack", "RW")                    /* b of a product, the same in the layout that the product reads; \
-                                              i0 HRI_OP_LINEAR, _DX or _DW, i1 the product's M */           \
+                                              i0 0 for LINEAR, 1 for _DX, 2 for _DW; i1 the product's M */   \
   X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \
   X(LAST_ROW, "last_row", "RRW")           /* x[M,C], control, y[1,C]: row row_count - 1 */                 \
   X(FILL, "fill", "W")                     /* tensor; i0 parameter, i1 hri_part_kind */                     \

@@ -4,9 +4,9 @@ hr_status hri_check_embed(const hri_job *job, const hri_node *node, hr_error *er
   const hri_tensor *ids = hri_at(job, node, 0), *table = hri_at(job, node, 1), *positions = hri_at(job, node, 2),
                    *position_table = hri_at(job, node, 3), *y = hri_at(job, node, 4);
   HRI_SHAPE(ids->dtype == HRI_I32 && hri_tensor_elements(ids) == hri_rows(y));
-  HRI_SHAPE(hri_columns(table) == hri_columns(y));
+  HRI_SHAPE(hri_columns(table) == hri_columns(y) && table->dtype == y->dtype);
   HRI_SHAPE((positions == NULL) == (position_table == NULL));
-  if (positions) HRI_SHAPE(hri_tensor_elements(positions) == hri_rows(y) && hri_columns(position_table) == hri_columns(y));
+  if (positions) HRI_SHAPE(hri_tensor_elements(positions) == hri_rows(y) && hri_columns(position_table) == hri_columns(y) && position_table->dtype == y->dtype);
   return HR_OK;
 }
 
@@ -24,6 +24,6 @@ void hri_back_embed(hri_autodiff *ad, hri_id node) {
 hr_status hri_check_embed_backward(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_tensor *index = hri_at(job, node, 0), *dy = hri_at(job, node, 1), *table = hri_at(job, node, 2);
   HRI_SHAPE(index->dtype == HRI_I32 && hri_tensor_elements(index) == hri_rows(dy));
-  HRI_SHAPE(hri_columns(dy) == hri_columns(table));
+  HRI_SHAPE(hri_columns(dy) == hri_columns(table) && table->dtype == HRI_F32);
   return HR_OK;
 }

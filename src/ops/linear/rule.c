@@ -7,7 +7,8 @@ hr_status hri_check_linear(const hri_job *job, const hri_node *node, hr_error *e
   HRI_SHAPE(hri_columns(x) == hri_columns(w));
   HRI_SHAPE(hri_rows(w) == hri_columns(y));
   HRI_SHAPE(hri_rows(x) == hri_rows(y));
-  if (bias) HRI_SHAPE(hri_tensor_stored_elements(bias) == hri_columns(y));
+  if (bias) HRI_SHAPE(hri_tensor_stored_elements(bias) == hri_columns(y) && bias->dtype == HRI_F32);
+  HRI_SHAPE(x->dtype == w->dtype && (y->dtype == x->dtype || y->dtype == HRI_F32));
   return HR_OK;
 }
 
@@ -35,6 +36,7 @@ hr_status hri_check_linear_dx(const hri_job *job, const hri_node *node, hr_error
   HRI_SHAPE(hri_columns(dy) == hri_rows(w));
   HRI_SHAPE(hri_columns(w) == hri_columns(dx));
   HRI_SHAPE(hri_rows(dy) == hri_rows(dx));
+  HRI_SHAPE(dy->dtype == w->dtype && dx->dtype == dy->dtype);
   return HR_OK;
 }
 
@@ -43,10 +45,12 @@ hr_status hri_check_linear_dw(const hri_job *job, const hri_node *node, hr_error
   HRI_SHAPE(hri_rows(dy) == hri_rows(x));
   HRI_SHAPE(hri_columns(dy) == hri_rows(dw));
   HRI_SHAPE(hri_columns(x) == hri_columns(dw));
+  HRI_SHAPE(dy->dtype == x->dtype && (dw->dtype == HRI_F32 || dw->dtype == x->dtype));
   return HR_OK;
 }
 
 hr_status hri_check_bias_gradient(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(hri_columns(hri_at(job, node, 0)) == hri_tensor_stored_elements(hri_at(job, node, 1)));
+  HRI_SHAPE(hri_at(job, node, 1)->dtype == HRI_F32);
   return HR_OK;
 }

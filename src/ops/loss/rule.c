@@ -3,7 +3,7 @@
 hr_status hri_check_cross_entropy(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_tensor *logits = hri_at(job, node, 0), *targets = hri_at(job, node, 1), *dlogits = hri_at(job, node, 3), *losses = hri_at(job, node, 4);
   HRI_SHAPE(targets->dtype == HRI_I32 && hri_tensor_elements(targets) == hri_rows(logits));
-  HRI_SHAPE(hri_tensor_elements(losses) == hri_rows(logits));
+  HRI_SHAPE(losses->dtype == HRI_F32 && hri_tensor_elements(losses) == hri_rows(logits));
   HRI_SHAPE((uint64_t)node->attr.i[0] <= hri_columns(logits));
   if (dlogits) HRI_SHAPE(hri_tensor_bytes(dlogits) == hri_tensor_bytes(logits));
   return HR_OK;

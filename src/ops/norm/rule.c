@@ -6,12 +6,12 @@
 hr_status hri_check_norm(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_tensor *x = hri_at(job, node, 0), *w = hri_at(job, node, 1), *b = hri_at(job, node, 2), *residual = hri_at(job, node, 3),
                    *sum = hri_at(job, node, 4), *y = hri_at(job, node, 5), *stats = hri_at(job, node, 6);
-  HRI_SHAPE(hri_tensor_elements(w) == hri_columns(x));
-  if (b) HRI_SHAPE(hri_tensor_elements(b) == hri_columns(x));
+  HRI_SHAPE(hri_tensor_elements(w) == hri_columns(x) && w->dtype == HRI_F32);
+  if (b) HRI_SHAPE(hri_tensor_elements(b) == hri_columns(x) && b->dtype == HRI_F32);
   HRI_SHAPE(hri_tensor_bytes(x) == hri_tensor_bytes(y));
   HRI_SHAPE((residual == NULL) == (sum == NULL));
   if (residual) HRI_SHAPE(hri_tensor_bytes(residual) == hri_tensor_bytes(x) && hri_tensor_bytes(sum) == hri_tensor_bytes(x));
-  HRI_SHAPE(hri_tensor_elements(stats) == hri_rows(x) * (node->attr.i[0] == HR_NORM_LAYER ? 2 : 1));
+  HRI_SHAPE(stats->dtype == HRI_F32 && hri_tensor_elements(stats) == hri_rows(x) * (node->attr.i[0] == HR_NORM_LAYER ? 2 : 1));
   return HR_OK;
 }
 

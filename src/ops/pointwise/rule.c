@@ -51,7 +51,7 @@ hr_status hri_check_rope(const hri_job *job, const hri_node *node, hr_error *err
   HRI_SHAPE(hri_tensor_bytes(x) == hri_tensor_bytes(hri_at(job, node, 3)));
   HRI_SHAPE((uint64_t)((node->attr.i[0] + 2 * node->attr.i[1]) * node->attr.i[2]) == hri_columns(x));
   HRI_SHAPE(hri_tensor_elements(positions) == hri_rows(x));
-  HRI_SHAPE(hri_columns(table) * 2 == (uint64_t)node->attr.i[2]);
+  HRI_SHAPE(table->dtype == HRI_F32 && hri_columns(table) * 2 == (uint64_t)node->attr.i[2]);
   return HR_OK;
 }
 

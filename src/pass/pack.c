@@ -1,0 +1,183 @@
+/* Packing: the right operand of a matrix product is rearranged once, by a visible node, instead of inside the product
+ * again and again. The products' results have the same bits.
+ *
+ * Transient: a packed copy lives from its PACK node to the product behind it; the chunks of a loss head, which follow each
+ * other, share one. Persistent: the weights of a step with several micro-steps are packed in `begin` and carried to them;
+ * in a step without, the first product packs for all later ones of its kind. Automatic: transient, and only where the
+ * bytes are free anyway, that is where the program is that far below the job's peak at that moment. */
+#include <string.h>
+
+#include "pass/pass.h"
+
+/* A packed copy that later products may share. */
+typedef struct packed {
+  hri_id storage, tensor, node; /* of the plain operand; the packed tensor; the product that it was made for */
+  uint64_t offset, rows;
+  uint16_t op;
+} packed;
+
+typedef struct packer {
+  hri_job *job;
+  const hri_backend *backend;
+  hri_pack_mode mode;
+  uint8_t program;
+  uint64_t peak;       /* of the job, before any packing */
+  uint64_t *live;      /* per position of the program */
+  HRI_ARRAY(packed) copies;
+  HRI_ARRAY(hri_id) order;
+} packer;
+
+static bool is_product(uint16_t op) { return op == HRI_OP_LINEAR || op == HRI_OP_LINEAR_DX || op == HRI_OP_LINEAR_DW; }
+
+static uint64_t rows_of(const hri_job *job, const hri_node *node) {
+  const hri_tensor *a = &job->tensors.items[hri_operands(job, node)[0].tensor];
+  return hri_tensor_stored_elements(a) / a->stored[a->rank - 1];
+}
+
+/* ---- how much is live ---- */
+
+static uint64_t carried_bytes(const hri_job *job, uint8_t program) {
+  uint64_t sum = 0;
+  for (size_t s = 0; s < job->storages.count; s++) {
+    const hri_storage *storage = &job->storages.items[s];
+    if (!storage->dead && storage->tier == HRI_DEVICE && (storage->scope & HRI_IN(program))) sum += storage->bytes;
+  }
+  return sum;
+}
+
+/* Live bytes at each position of a program (the caller frees), and the most of them. */
+static hr_status profile(const hri_job *job, uint8_t program, uint64_t **live, uint64_t *peak, hr_error *error) {
+  size_t count = job->programs[program].order.count;
+  uint64_t now = carried_bytes(job, program), *delta;
+  uint32_t *first, *last;
+  HRI_TRY(hri_touch_range(job, program, &first, &last, error));
+  delta = hri_alloc_zero(2 * (count + 1), sizeof *delta);
+  *live = hri_alloc_zero(count + 1, sizeof **live);
+  for (size_t s = 0; delta && *live && s < job->storages.count; s++) {
+    const hri_storage *storage = &job->storages.items[s];
+    if (first[s] == UINT32_MAX || storage->scope || storage->dead || storage->tier != HRI_DEVICE) continue;
+    delta[2 * first[s]] += storage->bytes;
+    delta[2 * last[s] + 1] += storage->bytes;
+  }
+  for (size_t at = 0; delta && *live && at < count; at++) {
+    now += delta[2 * at];
+    (*live)[at] = now;
+    if (now > *peak) *peak = now;
+    now -= delta[2 * at + 1];
+  }
+  hri_free(first);
+  hri_free(last);
+  if (delta && *live) {
+    hri_free(delta);
+    return HR_OK;
+  }
+  hri_free(delta);
+  hri_free(*live);
+  *live = NULL;
+  return hri_fail_memory(error, count * 24, "the live profile");
+}
+
+/* ---- packing ---- */
+
+static const packed *shared(const packer *p, const hri_node *node) {
+  const hri_tensor *plain = &p->job->tensors.items[hri_operands(p->job, node)[1].tensor];
+  bool all = p->mode == HRI_PACK_PERSISTENT;
+  for (size_t k = p->copies.count; k-- > 0;) {
+    const packed *c = &p->copies.items[k];
+    bool chunks = node->phase == HRI_PHASE_LOSS && p->job->nodes.items[c->node].phase == HRI_PHASE_LOSS && p->job->nodes.items[c->node].program == node->program;
+    if (c->storage == plain->storage && c->offset == plain->offset && c->op == node->op && c->rows == rows_of(p->job, node) && (all || chunks)) return c;
+  }
+  return NULL;
+}
+
+/* A weight (not an activation, which DW packs) that stays the same through all micro-steps. */
+static bool carried_weight(const packer *p, const hri_node *node) {
+  const hri_tensor *plain = &p->job->tensors.items[hri_operands(p->job, node)[1].tensor];
+  return p->mode == HRI_PACK_PERSISTENT && p->program == HRI_MICRO && p->job->storages.items[plain->storage].role == HRI_ROLE_WEIGHT;
+}
+
+/* The packed tensor that `product` is to read; its PACK node is put before the product, or into `begin`. */
+static hri_id make(packer *p, hri_id product, uint64_t bytes) {
+  hri_job *job = p->job;
+  const hri_node node = job->nodes.items[product];
+  hri_id plain = hri_operands(job, &node)[1].tensor, id, pack;
+  hri_tensor tensor = job->tensors.items[plain];
+  bool carried = carried_weight(p, &node);
+  uint8_t program = carried ? HRI_BEGIN : p->program;
+  hri_place place = {.program = program, .scope = carried ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO)) : 0, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE,
+                     .layer = node.layer, .unit = node.unit};
+  hri_emit emit = {.program = program, .lane = HRI_COMPUTE, .phase = carried ? HRI_PHASE_FORWARD : node.phase, .layer = node.layer, .unit = node.unit, .site = node.site,
+                   .origin = HRI_NONE, .guard = HRI_NONE};
+  hri_attr attr = {.i = {node.op - HRI_OP_LINEAR, (int64_t)rows_of(job, &node)}};
+  id = hri_tensor_new(job, place, hri_name(job, "%s.packed", hri_name_get(job, tensor.key)), HRI_U8, 1, &bytes, NULL);
+  if (job->failed) return HRI_NONE;
+  job->tensors.items[id].dtype = tensor.dtype;
+  job->tensors.items[id].layout = HRI_PACKED;
+  job->tensors.items[id].rank = tensor.rank;
+  memcpy(job->tensors.items[id].dims, tensor.dims, sizeof tensor.dims);
+  memcpy(job->tensors.items[id].stored, tensor.stored, sizeof tensor.stored);
+  pack = hri_node_new(job, HRI_OP_PACK, emit, &attr, (hri_operand[]){HRI_R(plain), HRI_W(id)}, 2);
+  if (carried) hri_order_push(job, HRI_BEGIN, pack);
+  else if (!hri_array_push(&p->order, pack)) job->failed = true;
+  if (!hri_array_push(&p->copies, ((packed){tensor.storage, id, product, tensor.offset, rows_of(job, &node), node.op}))) job->failed = true;
+  return id;
+}
+
+static hr_status pack_node(packer *p, uint32_t at, hr_error *error) {
+  hri_job *job = p->job;
+  hri_id product = job->programs[p->program].order.items[at], tensor;
+  const hri_node *node = &job->nodes.items[product];
+  const packed *copy;
+  uint64_t bytes = 0;
+  bool pays = false;
+  if (!is_product(node->op) || job->tensors.items[hri_operands(job, node)[1].tensor].layout != HRI_PLAIN) return HR_OK;
+  HRI_TRY(p->backend->packing(p->backend->self, job, node, &bytes, &pays, error));
+  if (bytes == 0) return HR_OK;
+  copy = shared(p, node);
+  if (!copy && !pays && !carried_weight(p, node)) return HR_OK;
+  if (p->mode == HRI_PACK_AUTO && p->live[at] + bytes > p->peak) return HR_OK;
+  tensor = copy ? copy->tensor : make(p, product, bytes);
+  if (job->failed) return hri_job_ok(job, error);
+  hri_operands(job, &job->nodes.items[product])[1].tensor = tensor;
+  return HR_OK;
+}
+
+static hr_status pack_program(packer *p, hr_error *error) {
+  hri_program *program = &p->job->programs[p->program];
+  uint64_t ignored = 0;
+  hr_status status = profile(p->job, p->program, &p->live, &ignored, error);
+  for (uint32_t at = 0; at < program->order.count && status == HR_OK; at++) {
+    status = pack_node(p, at, error);
+    if (status == HR_OK && !hri_array_push(&p->order, program->order.items[at])) status = hri_fail_memory(error, sizeof(hri_id), "packing");
+  }
+  if (status == HR_OK) {
+    hri_array_free(&program->order);
+    program->order.items = p->order.items;
+    program->order.count = p->order.count;
+    program->order.capacity = p->order.capacity;
+    memset(&p->order, 0, sizeof p->order);
+  }
+  hri_array_free(&p->order);
+  hri_array_free(&p->copies);
+  hri_free(p->live);
+  p->live = NULL;
+  return status;
+}
+
+hr_status hri_pass_pack(hri_job *job, const hri_backend *backend, hri_pack_mode mode, hr_error *error) {
+  packer p = {.job = job, .backend = backend, .mode = mode};
+  job->current_pass = HRI_PASS_PACK;
+  if (!backend->packing) return HR_OK;
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    uint64_t *live = NULL;
+    if (!job->programs[kind].present) continue;
+    HRI_TRY(profile(job, kind, &live, &p.peak, error));
+    hri_free(live);
+  }
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    if (!job->programs[kind].present || kind == HRI_PREFILL || kind == HRI_DECODE) continue;
+    p.program = kind;
+    HRI_TRY(pack_program(&p, error));
+  }
+  return hri_job_ok(job, error);
+}
