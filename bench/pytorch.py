@@ -1,16 +1,27 @@
 #!/usr/bin/env python3
-"""A training step of Headroom beside PyTorch's on this machine: tokens per second and peak memory, fp32, AdamW.
+"""Training steps of Headroom beside PyTorch's on this machine: tokens per second and peak memory.
 
-    ./dev bench pytorch                                   # GPT-2 124M, 4 x 256, eager, 3 rounds
-    ./dev bench pytorch --torch eager compile checkpoint --model smollm2-135m --json result.json
+    ./dev bench pytorch                                         # GPT-2 124M and SmolLM2-135M, 4 x 256, fp32 and bf16
+    ./dev bench pytorch --model gpt2-124m --batch 4x64 --precision fp32 --recompute off --torch eager --rounds 2
+    ./dev bench pytorch --batch 4x256 4x1024 --write            # also into docs/performance.md
 
-Each measurement is a process of its own, and the rounds interleave them (headroom, torch, headroom, torch, ...), because
-a shared machine's rate moves within seconds: the medians of one call compare, figures of two calls do not.
-Peak memory is the process's high-water mark (VmHWM), programs and libraries included; "above start" leaves out what a
-process holds before it makes its model. Without a built program only PyTorch is measured.
+Every row of the table is a group: Headroom, PyTorch eager and torch.compile with the same model, batch, AdamW (fused),
+clipping, precision and recomputation.
+
+    precision   headroom                PyTorch
+    fp32        --precision fp32        fp32
+    bf16        --precision bf16        fp32 weights, autocast to bf16
+    bf16-pure   --precision bf16-pure   everything in bf16
+    recompute   --recompute block       gradient checkpointing of each block
+
+Each side is a process of its own and only one of them computes at a time: a round lets each make some steps in turn
+while the others wait, because a shared machine's rate moves within seconds. The medians of one row compare; figures of
+two rows less so. PyTorch's processes are kept for the next round where memory allows it (compiling takes a minute).
+Peak memory is the process's high-water mark (VmHWM), libraries included; both sides' warm-up steps count for it.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -22,10 +33,10 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-WARMUP_STEPS = 2
-GEMMS = ((1024, 768, 3072), (1024, 1024, 1024))  # M, K, N
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
+from document import ROOT, available_bytes, core_count, machine_text, replace_section, total_bytes  # noqa: E402
 
+WARMUP_STEPS = 2
 GPT2_124M = {"model_type": "gpt2"}  # transformers' defaults are this model
 SMOLLM2_135M = {
     "model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
@@ -33,12 +44,28 @@ SMOLLM2_135M = {
     "tie_word_embeddings": True, "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
 }
 MODELS = {"gpt2-124m": GPT2_124M, "smollm2-135m": SMOLLM2_135M}
-TORCH_KINDS = ("eager", "compile", "checkpoint")
+PRECISIONS = ("fp32", "bf16", "bf16-pure")
+SMALLEST = ["--update", "in-backward", "--recompute", "block", "--clip", "0"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """What both sides of a comparison have in common."""
+
+    model: str
+    batch: int
+    sequence: int
+    precision: str
+    recompute: bool
+    smallest: bool = False  # of Headroom alone: what it can do without
+
+    @property
+    def tokens(self):
+        return self.batch * self.sequence
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Children: they print one JSON object. torch is imported in them only; the parent stays small, because what wait4
-# reports as a child's peak is at least what its parent held when it forked.
+# PyTorch's processes. torch is imported in them only; the parent stays small.
 
 
 def peak_bytes():
@@ -49,111 +76,144 @@ def peak_bytes():
     raise RuntimeError("/proc/self/status has no VmHWM")
 
 
-def child_gemm(arguments):
-    import torch
-
-    torch.set_num_threads(arguments.threads)
-    rates = {}
-    for m, k, n in GEMMS:
-        a, b, c = torch.randn(m, k), torch.randn(k, n), torch.empty(m, n)
-        seconds = []
-        for _ in range(40):
-            begin = time.perf_counter()
-            torch.mm(a, b, out=c)
-            seconds.append(time.perf_counter() - begin)
-        rates[f"{m}x{k}x{n}"] = 2e-9 * m * k * n / statistics.median(seconds[10:])
-    return {"gemm_gflops": rates, "torch": torch.__version__}
-
-
-def make_model(name):
+def make_model(group):
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
-    keys = dict(MODELS[name])
+    keys = dict(MODELS[group.model])
     if keys.pop("model_type") == "gpt2":
         config = transformers.GPT2Config(**keys, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
     else:
         config = transformers.LlamaConfig(**keys, use_cache=False)
-    return lambda: transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).train()
+    dtype = torch.bfloat16 if group.precision == "bf16-pure" else torch.float32
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).train()
+    if group.recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model
 
 
-def child_torch(arguments):
-    import torch
+class TorchStep:
+    def __init__(self, group, mode):
+        import torch
 
-    torch.set_num_threads(arguments.threads)
-    torch.manual_seed(0)
-    make = make_model(arguments.model)
-    start_bytes = peak_bytes()
-    model = make()
-    parameter_count = sum(p.numel() for p in model.parameters())
-    if arguments.child == "checkpoint":
-        model.activation_checkpointing_enable()
-    step_model = torch.compile(model) if arguments.child == "compile" else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
-    seconds = []
-    for _ in range(WARMUP_STEPS + arguments.steps):
-        ids = torch.randint(0, 128, (arguments.batch, arguments.seq))
+        self.torch, self.group = torch, group
+        torch.manual_seed(0)
+        self.model = make_model(group)
+        self.forward = torch.compile(self.model) if mode == "compile" else self.model
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
+
+    def __call__(self):
+        torch, group = self.torch, self.group
+        ids = torch.randint(0, 128, (group.batch, group.sequence))
         begin = time.perf_counter()
-        loss = step_model(input_ids=ids, labels=ids).loss
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=group.precision == "bf16"):
+            loss = self.forward(input_ids=ids, labels=ids).loss
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
         loss.item()
-        seconds.append(time.perf_counter() - begin)
-    return {"step_seconds": seconds[WARMUP_STEPS:], "peak_bytes": peak_bytes(), "start_bytes": start_bytes,
-            "parameter_count": parameter_count}
+        return time.perf_counter() - begin
+
+
+def torch_main(group, mode, threads):
+    """Warms up, then makes as many steps as each line of standard input says; a line of JSON answers each."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(threads)
+    step = TorchStep(group, mode)
+    for _ in range(WARMUP_STEPS):
+        step()
+    print(json.dumps({"versions": f"PyTorch {torch.__version__}, transformers {transformers.__version__}"}), flush=True)
+    for line in sys.stdin:
+        step()  # what waited has cold caches
+        seconds = [step() for _ in range(int(line))]
+        print(json.dumps({"step_seconds": seconds, "peak_bytes": peak_bytes()}), flush=True)
+
+
+class TorchSide:
+    """One PyTorch process, started when it is first needed."""
+
+    def __init__(self, group, mode, arguments, work):
+        self.name = mode
+        self.versions = None
+        self.command = [sys.executable, __file__, "--child", mode, "--group", json.dumps(dataclasses.asdict(group)),
+                        "--threads", str(arguments.threads)]
+        self.environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "HF_HUB_OFFLINE": "1",
+                            "OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "50",
+                            "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor")}
+        self.errors = work / f"{mode}.err"
+        self.process = None
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            tail = "\n".join(self.errors.read_text(errors="replace").splitlines()[-5:])
+            raise RuntimeError(f"torch {self.name} ended with {self.process.wait()}:\n{tail}")
+        return json.loads(line)
+
+    def round(self, steps):
+        if self.process is None:
+            self.process = subprocess.Popen(self.command, env=self.environment, text=True, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=self.errors.open("w"))
+            self.versions = self.answer()["versions"]
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+        result = self.answer()
+        if available_bytes() < total_bytes() // 2:  # the next side needs the memory
+            self.stop()
+        return result
+
+    def stop(self):
+        if self.process is None:
+            return
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+        self.process = None
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The parent
+# Headroom's
 
 
-def run_process(command, **options):
-    """(exit status, peak resident bytes as the kernel counts them, seconds)"""
-    begin = time.perf_counter()
-    process = subprocess.Popen([str(word) for word in command], **options)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, usage.ru_maxrss * 1024, time.perf_counter() - begin
+class HeadroomSide:
+    """A run of the program for each round: it starts in a second or two."""
+
+    name, versions = "headroom", None
+
+    def __init__(self, group, arguments, work):
+        self.data, self.out = work / "text.txt", work / "run"
+        steps = WARMUP_STEPS + arguments.steps
+        write_text(self.data, 2 * group.batch * (group.sequence + 1) * steps)
+        self.command = [arguments.program, "train", group.model, "--data", self.data, "--out", self.out, "--quiet",
+                        "--seq", group.sequence, "--micro-batch", group.batch, "--steps", steps,
+                        "--threads", arguments.threads, "--optimizer", "adamw", "--weight-decay", 0.1, "--lr", 1e-4,
+                        *precision_option(arguments.program, group.precision)]
+        if group.smallest:
+            self.command += SMALLEST
+        else:
+            self.command += ["--clip", 1.0, "--recompute", "block" if group.recompute else "none"]
+
+    def round(self, steps):
+        done = subprocess.run([str(word) for word in self.command], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"headroom ended with {done.returncode}:\n{done.stderr}")
+        lines = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
+        seconds = [line["step_seconds"] for line in lines if "step_seconds" in line]
+        peak = find_number(json.loads((self.out / "run.json").read_text()), "process_peak_bytes")
+        shutil.rmtree(self.out)  # a checkpoint of 124M parameters is 1.5 GB
+        return {"step_seconds": seconds[WARMUP_STEPS:], "peak_bytes": peak}
+
+    def stop(self):
+        pass
 
 
-def run_child(arguments, kind):
-    environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, __file__, "--child", kind, "--model", arguments.model, "--batch", arguments.batch,
-               "--seq", arguments.seq, "--steps", arguments.steps, "--threads", arguments.threads]
-    with tempfile.TemporaryFile("w+") as out:
-        status, _, _ = run_process(command, stdout=out, env=environment)
-        if status != 0:
-            raise RuntimeError(f"the torch process '{kind}' ended with {status}")
-        out.seek(0)
-        return json.loads(out.read().splitlines()[-1])
-
-
-def headroom_command(arguments, data, out):
-    """What this file knows of the command line: change it here."""
-    return [arguments.program, "train", arguments.model, "--data", data, "--out", out, "--seq", arguments.seq,
-            "--micro-batch", arguments.batch, "--steps", WARMUP_STEPS + arguments.steps, "--threads", arguments.threads,
-            "--optimizer", "adamw", "--weight-decay", 0.1, "--lr", 1e-4, "--clip", 1.0,
-            *arguments.headroom_options]
-
-
-def run_headroom(arguments, data, work):
-    out = work / f"run-{time.monotonic_ns()}"
-    with tempfile.TemporaryFile("w+") as talk:
-        status, peak, _ = run_process(headroom_command(arguments, data, out), stdout=talk, stderr=talk)
-        if status != 0:
-            talk.seek(0)
-            raise RuntimeError(f"headroom ended with {status}:\n{talk.read()}")
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    rates = [line["tokens_per_second"] for line in lines if line.get("tokens_per_second")]
-    tokens = arguments.batch * arguments.seq
-    run = json.loads((out / "run.json").read_text()) if (out / "run.json").exists() else {}
-    shutil.rmtree(out)  # a checkpoint of 124M parameters is 1.5 GB
-    return {"step_seconds": [tokens / rate for rate in rates[WARMUP_STEPS:]],
-            "peak_bytes": find_number(run, "process_peak_bytes") or peak, "wait4_peak_bytes": peak,
-            "planned_bytes": max((line.get("device_reserved_bytes", 0) for line in lines), default=0)}
+def precision_option(program, precision):
+    """Nothing for fp32, so that programs without the option can be measured."""
+    return [] if precision == "fp32" else ["--precision", precision]
 
 
 def find_number(value, key):
@@ -180,111 +240,137 @@ def write_text(path, size):
             size -= len(line)
 
 
-def median_of(results, key):
-    """Over the rounds of one kind."""
-    return statistics.median(result[key] for result in results)
+# ---------------------------------------------------------------------------------------------------------------------
+# The comparison
 
 
-def row_of(kind, results, tokens):
-    step_seconds = statistics.median(s for result in results for s in result["step_seconds"])
-    row = {"kind": kind, "step_seconds": step_seconds, "tokens_per_second": tokens / step_seconds,
-           "round_tokens_per_second": [tokens / statistics.median(result["step_seconds"]) for result in results],
-           "peak_bytes": max(result["peak_bytes"] for result in results)}
-    if "start_bytes" in results[0]:
-        row["above_start_bytes"] = row["peak_bytes"] - int(median_of(results, "start_bytes"))
-    if results[0].get("planned_bytes"):
-        row["planned_bytes"] = results[0]["planned_bytes"]
-    return row
+def groups_of(arguments):
+    for model in arguments.model:
+        for batch, sequence in arguments.batch:
+            for precision in arguments.precision:
+                for recompute in arguments.recompute:
+                    yield Group(model, batch, sequence, precision, recompute == "on")
+                if arguments.smallest:
+                    yield Group(model, batch, sequence, precision, True, smallest=True)
 
 
-def cpu_name():
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
-
-
-def markdown(report):
-    """The table that a person reads."""
-    def gib(row, key):
-        return f"{row[key] / 2**30:.2f}" if key in row else ""
-
-    job, rows = report["job"], report["rows"]
-    base = next((row for row in rows if row["kind"] == "torch eager"), rows[0])
-    lines = [f"{job['model']}, fp32, AdamW, {job['batch']} x {job['seq']}, {job['threads']} threads, "
-             f"{job['rounds']} rounds of {job['steps']} steps; {report['cpu']}", "",
-             f"| | step s | tokens/s | of {base['kind']} | peak RSS GiB | of {base['kind']} | above start GiB |",
-             "|---|---|---|---|---|---|---|"]
-    for row in rows:
-        speed, memory = row["tokens_per_second"] / base["tokens_per_second"], row["peak_bytes"] / base["peak_bytes"]
-        lines.append(f"| {row['kind']} | {row['step_seconds']:.3f} | {row['tokens_per_second']:.0f} | {speed:.2f} | "
-                     f"{gib(row, 'peak_bytes')} | {memory:.2f} | {gib(row, 'above_start_bytes')} |")
-    rates = ", ".join(f"{shape}: {rate:.0f}" for shape, rate in report["gemm_gflops"].items())
-    return "\n".join([*lines, "", f"fp32 GEMM in PyTorch {report['torch']}, GFLOP/s: {rates}"])
-
-
-def measure(arguments):
-    kinds = [f"torch {kind}" for kind in arguments.torch]
-    if os.access(arguments.program, os.X_OK):
-        kinds.insert(0, "headroom")
-    else:
-        print(f"{arguments.program}: no such program; only PyTorch is measured", file=sys.stderr)
-    if not kinds:
-        raise RuntimeError("nothing to measure")
-    results, gemms = {kind: [] for kind in kinds}, []
-    with tempfile.TemporaryDirectory() as temporary:
+def measure(group, arguments):
+    """{side: {"tokens_per_second", "peak_bytes"}}, and what the sides say of their versions."""
+    results, versions = {}, set()
+    with tempfile.TemporaryDirectory(dir=arguments.scratch) as temporary:
         work = pathlib.Path(temporary)
-        data = work / "text.txt"
-        write_text(data, 2 * arguments.batch * (arguments.seq + 1) * (WARMUP_STEPS + arguments.steps))
-        for number in range(arguments.rounds):
-            gemms.append(run_child(arguments, "gemm"))
-            for kind in kinds:
-                if kind == "headroom":
-                    result = run_headroom(arguments, data, work)
-                else:
-                    result = run_child(arguments, kind.removeprefix("torch "))
-                results[kind].append(result)
-                print(f"round {number + 1} {kind}: {statistics.median(result['step_seconds']):.3f} s/step",
-                      file=sys.stderr, flush=True)
-    tokens = arguments.batch * arguments.seq
-    return {"schema_version": 1, "cpu": cpu_name(), "torch": gemms[0]["torch"],
-            "job": {key: getattr(arguments, key) for key in ("model", "batch", "seq", "threads", "rounds", "steps")},
-            "gemm_gflops": {shape: statistics.median(gemm["gemm_gflops"][shape] for gemm in gemms)
-                            for shape in gemms[0]["gemm_gflops"]},
-            "rows": [row_of(kind, results[kind], tokens) for kind in kinds]}
+        sides = [HeadroomSide(group, arguments, work)] if arguments.program else []
+        if not group.smallest:
+            sides += [TorchSide(group, mode, arguments, work) for mode in arguments.torch]
+        try:
+            for number in range(arguments.rounds):
+                for side in list(sides):
+                    try:
+                        result = side.round(arguments.steps)
+                    except RuntimeError as error:  # the table shows a gap; the others go on
+                        print(f"{group} {side.name}: {error}", file=sys.stderr)
+                        sides.remove(side)
+                        results.pop(side.name, None)
+                        continue
+                    results.setdefault(side.name, []).append(result)
+                    versions |= {side.versions} - {None}
+                    print(f"{group.model} {group.batch}x{group.sequence} {group.precision}"
+                          f"{' recompute' if group.recompute else ''}{' smallest' if group.smallest else ''}, round {number + 1}, "
+                          f"{side.name}: {statistics.median(result['step_seconds']):.3f} s/step, {result['peak_bytes'] / 2**30:.2f} GiB",
+                          file=sys.stderr, flush=True)
+        finally:
+            for side in sides:
+                side.stop()
+    summary = {}
+    for name, rounds in results.items():
+        seconds = statistics.median(s for result in rounds for s in result["step_seconds"])
+        summary[name] = {"step_seconds": seconds, "tokens_per_second": group.tokens / seconds,
+                         "round_step_seconds": [statistics.median(result["step_seconds"]) for result in rounds],
+                         "peak_bytes": max(result["peak_bytes"] for result in rounds)}
+    return summary, versions
+
+
+HEADER = """\
+| model | batch | precision | recompute | headroom, tokens/s | eager | compile | x eager | x compile | headroom, GiB | eager | compile | of eager |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+
+
+def row_text(group, sides, eager_bytes):
+    """One line of the table. `eager_bytes`: of the plain group, for the row that PyTorch has no like of."""
+    ours, eager, compiled = (sides.get(name) for name in ("headroom", "eager", "compile"))
+
+    def rate(side):
+        return f"{side['tokens_per_second']:.0f}" if side else ""
+
+    def gib(side):
+        return f"{side['peak_bytes'] / 2**30:.2f}" if side else ""
+
+    def times(side):
+        return f"{ours['tokens_per_second'] / side['tokens_per_second']:.2f}" if ours and side else ""
+
+    against = eager["peak_bytes"] if eager else eager_bytes
+    share = f"{ours['peak_bytes'] / against:.2f}" if ours and against else ""
+    how = "block, update in the backward, no clip" if group.smallest else "block" if group.recompute else "none"
+    return (f"| {group.model} | {group.batch} x {group.sequence} | {group.precision} | {how} | {rate(ours)} | {rate(eager)} | {rate(compiled)} "
+            f"| {times(eager)} | {times(compiled)} | {gib(ours)} | {gib(eager)} | {gib(compiled)} | {share} |")
+
+
+def parse_batch(text):
+    batch, _, sequence = text.partition("x")
+    if not (batch.isdigit() and sequence.isdigit()):
+        raise argparse.ArgumentTypeError(f"'{text}' is not BATCHxSEQUENCE, such as 4x256")
+    return int(batch), int(sequence)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--batch", nargs="+", type=parse_batch, default=[(4, 256)], metavar="BxT", help="rows x tokens (4x256)")
+    parser.add_argument("--precision", nargs="+", choices=PRECISIONS, default=["fp32", "bf16"])
+    parser.add_argument("--recompute", nargs="+", choices=("off", "on"), default=["off"])
+    parser.add_argument("--smallest", action="store_true", help="also Headroom with " + " ".join(SMALLEST))
+    parser.add_argument("--torch", nargs="*", choices=("eager", "compile"), default=["eager", "compile"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3, help=f"timed steps a round, after {WARMUP_STEPS} to warm up")
+    parser.add_argument("--threads", type=int, default=core_count())
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/headroom")
+    parser.add_argument("--scratch", type=pathlib.Path, help="where runs are written (TMPDIR)")
+    parser.add_argument("--json", type=pathlib.Path, help="also write all figures here")
+    parser.add_argument("--write", action="store_true", help="also put the table into docs/performance.md")
+    parser.add_argument("--child", choices=("eager", "compile"), help=argparse.SUPPRESS)
+    parser.add_argument("--group", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if not os.access(arguments.program, os.X_OK):
+        print(f"{arguments.program}: no such program; only PyTorch is measured", file=sys.stderr)
+        arguments.program = None
+    return arguments
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", choices=MODELS, default="gpt2-124m")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=4, help=f"timed steps, after {WARMUP_STEPS} to warm up")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--seq", type=int, default=256)
-    parser.add_argument("--torch", nargs="*", choices=TORCH_KINDS, default=["eager"], help="which PyTorch runs (eager)")
-    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/headroom")
-    parser.add_argument("--json", type=pathlib.Path, help="write the report here instead of after the table")
-    parser.add_argument("--child", choices=("gemm", *TORCH_KINDS), help=argparse.SUPPRESS)
-    parser.add_argument("headroom_options", nargs="*", help="after --: more options for headroom train")
-    arguments = parser.parse_args()
+    arguments = parse_arguments()
     if arguments.child:
-        child = child_gemm if arguments.child == "gemm" else child_torch
-        print(json.dumps(child(arguments)))
-        return 0
-    try:
-        report = measure(arguments)
-    except RuntimeError as error:
-        print(f"bench pytorch: {error}", file=sys.stderr)
-        return 1
-    print(markdown(report))
-    text = json.dumps(report, indent=1)
+        torch_main(Group(**json.loads(arguments.group)), arguments.child, arguments.threads)
+        return
+    rows, report, versions, eager_bytes = [], [], set(), {}
+    print(HEADER)
+    for group in groups_of(arguments):
+        sides, said = measure(group, arguments)
+        versions |= said
+        key = (group.model, group.batch, group.sequence, group.precision)
+        if "eager" in sides and not group.recompute:
+            eager_bytes[key] = sides["eager"]["peak_bytes"]
+        rows.append(row_text(group, sides, eager_bytes.get(key)))
+        report.append({"group": dataclasses.asdict(group), "sides": sides})
+        print(rows[-1], flush=True)
+    about = (f"{machine_text(arguments.program or 'headroom', sorted(versions))}; {arguments.threads} threads, medians of {arguments.rounds} rounds of "
+             f"{arguments.steps} steps, the sides in turn.")
+    print("\n" + about)
     if arguments.json:
-        arguments.json.write_text(text + "\n")
-    else:
-        print("\n" + text)
-    return 0
+        arguments.json.write_text(json.dumps({"about": about, "rows": report}, indent=1) + "\n")
+    if arguments.write:
+        command = "./dev bench pytorch " + " ".join(word for word in sys.argv[1:])
+        replace_section("pytorch", command.strip(), "\n".join([HEADER, *rows, "", about]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -57,11 +57,17 @@ static uint64_t scratch_bytes(const call *c) {
 
 /* ---- matrix products ---- */
 
+static hri_real type_of(const hri_tensor *t) { return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32; }
+
 static hri_gemm_shape gemm_shape(const hri_job *job, const hri_node *node, uint32_t team) {
   const hri_operand *o = hri_operands(job, node);
   const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
+  const hri_tensor *c = &job->tensors.items[o[node->op == HRI_OP_LINEAR ? 3 : 2].tensor];
   hri_gemm_shape s;
   memset(&s, 0, sizeof s);
+  s.type = type_of(a);
+  s.out = type_of(c);
+  s.packed = b->layout == HRI_PACKED;
   s.threads = (int)team;
   s.m = (int64_t)hri_rows(a);
   switch (node->op) {
@@ -94,6 +100,33 @@ static hr_status run_product(call *c) {
   uint32_t out = c->node->op == HRI_OP_LINEAR ? 3 : 2;
   const void *bias = c->node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
   return hri_gemm_run(c->handle, pointer(c, 0), pointer(c, 1), bias, pointer(c, out), scratch(c), c->error);
+}
+
+/* The product that a PACK node packs for, as far as packing depends on it. Its plain operand is w [N,K], or x [M,K]. */
+static hri_gemm_shape pack_shape(const hri_job *job, const hri_node *node, uint32_t team) {
+  const hri_tensor *b = &job->tensors.items[hri_operands(job, node)[0].tensor];
+  hri_gemm_shape s;
+  memset(&s, 0, sizeof s);
+  s.kind = (hri_gemm_kind)node->attr.i[0];
+  s.type = type_of(b);
+  s.m = node->attr.i[1];
+  s.n = s.kind == HRI_GEMM_DW ? 1 : (int64_t)hri_rows(b);
+  s.k = (int64_t)hri_columns(b);
+  s.packed = true;
+  s.threads = (int)team;
+  return s;
+}
+
+static hr_status run_pack(call *c) {
+  hri_gemm_pack(c->handle, pointer(c, 0), pointer(c, 1));
+  return HR_OK;
+}
+
+static hr_status packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+  hri_cpu *cpu = self;
+  hri_gemm_shape shape = gemm_shape(job, node, cpu->threads);
+  *pays = hri_gemm_packing_pays(&shape);
+  return hri_gemm_packed_bytes(cpu->gemm, &shape, bytes, error);
 }
 
 /* ---- embed, norm, pointwise ---- */
@@ -337,7 +370,7 @@ static hr_status run_sink(call *c) {
 typedef hr_status (*adapter)(call *c);
 static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = run_embed, [HRI_OP_EMBED_BACKWARD] = run_embed_backward,
-    [HRI_OP_LINEAR] = run_product, [HRI_OP_LINEAR_DX] = run_product, [HRI_OP_LINEAR_DW] = run_product, [HRI_OP_BIAS_GRADIENT] = run_bias_gradient,
+    [HRI_OP_LINEAR] = run_product, [HRI_OP_LINEAR_DX] = run_product, [HRI_OP_LINEAR_DW] = run_product, [HRI_OP_PACK] = run_pack, [HRI_OP_BIAS_GRADIENT] = run_bias_gradient,
     [HRI_OP_NORM] = run_norm, [HRI_OP_NORM_BACKWARD] = run_norm_backward,
     [HRI_OP_ADD] = run_add, [HRI_OP_ACTIVATION] = run_activation, [HRI_OP_ACTIVATION_BACKWARD] = run_activation_backward,
     [HRI_OP_GLU] = run_glu, [HRI_OP_GLU_BACKWARD] = run_glu_backward, [HRI_OP_ROPE] = run_rope, [HRI_OP_ROPE_TABLE] = run_rope_table,
@@ -418,7 +451,7 @@ void hri_cpu_destroy(hri_cpu *cpu) {
 }
 
 hri_backend hri_cpu_backend(hri_cpu *cpu) {
-  hri_backend b = {.name = "cpu", .team = cpu->threads, .self = cpu, .workspace = workspace};
+  hri_backend b = {.name = "cpu", .team = cpu->threads, .self = cpu, .workspace = workspace, .packing = packing};
   memcpy(b.instruction_set, cpu->instruction_set, sizeof b.instruction_set);
   memcpy(b.libraries, cpu->libraries, sizeof b.libraries);
   return b;
@@ -450,6 +483,11 @@ hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node
   hri_gemm *gemm;
   *handle = NULL;
   if (!adapters[node->op]) return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
+  if (node->op == HRI_OP_PACK) {
+    shape = pack_shape(job, node, cpu->threads);
+    HRI_TRY(hri_gemm_prepare_pack(cpu->gemm, &shape, &gemm, error));
+    *handle = gemm;
+  }
   if (!is_product(node->op)) return HR_OK;
   shape = gemm_shape(job, node, cpu->threads);
   HRI_TRY(hri_gemm_prepare(cpu->gemm, &shape, &gemm, error));

@@ -1,8 +1,12 @@
-/* Matrix products of linear layers, in the three kinds that training needs. All operands are row-major and contiguous.
+/* Matrix products of linear layers, in the three kinds that training needs. All operands are row-major and contiguous,
+ * but b may be packed (below).
  *
  *   FORWARD  y [M,N] (=|+=) x [M,K]   . w[N,K]^T  (+ bias[N])      a = x,  b = w, c = y
  *   DX       dx[M,K] (=|+=) dy[M,N]   . w[N,K]                     a = dy, b = w, c = dx
  *   DW       dw[N,K] (=|+=) dy[M,N]^T . x[M,K]                     a = dy, b = x, c = dw
+ *
+ * a and b are both fp32 or both bf16, the bias always fp32. c is fp32, or bf16 where a and b are; sums are in fp32 and
+ * a bf16 result is rounded once, at the end. Accumulating into bf16 is refused: it would round at every step.
  *
  * A provider computes them: oneDNN where it was built in and has a kernel that needs no memory of its own, else code of
  * ours. Which one, and all the scratch it needs, follows from the shape, the team, the instruction set and the library
@@ -17,18 +21,19 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/real.h"
 #include "kernel/isa.h"
 
 typedef enum hri_gemm_kind { HRI_GEMM_FORWARD = 0, HRI_GEMM_DX, HRI_GEMM_DW, HRI_GEMM_KIND_COUNT } hri_gemm_kind;
 
-typedef enum hri_gemm_dtype { HRI_GEMM_F32 = 0 } hri_gemm_dtype;
-
 typedef struct hri_gemm_shape {
   hri_gemm_kind kind;
-  hri_gemm_dtype dtype;
+  hri_real type;   /* of a and b */
+  hri_real out;    /* of c: fp32, or that of a and b */
   int64_t m, n, k; /* as above, each >= 1 */
   bool bias;       /* FORWARD only */
-  bool accumulate; /* c += , else c = */
+  bool accumulate; /* c += , else c = ; fp32 only */
+  bool packed;     /* b comes from hri_gemm_pack */
   int threads;     /* the team, >= 1; 1 runs inside the calling thread, also within a parallel region */
 } hri_gemm_shape;
 
@@ -64,6 +69,25 @@ uint32_t hri_gemm_prepared_count(const hri_gemm_cache *cache);
 /* Runs it. `bias` is read when the shape has one; `scratch` may be NULL when it needs none; c overlaps no other operand.
  * One call at a time for one gemm; different ones may run at once. */
 hr_status hri_gemm_run(hri_gemm *gemm, const void *a, const void *b, const void *bias, void *c, void *scratch, hr_error *error);
+
+/* ---- packed b ----
+ *
+ * A product reads its b in blocks. Where the provider can take b in that order to begin with, packing it once saves the
+ * product from gathering it. The bits of the result are those of plain operands. The packed form depends on kind, type,
+ * the dimensions of b and the team (and library and instruction set); not on the rest of the shape. */
+
+/* Bytes of packed b for this shape (`packed` itself is not looked at), at HRI_GEMM_ALIGNMENT; 0: it takes plain b only. */
+hr_status hri_gemm_packed_bytes(hri_gemm_cache *cache, const hri_gemm_shape *shape, uint64_t *bytes, hr_error *error);
+
+/* Makes what packing needs: knowledge of the layout, no code. Of the shape only what the packed form depends on is looked
+ * at. USAGE when there is no packed form. */
+hr_status hri_gemm_prepare_pack(hri_gemm_cache *cache, const hri_gemm_shape *shape, hri_gemm **gemm, hr_error *error);
+/* Packs plain b (w or x) by the team; no scratch. For a gemm of hri_gemm_prepare_pack or of a packed shape. */
+void hri_gemm_pack(const hri_gemm *gemm, const void *b, void *packed);
+
+/* Whether packing b before every single product was measured to be faster than the plain product (docs/performance.md).
+ * By kind, type and sizes alone. */
+bool hri_gemm_packing_pays(const hri_gemm_shape *shape);
 
 /* What computes a prepared shape, for reports and tests: "brg:avx512_core", "portable:avx2". Lives with the cache. */
 const char *hri_gemm_implementation(const hri_gemm *gemm);

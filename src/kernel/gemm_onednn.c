@@ -2,7 +2,11 @@
  *
  * matmul, not inner product: it serves all three kinds with plain row-major operands and with accumulation, and selects
  * the library's brgemm kernels, which report all their scratch. The other implementations ("gemm:jit", "ref") allocate
- * behind the caller's back, so a shape that they would serve counts as not served.
+ * behind the caller's back, so only those named in `known` count as serving a shape. (bf16 without AVX512_BF16 is one
+ * that the library computes slowly and with megabytes of its own; ours takes it.)
+ *
+ * Packed b: the library is asked for the layout it likes best. When that is one of blocks as ops/linear/pack.h describes
+ * them, our own kernel packs; any other counts as not served.
  *
  * A primitive is made for the number of threads that OpenMP would use at that moment, and must be run by as many: a
  * smaller team would leave parts of the result unwritten. Hence the team is set around both, dynamic teams are switched
@@ -37,15 +41,36 @@ static hr_status failed(hr_error *error, dnnl_status_t status, const char *what)
 
 /* ---- what differs between the versions ---- */
 
+/* A blocked layout in the library's words: inner blocks from the outside in, each of one of the two dims. */
+typedef struct blocking {
+  int64_t dims[2], strides[2], inner[3], inner_dim[3];
+  int inner_count;
+  uint64_t bytes;
+} blocking;
+
 #if DNNL_VERSION_MAJOR < 3
 
 typedef dnnl_memory_desc_t description; /* a plain struct */
 
-static dnnl_status_t describe(description *d, int64_t rows, int64_t columns, bool transposed) {
+static dnnl_status_t describe(description *d, int64_t rows, int64_t columns, hri_real type, dnnl_format_tag_t tag) {
   dnnl_dims_t dims = {rows, columns};
-  return dnnl_memory_desc_init_by_tag(d, 2, dims, dnnl_f32, transposed ? dnnl_ba : dnnl_ab);
+  return dnnl_memory_desc_init_by_tag(d, 2, dims, type == HRI_REAL_BF16 ? dnnl_bf16 : dnnl_f32, tag);
+}
+static dnnl_status_t describe_again(description *d, const dnnl_memory_desc_t *from) {
+  *d = *from;
+  return dnnl_success;
 }
 static void undescribe(description *d) { (void)d; }
+
+static bool describe_blocks(const description *d, blocking *b) {
+  const dnnl_blocking_desc_t *inner = &d->format_desc.blocking;
+  if (d->format_kind != dnnl_blocked || d->offset0 != 0 || d->extra.flags != 0 || inner->inner_nblks > 3) return false;
+  b->inner_count = inner->inner_nblks;
+  for (int i = 0; i < 2; i++) b->dims[i] = d->padded_dims[i], b->strides[i] = inner->strides[i];
+  for (int i = 0; i < b->inner_count; i++) b->inner[i] = inner->inner_blks[i], b->inner_dim[i] = inner->inner_idxs[i];
+  b->bytes = dnnl_memory_desc_get_size(d);
+  return d->padded_offsets[0] == 0 && d->padded_offsets[1] == 0;
+}
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f); }
 
@@ -64,12 +89,32 @@ static dnnl_status_t make_memory(dnnl_memory_t *memory, dnnl_engine_t engine, co
 
 typedef dnnl_memory_desc_t description; /* a handle; NULL is none */
 
-static dnnl_status_t describe(description *d, int64_t rows, int64_t columns, bool transposed) {
+static dnnl_status_t describe(description *d, int64_t rows, int64_t columns, hri_real type, dnnl_format_tag_t tag) {
   dnnl_dims_t dims = {rows, columns};
-  return dnnl_memory_desc_create_with_tag(d, 2, dims, dnnl_f32, transposed ? dnnl_ba : dnnl_ab);
+  return dnnl_memory_desc_create_with_tag(d, 2, dims, type == HRI_REAL_BF16 ? dnnl_bf16 : dnnl_f32, tag);
 }
+static dnnl_status_t describe_again(description *d, const_dnnl_memory_desc_t from) { return dnnl_memory_desc_clone(d, from); }
 static void undescribe(description *d) {
   if (*d) (void)dnnl_memory_desc_destroy(*d);
+  *d = NULL;
+}
+
+static bool describe_blocks(const description *d, blocking *b) {
+  const dnnl_dims_t *padded, *strides, *inner, *inner_dim;
+  dnnl_format_kind_t kind = dnnl_format_kind_undef;
+  int32_t count = 0;
+  if (dnnl_memory_desc_query(*d, dnnl_query_format_kind, &kind) != dnnl_success || kind != dnnl_blocked ||
+      dnnl_memory_desc_query(*d, dnnl_query_inner_nblks_s32, &count) != dnnl_success || count > 3 ||
+      dnnl_memory_desc_query(*d, dnnl_query_padded_dims, (void *)&padded) != dnnl_success ||
+      dnnl_memory_desc_query(*d, dnnl_query_strides, (void *)&strides) != dnnl_success ||
+      dnnl_memory_desc_query(*d, dnnl_query_inner_blks, (void *)&inner) != dnnl_success ||
+      dnnl_memory_desc_query(*d, dnnl_query_inner_idxs, (void *)&inner_dim) != dnnl_success)
+    return false;
+  b->inner_count = count;
+  for (int i = 0; i < 2; i++) b->dims[i] = (*padded)[i], b->strides[i] = (*strides)[i];
+  for (int i = 0; i < count; i++) b->inner[i] = (*inner)[i], b->inner_dim[i] = (*inner_dim)[i];
+  b->bytes = dnnl_memory_desc_get_size(*d);
+  return true; /* an offset or extra data would show in the bytes */
 }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef); }
@@ -84,6 +129,10 @@ static dnnl_status_t make_memory(dnnl_memory_t *memory, dnnl_engine_t engine, co
 }
 
 #endif
+
+static dnnl_status_t describe_weights(description *d, const_dnnl_primitive_desc_t primitive) {
+  return describe_again(d, dnnl_primitive_desc_query_md(primitive, dnnl_query_weights_md, 0));
+}
 
 static dnnl_status_t make_scratch(dnnl_memory_t *memory, dnnl_engine_t engine, const_dnnl_primitive_desc_t primitive) {
   return dnnl_memory_create(memory, dnnl_primitive_desc_query_md(primitive, dnnl_query_scratchpad_md, 0), engine, DNNL_MEMORY_NONE);
@@ -201,10 +250,32 @@ static dnnl_status_t make_attributes(dnnl_primitive_attr_t *attributes, bool acc
 /* Rows, terms and columns of the product as matmul sees it; an operand whose rows lie across memory is transposed. */
 static dnnl_status_t describe_operands(selection *s, const hri_gemm_shape *shape) {
   hri_gemm_product p = hri_gemm_product_of(shape);
-  dnnl_status_t status = describe(&s->a, p.rows, p.depth, shape->kind == HRI_GEMM_DW);
-  if (status == dnnl_success) status = describe(&s->b, p.depth, p.columns, shape->kind == HRI_GEMM_FORWARD);
-  if (status == dnnl_success) status = describe(&s->c, p.rows, p.columns, false);
-  if (status == dnnl_success && shape->bias) status = describe(&s->bias, 1, p.columns, false);
+  dnnl_format_tag_t a = shape->kind == HRI_GEMM_DW ? dnnl_ba : dnnl_ab, b = shape->kind == HRI_GEMM_FORWARD ? dnnl_ba : dnnl_ab;
+  dnnl_status_t status = describe(&s->a, p.rows, p.depth, shape->type, a);
+  if (status == dnnl_success) status = describe(&s->b, p.depth, p.columns, shape->type, shape->packed ? dnnl_format_tag_any : b);
+  if (status == dnnl_success) status = describe(&s->c, p.rows, p.columns, shape->out, dnnl_ab);
+  if (status == dnnl_success && shape->bias) status = describe(&s->bias, 1, p.columns, HRI_REAL_F32, dnnl_ab);
+  return status;
+}
+
+static dnnl_status_t make_primitive(hri_onednn *onednn, const hri_gemm_shape *shape, selection *s) {
+  return matmul(&s->primitive, onednn->engine, &s->a, &s->b, shape->bias ? &s->bias : NULL, &s->c, s->attributes);
+}
+
+/* Replaces b's "any" by what the library chooses for a model product with the same b. */
+static dnnl_status_t settle_packed(hri_onednn *onednn, const hri_gemm_shape *shape, selection *s) {
+  hri_gemm_shape model = hri_gemm_pack_shape(shape);
+  selection other;
+  dnnl_status_t status;
+  memset(&other, 0, sizeof other);
+  status = describe_operands(&other, &model);
+  if (status == dnnl_success) status = make_attributes(&other.attributes, false);
+  if (status == dnnl_success) status = make_primitive(onednn, &model, &other);
+  if (status == dnnl_success) {
+    undescribe(&s->b);
+    status = describe_weights(&s->b, other.primitive);
+  }
+  selection_deinit(&other);
   return status;
 }
 
@@ -215,23 +286,51 @@ static hr_status select_primitive(hri_onednn *onednn, const hri_gemm_shape *shap
   memset(s, 0, sizeof *s);
   HRI_TRY(team_enter(&before, shape->threads, error));
   status = describe_operands(s, shape);
+  if (status == dnnl_success && shape->packed) status = settle_packed(onednn, shape, s);
   if (status == dnnl_success) status = make_attributes(&s->attributes, shape->accumulate);
-  if (status == dnnl_success) status = matmul(&s->primitive, onednn->engine, &s->a, &s->b, shape->bias ? &s->bias : NULL, &s->c, s->attributes);
+  if (status == dnnl_success) status = make_primitive(onednn, shape, s);
   team_leave(&before);
   if (status == dnnl_unimplemented) s->primitive = NULL;
   return status == dnnl_success || status == dnnl_unimplemented ? HR_OK : failed(error, status, "selecting a matrix product");
 }
 
-hr_status hri_onednn_query(hri_onednn *onednn, const hri_gemm_shape *shape, bool *served, uint64_t *scratch_bytes,
-                           char *name, uint32_t name_bytes, hr_error *error) {
+/* Blocks of [depth][columns] or [depth / group][columns][group]; false for any other layout. */
+static bool understand(const description *d, hri_packing *packing) {
+  blocking b;
+  if (!describe_blocks(d, &b) || b.inner_count < 2 || b.inner_dim[0] != 0 || b.inner_dim[1] != 1) return false;
+  if (b.inner_count == 3 && b.inner_dim[2] != 0) return false;
+  packing->group = b.inner_count == 3 ? b.inner[2] : 1;
+  packing->depth_block = b.inner[0] * packing->group;
+  packing->column_block = b.inner[1];
+  packing->depth_blocks = b.dims[0] / packing->depth_block;
+  packing->column_blocks = b.dims[1] / packing->column_block;
+  packing->depth_stride = b.strides[0];
+  packing->column_stride = b.strides[1];
+  packing->bytes = b.bytes;
+  return packing->group <= 2;
+}
+
+/* The implementations that are known to state all their scratch, without the "brg:" or, in later versions,
+ * "brg_matmul:" in front. */
+static bool known(const char *name) {
+  static const char *const names[] = {"avx512_core", "avx512_core_bf16", "avx512_core_amx_bf16", "avx512_core_amx", "avx10_1_512",
+                                      "avx10_1_512_amx"};
+  const char *isa = strchr(name, ':');
+  if (strncmp(name, "brg:", 4) != 0 && strncmp(name, "brg_matmul:", 11) != 0) return false;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(isa + 1, names[i]) == 0) return true;
+  return false;
+}
+
+hr_status hri_onednn_query(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_answer *answer, hr_error *error) {
   const char *info = "";
   selection s;
   hr_status status = select_primitive(onednn, shape, &s, error);
-  *served = false;
+  memset(answer, 0, sizeof *answer);
   if (status == HR_OK && s.primitive && dnnl_primitive_desc_query(s.primitive, dnnl_query_impl_info_str, 0, &info) == dnnl_success) {
-    *served = strncmp(info, "brg", 3) == 0;
-    *scratch_bytes = scratch_size(s.primitive);
-    (void)snprintf(name, name_bytes, "%s", info);
+    answer->served = known(info) && (!shape->packed || understand(&s.b, &answer->packing));
+    answer->scratch_bytes = scratch_size(s.primitive);
+    (void)snprintf(answer->name, sizeof answer->name, "%s", info);
   }
   selection_deinit(&s);
   return status;
@@ -283,7 +382,7 @@ void hri_onednn_gemm_destroy(hri_onednn_gemm *gemm) {
 
 hr_status hri_onednn_gemm_run(hri_onednn *onednn, hri_onednn_gemm *gemm, const void *a, const void *b, const void *bias,
                               void *c, void *scratch, hr_error *error) {
-  /* The library's handles are not const; it only reads sources. */
+  /* The library's handles are not const; it only reads sources (but writes the zeros behind packed b again). */
   const struct {
     int argument;
     dnnl_memory_t memory;
@@ -297,14 +396,13 @@ hr_status hri_onednn_gemm_run(hri_onednn *onednn, hri_onednn_gemm *gemm, const v
   dnnl_status_t status = dnnl_success;
   int count = 0;
   team before;
+  HRI_TRY(team_enter(&before, gemm->threads, error));
   for (int i = 0; i < 5 && status == dnnl_success; i++) {
     if (!operands[i].memory) continue;
     status = dnnl_memory_set_data_handle(operands[i].memory, operands[i].data);
     arguments[count++] = (dnnl_exec_arg_t){operands[i].argument, operands[i].memory};
   }
-  if (status != dnnl_success) return failed(error, status, "setting an operand");
-  HRI_TRY(team_enter(&before, gemm->threads, error));
-  status = dnnl_primitive_execute(gemm->primitive, onednn->stream, count, arguments);
+  if (status == dnnl_success) status = dnnl_primitive_execute(gemm->primitive, onednn->stream, count, arguments);
   if (status == dnnl_success) status = dnnl_stream_wait(onednn->stream);
   team_leave(&before);
   return status == dnnl_success ? HR_OK : failed(error, status, "running a matrix product");

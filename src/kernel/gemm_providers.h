@@ -3,6 +3,7 @@
 #define HRI_KERNEL_GEMM_PROVIDERS_H
 
 #include "kernel/gemm.h"
+#include "ops/linear/pack.h"
 
 /* A shape as a plain product c[rows,columns] (=|+=) a . b over `depth` terms:
  *   a(r,i) = a[r * a_row + i * a_depth],   b(i,j) = b[i * b_depth + j * b_column]. */
@@ -19,11 +20,26 @@ static inline hri_gemm_product hri_gemm_product_of(const hri_gemm_shape *s) {
   }
 }
 
+/* FORWARD with so few rows (generation) is bound by reading w, which dot products do once and in order. They take it from
+ * the library too, which gathers blocks of w first: measured 3 to 10 times slower. */
+enum { HRI_GEMM_DOT_ROWS = 8 };
+static inline bool hri_gemm_takes_dots(const hri_gemm_shape *s) { return s->kind == HRI_GEMM_FORWARD && s->m <= HRI_GEMM_DOT_ROWS; }
+
+/* The product whose packed b all products with the same kind, type, b and team share. */
+static inline hri_gemm_shape hri_gemm_pack_shape(const hri_gemm_shape *s) {
+  hri_gemm_shape model = {.kind = s->kind, .type = s->type, .out = s->kind == HRI_GEMM_DW ? HRI_REAL_F32 : s->type, .m = s->m, .n = s->n,
+                          .k = s->k, .packed = true, .threads = s->threads};
+  *(s->kind == HRI_GEMM_DW ? &model.n : &model.m) = 1024;
+  return model;
+}
+
 /* ---- ours: gemm_portable.c, compiled once per instruction level ---- */
 
 typedef struct hri_gemm_portable {
   uint64_t (*scratch_bytes)(const hri_gemm_shape *shape); /* UINT64_MAX: does not fit 64 bits */
-  void (*run)(const hri_gemm_shape *shape, const float *a, const float *b, const float *bias, float *c, void *scratch);
+  void (*run)(const hri_gemm_shape *shape, const void *a, const void *b, const float *bias, void *c, void *scratch);
+  /* c (=|+=) sums, by the team; c of type `out`. */
+  void (*finish)(const float *sums, void *c, hri_real out, int64_t count, bool accumulate, int threads);
 } hri_gemm_portable;
 
 hri_gemm_portable hri_gemm_portable_base(void);
@@ -43,10 +59,14 @@ const char *hri_onednn_text(void); /* "oneDNN 2.6.3" */
 hr_status hri_onednn_create(hri_onednn **onednn, hr_error *error);
 void hri_onednn_destroy(hri_onednn *onednn);
 
-/* Asks for the implementation of a shape, exactly as the shape stands. *served is false when the library has none that
- * is free of hidden memory. Else its scratch, and its name (at most `name_bytes`, cut). */
-hr_status hri_onednn_query(hri_onednn *onednn, const hri_gemm_shape *shape, bool *served, uint64_t *scratch_bytes,
-                           char *name, uint32_t name_bytes, hr_error *error);
+/* What the library has for a shape, exactly as the shape stands. */
+typedef struct hri_onednn_answer {
+  bool served; /* by an implementation that is known to keep to its stated scratch */
+  uint64_t scratch_bytes;
+  char name[48];
+  hri_packing packing; /* of b, when the shape is packed and served */
+} hri_onednn_answer;
+hr_status hri_onednn_query(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_answer *answer, hr_error *error);
 hr_status hri_onednn_gemm_create(hri_onednn *onednn, const hri_gemm_shape *shape, hri_onednn_gemm **gemm, hr_error *error);
 void hri_onednn_gemm_destroy(hri_onednn_gemm *gemm);
 hr_status hri_onednn_gemm_run(hri_onednn *onednn, hri_onednn_gemm *gemm, const void *a, const void *b, const void *bias,

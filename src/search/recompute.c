@@ -10,7 +10,7 @@
  * The dynamic program goes up through the layers. Its state is (bytes kept so far, seconds so far); a state that keeps
  * more and takes longer than another is dropped, and so is a level whose R does not fit on top of the state: this is
  * where the order of the layers counts. The seconds are whole picoseconds, so that equal sums are equal. The result is
- * exact for live bytes unless a layer has more than STATES undominated states; then neighbours share the larger bytes.
+ * exact for live bytes unless a layer has more than STATES undominated states; of neighbours the faster then stays.
  *
  * A placement can need more than the live bytes. Every choice is therefore planned, and where the placed plan is too
  * large, the bytes asked of the program are tightened: by what was too much until one fits, then halving the distance.
@@ -26,9 +26,9 @@
 #include "base/mem.h"
 
 enum {
-  STATES = 4096,          /* of one layer; a frontier of 80 equal layers has a few hundred */
+  STATES = 8192,          /* of one layer: up to some 40 equal layers have fewer */
   SPREAD = 7,             /* choices over the whole range of bytes */
-  ATTEMPTS = 12,          /* placed plans to tighten with */
+  ATTEMPTS = 10,          /* placed plans to tighten with */
   LISTED = 20000,         /* mixtures looked at for the last step; more are not enumerated */
   NODES = 60000           /* nodes of all plans of the last step together: some tenths of a second */
 };
@@ -47,6 +47,7 @@ typedef struct trial {
   uint64_t need_bytes;
   double step_seconds;
   bool fits;
+  int interest;             /* for the frontier: 0 a step of the search, 1 the same level everywhere, 2 spread over the range */
 } trial;
 
 typedef struct state {
@@ -151,6 +152,7 @@ static hr_status fill_tables(chooser *c, hr_error *error) {
     const trial *made;
     memset(&m, level, sizeof m);
     status = try_mixture(c, &m, &plan, &made, error);
+    if (status == HR_OK) c->trials.items[level].interest = 1;
     if (status == HR_OK) status = hr_plan_layers_get(plan, layers, error);
     if (status == HR_OK) fill_level(c, layers, level);
     hr_plan_destroy(plan);
@@ -202,74 +204,67 @@ static uint64_t least_bytes(const chooser *c) {
 
 /* ---- the dynamic program ---- */
 
-static int by_saved(const void *a, const void *b) {
-  const state *x = a, *y = b;
-  if (x->saved != y->saved) return x->saved < y->saved ? -1 : 1;
-  if (x->picoseconds != y->picoseconds) return x->picoseconds < y->picoseconds ? -1 : 1;
-  if (x->level != y->level) return x->level < y->level ? -1 : 1;
-  return x->parent < y->parent ? -1 : x->parent > y->parent;
-}
-
-/* Keeps the undominated states of `made`, sorted; at most STATES of them, where the faster of neighbours stays. */
-static uint32_t prune(state *made, uint32_t count) {
-  uint32_t kept = 0;
-  if (count) qsort(made, count, sizeof *made, by_saved);
-  for (uint32_t k = 0; k < count; k++)
-    if (kept == 0 || made[k].picoseconds < made[kept - 1].picoseconds) made[kept++] = made[k];
-  if (kept > STATES) {
-    uint32_t thin = 1; /* the first, of the fewest bytes, stays: it decides what is feasible */
-    for (uint32_t k = 1; k < STATES; k++) made[thin++] = made[(uint64_t)k * (kept - 1) / (STATES - 1)];
-    kept = thin;
-  }
+/* Of states in order of their bytes, at most STATES: of each of as many equal parts of the range the fastest, which is
+ * the one of most bytes. The first, of the fewest bytes, stays too: it decides what is feasible. */
+static uint32_t thin(state *made, uint32_t count) {
+  uint64_t first = made[0].saved, part = (made[count - 1].saved - first) / (STATES - 1) + 1;
+  uint32_t kept = 1;
+  if (count <= STATES) return count;
+  for (uint32_t k = 1; k < count; k++)
+    if (k + 1 == count || (made[k].saved - first) / part != (made[k + 1].saved - first) / part) made[kept++] = made[k];
   return kept;
 }
 
-/* One layer up: every state with every level that fits on top of it. */
+/* One layer up: every state with every level that fits on top of it, merged in order of bytes; what another state beats
+ * is left out. `from` is in order of bytes, so that the states a level fits on are the first ones. */
 static uint32_t extend(const chooser *c, uint32_t layer, uint64_t bytes, const state *from, uint32_t count, state *made) {
-  uint32_t n = 0;
-  for (uint32_t k = 0; k < count; k++)
+  const level_cost *cost = c->cost[layer];
+  uint32_t next[HR_LEVEL_COUNT] = {0}, kept = 0;
+  for (;;) {
+    state least = {.saved = UINT64_MAX};
     for (uint8_t level = 0; level < HR_LEVEL_COUNT; level++) {
-      const level_cost *cost = &c->cost[layer][level];
-      if (from[k].saved + cost->running > bytes) continue;
-      made[n++] = (state){from[k].saved + cost->saved, from[k].picoseconds + cost->picoseconds, k, level};
+      uint32_t at = next[level];
+      state s;
+      if (at == count || from[at].saved + cost[level].running > bytes) continue;
+      s = (state){from[at].saved + cost[level].saved, from[at].picoseconds + cost[level].picoseconds, at, level};
+      if (s.saved < least.saved || (s.saved == least.saved && s.picoseconds < least.picoseconds)) least = s;
     }
-  return prune(made, n);
+    if (least.saved == UINT64_MAX) return kept ? thin(made, kept) : 0;
+    next[least.level]++;
+    if (kept == 0 || least.picoseconds < made[kept - 1].picoseconds) made[kept++] = least;
+  }
 }
 
 /* The fastest mixture whose live bytes are at most `bytes`; *found false when there is none. */
 static hr_status solve(const chooser *c, uint64_t bytes, mixture *out, bool *found, hr_error *error) {
-  state *made = hri_alloc((size_t)STATES * HR_LEVEL_COUNT * sizeof *made), **stages = hri_alloc_zero(c->layers + 1, sizeof *stages);
-  uint32_t count = 1, last = UINT32_MAX;
+  state *now = hri_alloc(STATES * sizeof *now), *made = hri_alloc((size_t)STATES * HR_LEVEL_COUNT * sizeof *made);
+  uint32_t *trace = hri_alloc((size_t)c->layers * STATES * sizeof *trace), count = 1, last = UINT32_MAX; /* parent x 8 + level */
   hr_status status = HR_OK;
   *found = false;
-  if (!made || !stages) {
-    status = hri_fail_memory(error, (uint64_t)STATES * HR_LEVEL_COUNT * sizeof *made, "the search");
+  if (!now || !made || !trace) {
+    status = hri_fail_memory(error, (uint64_t)c->layers * STATES * sizeof *trace, "the search");
     goto out;
   }
-  made[0] = (state){0, 0, 0, 0};
-  for (uint32_t k = 0; k <= c->layers; k++) {
-    if (k > 0) count = extend(c, k - 1, bytes, stages[k - 1], count, made);
-    if (count == 0) goto out;
-    stages[k] = hri_alloc(count * sizeof *made);
-    if (!stages[k]) {
-      status = hri_fail_memory(error, count * sizeof *made, "the search");
-      goto out;
-    }
-    memcpy(stages[k], made, count * sizeof *made);
+  now[0] = (state){0, 0, 0, 0};
+  for (uint32_t layer = 0; layer < c->layers && count; layer++) {
+    count = extend(c, layer, bytes, now, count, made);
+    memcpy(now, made, count * sizeof *now);
+    for (uint32_t k = 0; k < count; k++) trace[(size_t)layer * STATES + k] = made[k].parent * 8 + made[k].level;
   }
-  for (uint32_t k = 0; k < count; k++) /* sorted: the last that fits is the fastest */
-    if (made[k].saved + c->between <= bytes) last = k;
-  if (last == UINT32_MAX || c->outside > bytes) goto out;
+  for (uint32_t k = 0; k < count && c->outside <= bytes; k++) /* in order: the last that fits is the fastest */
+    if (now[k].saved + c->between <= bytes) last = k;
+  if (last == UINT32_MAX) goto out;
   memset(out, 0, sizeof *out);
-  for (uint32_t k = c->layers; k > 0; k--) {
-    out->levels[k - 1] = stages[k][last].level;
-    last = stages[k][last].parent;
+  for (uint32_t layer = c->layers; layer > 0; layer--) {
+    uint32_t t = trace[(size_t)(layer - 1) * STATES + last];
+    out->levels[layer - 1] = (uint8_t)(t % 8);
+    last = t / 8;
   }
   *found = true;
 out:
-  for (uint32_t k = 0; stages && k <= c->layers; k++) hri_free(stages[k]);
-  hri_free(stages);
+  hri_free(now);
   hri_free(made);
+  hri_free(trace);
   return status;
 }
 
@@ -329,7 +324,7 @@ static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
 }
 
 /* Choices spread over the bytes between the fewest and those of keeping all, whatever the budget: what people look at,
- * and a floor that makes a larger budget never the slower one. */
+ * and a floor below which a larger budget cannot be the slower one. */
 static hr_status spread(chooser *c, uint64_t least, hr_error *error) {
   uint64_t most = larger(live_bytes(c, &c->trials.items[HR_LEVEL_KEEP].levels), least);
   for (uint64_t k = 0; k < SPREAD; k++) {
@@ -337,7 +332,9 @@ static hr_status spread(chooser *c, uint64_t least, hr_error *error) {
     mixture m;
     bool found;
     HRI_TRY(solve_tidy(c, least + (most - least) * k / (SPREAD - 1), &m, &found, error));
-    if (found) HRI_TRY(try_mixture(c, &m, NULL, &t, error));
+    if (!found) continue;
+    HRI_TRY(try_mixture(c, &m, NULL, &t, error));
+    c->trials.items[t - c->trials.items].interest = 2;
   }
   return HR_OK;
 }
@@ -439,24 +436,34 @@ static void take_point(const chooser *c, const trial *t, bool chosen, hr_frontie
   p->chosen = chosen;
 }
 
-/* What was planned, less what another choice beats. Reorders the trials. */
-static void fill_frontier(chooser *c, hr_frontier *frontier) {
+/* Moves the trials of some interest that no other beats to the front, in order of bytes, and the chosen one among them
+ * whatever it is. Returns their number. */
+static size_t undominated(chooser *c, int interest) {
   mixture best = c->trials.items[c->chosen].levels;
   trial *t = c->trials.items;
-  size_t count = 0, chosen = 0, step = 1;
+  size_t count = 0;
+  double fastest = 0;
   qsort(t, c->trials.count, sizeof *t, by_need);
   for (size_t k = 0; k < c->trials.count; k++) {
-    bool is_best = memcmp(t[k].levels.levels, best.levels, c->layers) == 0;
-    if (count > 0 && t[k].step_seconds >= t[count - 1].step_seconds && !is_best) continue;
-    if (is_best) chosen = count;
-    t[count++] = t[k];
+    bool is_best = memcmp(t[k].levels.levels, best.levels, c->layers) == 0, beaten = count > 0 && t[k].step_seconds >= fastest;
+    trial moved = t[k];
+    if (!is_best && (beaten || moved.interest < interest)) continue;
+    if (is_best) c->chosen = count;
+    if (!beaten) fastest = moved.step_seconds;
+    t[k] = t[count];
+    t[count++] = moved;
   }
-  c->chosen = chosen;
-  while ((count - 1) / step + 3 > HR_MAX_FRONTIER) step++; /* every step-th, the last and the chosen one */
-  frontier->count = 0;
-  for (size_t k = 0; k < count; k++)
-    if (k % step == 0 || k + 1 == count || k == chosen) take_point(c, &t[k], k == chosen, frontier);
+  return count;
 }
+
+static void fill_frontier(chooser *c, hr_frontier *frontier) {
+  size_t count = undominated(c, 1);
+  if (count > HR_MAX_FRONTIER) count = undominated(c, 2);
+  frontier->count = 0;
+  for (size_t k = 0; k < count; k++) take_point(c, &c->trials.items[k], k == c->chosen, frontier);
+}
+
+_Static_assert(SPREAD + 1 <= HR_MAX_FRONTIER, "the spread choices and the chosen one fit into a frontier");
 
 hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
   chooser *c;

@@ -86,6 +86,20 @@ static bool apply(const choice *c, hr_job *job, char *options) {
   return apply_algorithm(c->algorithm, job, options);
 }
 
+/* Plans a finished job; where its levels are still to be chosen, chooses them and writes them into the options. */
+static hr_status plan_job(hr_job *job, char *options, hr_plan **plan, hr_error *error) {
+  char text[256], whole[HR_FIX_TEXT_BYTES + sizeof text], *word;
+  if (job->recompute.kind != HR_RECOMPUTE_AUTO) return hr_plan_create(job, plan, error);
+  HRI_TRY(hr_plan_recompute(job, plan, NULL, error));
+  hr_recompute_text(&job->recompute, job->model.layer_count, text, sizeof text);
+  word = strstr(options, "--recompute auto");
+  if (!word) return HR_OK;
+  word += strlen("--recompute ");
+  (void)snprintf(whole, sizeof whole, "%.*s%s%s", (int)(word - options), options, text, word + strlen("auto"));
+  if (strlen(whole) < HR_FIX_TEXT_BYTES) memcpy(options, whole, strlen(whole) + 1); /* else auto says as much */
+  return HR_OK;
+}
+
 /* Plans one alternative. HR_OK with *made false when it does not apply. */
 static hr_status try_choice(const hr_job *base, const choice *c, hr_fix *fix, bool *made, hr_plan **keep, hr_error *error) {
   hr_plan *plan;
@@ -95,7 +109,7 @@ static hr_status try_choice(const hr_job *base, const choice *c, hr_fix *fix, bo
   memset(fix, 0, sizeof *fix);
   fix->job = *base;
   if (!apply(c, &fix->job, fix->options) || hr_job_finish(&fix->job, NULL) != HR_OK) return HR_OK;
-  status = hr_plan_create(&fix->job, &plan, error);
+  status = plan_job(&fix->job, fix->options, &plan, error);
   if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) return status;
   if (status != HR_OK) return HR_OK;
   info = hr_plan_get(plan);
@@ -109,8 +123,11 @@ static hr_status try_choice(const hr_job *base, const choice *c, hr_fix *fix, bo
   return HR_OK;
 }
 
-static const char *const levels[] = {NULL, "levels:cheap", "levels:mlp", "levels:attention", "block", "sqrt"};
+static const char *const levels[] = {NULL, "selective", "levels:mlp", "levels:attention", "block", "sqrt"};
 enum { LEVELS = sizeof levels / sizeof *levels };
+/* --auto: levels for each layer hold the uniform ones among them; sqrt groups layers, which no level does. */
+static const char *const auto_levels[] = {NULL, "auto", "sqrt"};
+enum { AUTO_LEVELS = sizeof auto_levels / sizeof *auto_levels };
 
 /* Time is compared per token: a shorter sequence does less work, not faster work. */
 static double seconds_per_token(const hr_fix *f) {
@@ -205,10 +222,10 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   char smallest_options[HR_FIX_TEXT_BYTES] = "";
   hr_status status = HR_OK;
   memset(&best_fix, 0, sizeof best_fix);
-  for (size_t level = 0; level < LEVELS; level++)
+  for (size_t level = 0; level < AUTO_LEVELS; level++)
     for (uint32_t split = 1; split <= job->micro_batch; split *= 2)
       for (uint32_t chunked = 0; chunked < 2; chunked++) {
-        choice c = {levels[level], split, chunked ? 1024 : 0, 0};
+        choice c = {auto_levels[level], split, chunked ? 1024 : 0, 0};
         hr_plan *plan = NULL;
         hr_fix fix;
         bool made;

@@ -453,7 +453,7 @@ static void test_refusals(void **state) {
     if (field == 3) s.threads = 0;
     if (field == 4) s.kind = HRI_GEMM_DX, s.bias = true;
     if (field == 5) s.kind = HRI_GEMM_KIND_COUNT;
-    if (field == 6) s.dtype = (hri_gemm_dtype)1;
+    if (field == 6) s.type = (hri_real)7;
     assert_int_equal(hri_gemm_workspace(cache, &s, &bytes, &error), HR_ERROR_INTERNAL);
   }
   s = good;
