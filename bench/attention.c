@@ -195,12 +195,12 @@ int main(int argc, char **argv) {
     for (int threads = least; threads <= most_threads && threads <= omp_get_num_procs(); threads++) {
       double peak_rate = peak(&variants[i], threads);
       printf("%s, %d threads: peak %.1f GFLOP/s\n", variants[i].name, threads, peak_rate);
-      bench_shape(&variants[i], (hri_attention_shape){4, 256, 12, 12, 64, 0}, threads, peak_rate, seconds);
-      bench_shape(&variants[i], (hri_attention_shape){1, 1024, 12, 12, 64, 0}, threads, peak_rate, seconds);
-      bench_shape(&variants[i], (hri_attention_shape){1, 4096, 12, 12, 64, 0}, threads, peak_rate, seconds);
-      bench_shape(&variants[i], (hri_attention_shape){1, 4096, 1, 1, 64, 0}, threads, peak_rate, seconds);
-      bench_shape(&variants[i], (hri_attention_shape){1, 1024, 32, 8, 128, 0}, threads, peak_rate, seconds);
-      bench_shape(&variants[i], (hri_attention_shape){4, 256, 9, 3, 80, 0}, threads, peak_rate, seconds);
+      bench_shape(&variants[i], (hri_attention_shape){4, 256, 12, 12, 64, 0, HRI_REAL_F32}, threads, peak_rate, seconds);
+      bench_shape(&variants[i], (hri_attention_shape){1, 1024, 12, 12, 64, 0, HRI_REAL_F32}, threads, peak_rate, seconds);
+      bench_shape(&variants[i], (hri_attention_shape){1, 4096, 12, 12, 64, 0, HRI_REAL_F32}, threads, peak_rate, seconds);
+      bench_shape(&variants[i], (hri_attention_shape){1, 4096, 1, 1, 64, 0, HRI_REAL_F32}, threads, peak_rate, seconds);
+      bench_shape(&variants[i], (hri_attention_shape){1, 1024, 32, 8, 128, 0, HRI_REAL_F32}, threads, peak_rate, seconds);
+      bench_shape(&variants[i], (hri_attention_shape){4, 256, 9, 3, 80, 0, HRI_REAL_F32}, threads, peak_rate, seconds);
       for (int64_t rows = 1; rows <= 256; rows *= 16) {
         bench_decode(&variants[i], 32, rows, threads, seconds);
         bench_decode(&variants[i], 8, rows, threads, seconds);

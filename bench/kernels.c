@@ -87,23 +87,23 @@ static void run_layernorm_backward(const hri_cpu_kernels *k, const arrays *m) {
   hri_norm_backward_args a = norm_backward_args(m);
   k->layernorm_backward(&a);
 }
-static void run_add(const hri_cpu_kernels *k, const arrays *m) { k->add(m->a, m->a, m->b, N, m->threads); }
+static void run_add(const hri_cpu_kernels *k, const arrays *m) { k->add(m->a, m->a, m->b, N, HRI_REAL_F32, m->threads); }
 static void run_copy(const hri_cpu_kernels *k, const arrays *m) { k->copy(m->a, m->b, N * 4, m->threads); }
 static void run_zero(const hri_cpu_kernels *k, const arrays *m) { k->zero(m->d, N * 4, m->threads); }
 static void run_bias(const hri_cpu_kernels *k, const arrays *m) {
-  k->bias_gradient(m->table, m->a, ROWS, COLUMNS, false, m->scratch, m->threads);
+  k->bias_gradient(m->table, m->a, ROWS, COLUMNS, false, m->scratch, HRI_REAL_F32, m->threads);
 }
 static void run_gelu(const hri_cpu_kernels *k, const arrays *m) {
-  k->activation(HR_ACTIVATION_GELU_TANH, m->d, m->a, N, m->threads);
+  k->activation(HR_ACTIVATION_GELU_TANH, m->d, m->a, N, HRI_REAL_F32, m->threads);
 }
 static void run_gelu_backward(const hri_cpu_kernels *k, const arrays *m) {
-  k->activation_backward(HR_ACTIVATION_GELU_TANH, m->d, m->b, m->a, N, m->threads);
+  k->activation_backward(HR_ACTIVATION_GELU_TANH, m->d, m->b, m->a, N, HRI_REAL_F32, m->threads);
 }
 static void run_swiglu(const hri_cpu_kernels *k, const arrays *m) {
-  k->glu(HR_ACTIVATION_SILU, m->d, m->a, N / 2 / HIDDEN, HIDDEN, m->threads);
+  k->glu(HR_ACTIVATION_SILU, m->d, m->a, N / 2 / HIDDEN, HIDDEN, HRI_REAL_F32, m->threads);
 }
 static void run_swiglu_backward(const hri_cpu_kernels *k, const arrays *m) {
-  k->glu_backward(HR_ACTIVATION_SILU, m->d, m->b, m->a, N / 2 / HIDDEN, HIDDEN, m->threads);
+  k->glu_backward(HR_ACTIVATION_SILU, m->d, m->b, m->a, N / 2 / HIDDEN, HIDDEN, HRI_REAL_F32, m->threads);
 }
 static void run_rope(const hri_cpu_kernels *k, const arrays *m) {
   k->rope(&(hri_rope_args){.rows = ROWS / 4,
@@ -164,10 +164,10 @@ static void run_adamw(const hri_cpu_kernels *k, const arrays *m) {
   hri_adamw_factors f = hri_adamw_factors_make(1e-4, 0.9, 0.999, 1e-8, 0.01, 10, 1.0);
   k->adamw(&(hri_update_args){.n = N, .w = m->a, .m = m->b, .v = m->c, .g = m->d, .threads = m->threads}, &f);
 }
-static void run_finite(const hri_cpu_kernels *k, const arrays *m) { k->first_nonfinite(m->a, N, m->threads); }
+static void run_finite(const hri_cpu_kernels *k, const arrays *m) { k->first_nonfinite(m->a, N, HRI_REAL_F32, m->threads); }
 
 static void run_scale(const hri_cpu_kernels *k, const arrays *m) {
-  k->scale(m->logits, m->logits, 0.999f, N, m->threads);
+  k->scale(m->logits, m->logits, 0.999f, N, HRI_REAL_F32, m->threads);
 }
 
 static const kernel_case yardsticks[] = {

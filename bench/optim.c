@@ -68,20 +68,19 @@ static double bytes_per_element(const step *s) {
 #define INLINE static inline __attribute__((always_inline))
 
 /* Lines of a unit of elements: 4 of fp32, 2 of bf16. */
-INLINE void add_unit(line *x, int lines, const line *g, int gradient_lines, line mask) {
+INLINE void add_unit(line *x, int lines, const line *g, int gradient_lines, uint32_t mask) {
   for (int j = 0; j < lines; j++)
     x[j] += g[j % gradient_lines] & mask;
 }
 
 INLINE void update_units(const arrays *a, int64_t begin, int64_t end, int states, int w, int moment, int gradient,
                          bool copy, uint32_t mask) {
-  line masks = (line){0} + mask;
   for (int64_t unit = begin; unit < end; unit++) {
     line *weight = (line *)a->w + unit * w;
     const line *g = (const line *)a->g + unit * gradient;
-    if (states > 0) add_unit((line *)a->m + unit * moment, moment, g, gradient, masks);
-    if (states > 1) add_unit((line *)a->v + unit * moment, moment, g, gradient, masks);
-    add_unit(weight, w, g, gradient, masks);
+    if (states > 0) add_unit((line *)a->m + unit * moment, moment, g, gradient, mask);
+    if (states > 1) add_unit((line *)a->v + unit * moment, moment, g, gradient, mask);
+    add_unit(weight, w, g, gradient, mask);
     for (int j = 0; copy && j < 2; j++)
       ((line *)a->copy)[unit * 2 + j] = weight[2 * j] >> 16 | (weight[2 * j + 1] & 0xFFFF0000u);
   }
@@ -117,7 +116,7 @@ __attribute__((target("avx2"))) static void plain_avx2(const arrays *a, const st
                                                        uint32_t mask) {
   plain_range(a, s, begin, end, mask);
 }
-__attribute__((target("avx512f,prefer-vector-width=512"))) static void plain_avx512(const arrays *a, const step *s,
+__attribute__((target("avx512f"))) static void plain_avx512(const arrays *a, const step *s,
                                                                                     int64_t begin, int64_t end,
                                                                                     uint32_t mask) {
   plain_range(a, s, begin, end, mask);

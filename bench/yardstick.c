@@ -19,27 +19,21 @@
 #include "plan/cost.h"
 #include "train/session.h"
 
-enum { MAX_SHAPES = 128, MAX_ROUNDS = 64, REPEATS = 2, VARIANTS = 3, REGIONS = 3 };
+enum { MAX_SHAPES = 128, MAX_ROUNDS = 64, REPEATS = 2, REGIONS = 3 };
+enum { PLAIN = 0, PACKED, WAYS };
 
 /* Inputs stay what they were filled with, outputs grow, indices (doc_start) are zero: all positions see all before. */
 enum { INPUTS = 0, OUTPUTS, INDICES };
 
-/* The plan that runs, and the same job with packing forced off and on, for the nodes that it does not have. */
-typedef struct variant {
-  hr_plan *plan;
-  uint64_t *offsets; /* per storage, in the buffers of isolated runs */
-  hri_launch launch;
-} variant;
-
+/* A node of the plan for isolated runs. */
 typedef struct candidate {
-  const variant *variant; /* NULL: this shape has none of the kind */
-  hri_id node;
+  hri_id node; /* HRI_NONE: this shape cannot be run so */
   void *handle;
   double seconds[MAX_ROUNDS];
 } candidate;
 
 typedef struct shape {
-  candidate candidates[2]; /* plain, packed */
+  candidate candidates[WAYS];
   uint32_t count;          /* nodes of a step */
   double flops;
   double in_step[MAX_ROUNDS]; /* all `count` of them */
@@ -47,7 +41,9 @@ typedef struct shape {
 
 typedef struct bench {
   hri_session session;
-  variant variants[VARIANTS];
+  hr_plan *isolated; /* the same job without packing, to which packed products were added one by one */
+  hri_launch launch; /* isolated runs: their operands' places */
+  uint64_t *offsets;
   hri_arena arena;
   uint64_t region_bytes[REGIONS];
   shape shapes[MAX_SHAPES];
@@ -87,14 +83,6 @@ static const hri_tensor *operand_tensor(const hri_job *job, const hri_node *node
   return k >= node->operand_count || o.tensor == HRI_NONE || o.access == HRI_SCRATCH ? NULL : &job->tensors.items[o.tensor];
 }
 
-static bool packed(const hri_job *job, const hri_node *node) {
-  for (uint32_t k = 0; k < node->operand_count; k++) {
-    const hri_tensor *t = operand_tensor(job, node, k);
-    if (t && t->layout == HRI_PACKED) return true;
-  }
-  return false;
-}
-
 /* Whether two nodes do the same work, packed or not: op, attributes, and the type, access and size of every operand. */
 static bool same_work(const hri_job *ja, const hri_node *a, const hri_job *jb, const hri_node *b) {
   uint32_t most = a->operand_count > b->operand_count ? a->operand_count : b->operand_count;
@@ -111,38 +99,73 @@ static bool same_work(const hri_job *ja, const hri_node *a, const hri_job *jb, c
 
 static shape *find_shape(bench *b, const hri_job *job, const hri_node *node) {
   for (uint32_t s = 0; s < b->shape_count; s++)
-    for (int c = 0; c < 2; c++) {
-      const candidate *known = &b->shapes[s].candidates[c];
-      if (known->variant && same_work(&known->variant->plan->job, &known->variant->plan->job.nodes.items[known->node], job, node)) return &b->shapes[s];
-    }
+    if (same_work(&b->isolated->job, &b->isolated->job.nodes.items[b->shapes[s].candidates[PLAIN].node], job, node)) return &b->shapes[s];
   return NULL;
 }
 
-/* Nodes of the plan that runs open shapes; those of the other plans only add a way to compute a known one. */
-static void collect(bench *b, const variant *v, bool runs) {
-  const hri_job *job = &v->plan->job;
+/* The same product with its right operand packed, whether or not packing would pay in a step; HRI_NONE when it cannot be. */
+static hri_id packed_twin(hr_plan *plan, hri_id plain) {
+  hri_job *job = &plan->job;
+  hri_backend backend = hri_cpu_backend(plan->cpu);
+  hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = -1, .unit = HRI_NONE};
+  uint64_t bytes = 0;
+  bool pays;
+  hri_id twin, id;
+  hri_tensor like;
+  hr_error error = {0};
+  if (hri_rate_class_of(job, &job->nodes.items[plain]).table != HRI_RATE_PRODUCT) return HRI_NONE;
+  check(backend.packing(backend.self, job, &job->nodes.items[plain], &bytes, &pays, &error), &error);
+  if (bytes == 0) return HRI_NONE;
+  like = job->tensors.items[hri_operands(job, &job->nodes.items[plain])[1].tensor];
+  id = hri_tensor_new(job, place, like.key, HRI_U8, 1, &bytes, NULL);
+  twin = hri_node_clone(job, plain);
+  check(hri_job_ok(job, &error), &error);
+  job->tensors.items[id].layout = HRI_PACKED;
+  job->tensors.items[id].dtype = like.dtype;
+  job->tensors.items[id].rank = like.rank;
+  memcpy(job->tensors.items[id].dims, like.dims, sizeof like.dims);
+  memcpy(job->tensors.items[id].stored, like.stored, sizeof like.stored);
+  hri_operands(job, &job->nodes.items[twin])[1].tensor = id;
+  if (hri_operand_find(job, &job->nodes.items[twin], HRI_SCRATCH, 0) != HRI_NONE) job->nodes.items[twin].operand_count--; /* the last one; of the plain product */
+  check(backend.workspace(backend.self, job, &job->nodes.items[twin], &bytes, &error), &error);
+  if (bytes) hri_node_add_operand(job, twin, hri_tensor_new(job, place, like.key, HRI_U8, 1, &bytes, NULL), HRI_SCRATCH);
+  check(hri_job_ok(job, &error), &error);
+  return twin;
+}
+
+static void open_shapes(bench *b) {
+  hri_job *job = &b->isolated->job;
   for (size_t at = 0; at < job->programs[HRI_STEP].order.count; at++) {
     hri_id id = job->programs[HRI_STEP].order.items[at];
-    const hri_node *node = &job->nodes.items[id];
     shape *s;
-    candidate *c;
-    if (!counts(job, node)) continue;
-    s = find_shape(b, job, node);
-    if (!s && !runs) continue;
+    if (!counts(job, &job->nodes.items[id]) || find_shape(b, job, &job->nodes.items[id])) continue;
+    if (b->shape_count == MAX_SHAPES) {
+      (void)fprintf(stderr, "bench_yardstick: more than %d distinct shapes\n", MAX_SHAPES);
+      exit(1);
+    }
+    s = &b->shapes[b->shape_count++];
+    s->flops = hri_node_flops(job, &job->nodes.items[id]);
+    s->candidates[PLAIN].node = id;
+    s->candidates[PACKED].node = packed_twin(b->isolated, id); /* grows the job's arrays */
+  }
+}
+
+/* Which shape each node of the plan that runs has. */
+static void find_nodes(bench *b) {
+  const hri_job *job = &b->session.plan->job;
+  b->shape_of = need(malloc(job->nodes.count * sizeof *b->shape_of));
+  memset(b->shape_of, 0xFF, job->nodes.count * sizeof *b->shape_of);
+  for (size_t at = 0; at < job->programs[HRI_STEP].order.count; at++) {
+    hri_id id = job->programs[HRI_STEP].order.items[at];
+    shape *s;
+    if (!counts(job, &job->nodes.items[id])) continue;
+    s = find_shape(b, job, &job->nodes.items[id]);
     if (!s) {
-      if (b->shape_count == MAX_SHAPES) {
-        (void)fprintf(stderr, "bench_yardstick: more than %d distinct shapes\n", MAX_SHAPES);
-        exit(1);
-      }
-      s = &b->shapes[b->shape_count++];
-      s->flops = hri_node_flops(job, node);
+      (void)fprintf(stderr, "bench_yardstick: %s has no like in the plan without packing\n", hri_op_name(job->nodes.items[id].op));
+      exit(1);
     }
-    if (runs) {
-      s->count++;
-      b->shape_of[id] = (uint32_t)(s - b->shapes);
-    }
-    c = &s->candidates[packed(job, node)];
-    if (!c->variant) *c = (candidate){.variant = v, .node = id};
+    s->count++;
+    b->shape_of[id] = (uint32_t)(s - b->shapes);
   }
 }
 
@@ -156,7 +179,7 @@ static int region_of(const hri_job *job, hri_operand o) {
 /* Whole storages of one node's operands, from the start of their region: nodes run one at a time and share it. The first
  * pass (`final` false) finds how large the regions are. */
 static void place(bench *b, const candidate *c, bool final) {
-  const hri_job *job = &c->variant->plan->job;
+  const hri_job *job = &b->isolated->job;
   const hri_node *node = &job->nodes.items[c->node];
   uint64_t used[REGIONS] = {0}, begin[REGIONS] = {0, b->region_bytes[INPUTS], b->region_bytes[INPUTS] + b->region_bytes[OUTPUTS]};
   for (uint32_t k = 0; k < node->operand_count; k++) {
@@ -166,7 +189,7 @@ static void place(bench *b, const candidate *c, bool final) {
     if (o.tensor == HRI_NONE) continue;
     s = job->tensors.items[o.tensor].storage;
     r = region_of(job, o);
-    if (final) c->variant->offsets[s] = begin[r] + used[r];
+    if (final) b->offsets[s] = begin[r] + used[r];
     used[r] += hri_round_up(job->storages.items[s].bytes, HRI_STORAGE_ALIGN);
     if (!final && used[r] > b->region_bytes[r]) b->region_bytes[r] = used[r];
   }
@@ -183,28 +206,27 @@ static void fill(uint32_t *words, uint64_t count) {
 
 static void each_candidate(bench *b, void (*visit)(bench *b, candidate *c)) {
   for (uint32_t s = 0; s < b->shape_count; s++)
-    for (int c = 0; c < 2; c++)
-      if (b->shapes[s].candidates[c].variant) visit(b, &b->shapes[s].candidates[c]);
+    for (int c = 0; c < WAYS; c++)
+      if (b->shapes[s].candidates[c].node != HRI_NONE) visit(b, &b->shapes[s].candidates[c]);
 }
 
 static void size_regions(bench *b, candidate *c) { place(b, c, false); }
 
 static void prepare(bench *b, candidate *c) {
-  const hr_plan *plan = c->variant->plan;
+  const hr_plan *plan = b->isolated;
   hr_error error = {0};
-  (void)b;
   check(hri_cpu_prepare(plan->cpu, &plan->job, &plan->job.nodes.items[c->node], &c->handle, &error), &error);
 }
 
-/* Nodes of one plan may share storages, so each is placed anew before it runs. */
+/* Nodes share storages, so each is placed anew before it runs. */
 static void time_candidate(bench *b, candidate *c) {
-  const hr_plan *plan = c->variant->plan;
+  const hr_plan *plan = b->isolated;
   double best = INFINITY;
   hr_error error = {0};
   place(b, c, true);
   for (int k = 0; k < REPEATS; k++) {
     double begin = now(), seconds;
-    check(hri_cpu_run(plan->cpu, &c->variant->launch, &plan->job.nodes.items[c->node], c->handle, &error), &error);
+    check(hri_cpu_run(plan->cpu, &b->launch, &plan->job.nodes.items[c->node], c->handle, &error), &error);
     seconds = now() - begin;
     if (seconds < best) best = seconds;
   }
@@ -218,12 +240,9 @@ static void prepare_isolated(bench *b) {
   for (int r = 0; r < REGIONS; r++) total += b->region_bytes[r];
   check(hri_arena_reserve(&b->arena, total, hri_cpu_threads(b->session.plan->cpu), NULL, &error), &error);
   fill((uint32_t *)(void *)b->arena.base, b->region_bytes[INPUTS] / sizeof(uint32_t));
-  for (int v = 0; v < VARIANTS; v++) {
-    variant *x = &b->variants[v];
-    x->offsets = need(calloc(x->plan->job.storages.count, sizeof *x->offsets));
-    x->launch = (hri_launch){.job = &x->plan->job, .offsets = x->offsets};
-    x->launch.base[HRI_DEVICE] = b->arena.base;
-  }
+  b->offsets = need(calloc(b->isolated->job.storages.count, sizeof *b->offsets));
+  b->launch = (hri_launch){.job = &b->isolated->job, .offsets = b->offsets};
+  b->launch.base[HRI_DEVICE] = b->arena.base;
   each_candidate(b, prepare);
 }
 
@@ -273,19 +292,15 @@ static void run_step(bench *b) {
 }
 
 static void open_job(bench *b, hr_job *job) {
-  static const hr_weight_packing forced[] = {HR_WEIGHT_PACKING_OFF, HR_WEIGHT_PACKING_TRANSIENT};
   hr_error error = {0};
+  hr_job plain;
   check(hr_job_finish(job, &error), &error);
   check(hri_session_plan(&b->session, job, NULL, &error), &error);
-  b->variants[0].plan = b->session.plan;
-  for (int v = 1; v < VARIANTS; v++) {
-    hr_job other = *job;
-    other.weight_packing = forced[v - 1];
-    check(hri_plan_create(&other, NULL, &b->variants[v].plan, &error), &error);
-  }
-  b->shape_of = need(malloc(b->session.plan->job.nodes.count * sizeof *b->shape_of));
-  memset(b->shape_of, 0xFF, b->session.plan->job.nodes.count * sizeof *b->shape_of);
-  for (int v = 0; v < VARIANTS; v++) collect(b, &b->variants[v], v == 0);
+  plain = *job;
+  plain.weight_packing = HR_WEIGHT_PACKING_OFF;
+  check(hri_plan_create(&plain, NULL, &b->isolated, &error), &error);
+  open_shapes(b);
+  find_nodes(b);
   b->session.after_node = after_node;
   b->session.after_node_context = b;
   check(hri_session_load(&b->session, NULL, NULL, &error), &error);
@@ -312,9 +327,9 @@ static double typical(const double *rounds, uint32_t count, bool fastest) {
 }
 
 /* NaN where there is no such candidate. */
-static double isolated(const bench *b, const candidate *c, bool fastest) { return c->variant ? typical(c->seconds, b->rounds, fastest) : NAN; }
+static double isolated(const bench *b, const candidate *c, bool fastest) { return c->node != HRI_NONE ? typical(c->seconds, b->rounds, fastest) : NAN; }
 
-static double best(const bench *b, const shape *s, bool fastest) { return fmin(isolated(b, &s->candidates[0], fastest), isolated(b, &s->candidates[1], fastest)); }
+static double best(const bench *b, const shape *s, bool fastest) { return fmin(isolated(b, &s->candidates[PLAIN], fastest), isolated(b, &s->candidates[PACKED], fastest)); }
 
 static double yardstick(const bench *b, bool fastest) {
   double sum = 0;
@@ -322,15 +337,11 @@ static double yardstick(const bench *b, bool fastest) {
   return sum / typical(b->step, b->rounds, fastest);
 }
 
-static const hri_node *node_of(const shape *s, const hri_job **job) {
-  const candidate *c = &s->candidates[s->candidates[0].variant ? 0 : 1];
-  *job = &c->variant->plan->job;
-  return &(*job)->nodes.items[c->node];
-}
+static const hri_node *node_of(const bench *b, const shape *s) { return &b->isolated->job.nodes.items[s->candidates[PLAIN].node]; }
 
-static void dims_text(const shape *s, char out[48]) {
-  const hri_job *job;
-  const hri_node *node = node_of(s, &job);
+static void dims_text(const bench *bench, const shape *s, char out[48]) {
+  const hri_job *job = &bench->isolated->job;
+  const hri_node *node = node_of(bench, s);
   const hri_tensor *a = operand_tensor(job, node, 0), *b = operand_tensor(job, node, 1);
   const int64_t *i = node->attr.i;
   if (hri_rate_class_of(job, node).table == HRI_RATE_ATTENTION)
@@ -349,12 +360,10 @@ static void print_shapes(const bench *b) {
     const shape *s = &b->shapes[k];
     double in_step = typical(s->in_step, b->rounds, false), alone = s->count * best(b, s, false);
     char dims[48], rates[3][16];
-    const hri_job *job;
-    const hri_node *node = node_of(s, &job);
-    dims_text(s, dims);
+    dims_text(b, s, dims);
     rate_text(s->count * s->flops, in_step, rates[0]);
-    for (int c = 0; c < 2; c++) rate_text(s->flops, isolated(b, &s->candidates[c], false), rates[c + 1]);
-    printf("%-22s %-30s %5u %9s %9s %9s %9.2f %7.1f%%\n", hri_op_name(node->op), dims, s->count, rates[0], rates[1], rates[2], (in_step - alone) * 1e3, 100 * alone / in_step);
+    for (int c = 0; c < WAYS; c++) rate_text(s->flops, isolated(b, &s->candidates[c], false), rates[c + 1]);
+    printf("%-22s %-30s %5u %9s %9s %9s %9.2f %7.1f%%\n", hri_op_name(node_of(b, s)->op), dims, s->count, rates[0], rates[1], rates[2], (in_step - alone) * 1e3, 100 * alone / in_step);
   }
 }
 
@@ -381,10 +390,8 @@ static void print_report(const bench *b) {
   const hri_job *job = &b->session.plan->job;
   double step = typical(b->step, b->rounds, false), products = 0, attention = 0;
   for (uint32_t k = 0; k < b->shape_count; k++) {
-    const hri_job *owner;
-    const hri_node *node = node_of(&b->shapes[k], &owner);
     double seconds = typical(b->shapes[k].in_step, b->rounds, false);
-    if (hri_rate_class_of(owner, node).table == HRI_RATE_ATTENTION) attention += seconds;
+    if (hri_rate_class_of(&b->isolated->job, node_of(b, &b->shapes[k])).table == HRI_RATE_ATTENTION) attention += seconds;
     else products += seconds;
   }
   print_shapes(b);
@@ -427,10 +434,8 @@ int main(int argc, char **argv) {
     each_candidate(b, time_candidate);
   }
   print_report(b);
-  for (int v = 0; v < VARIANTS; v++) {
-    free(b->variants[v].offsets);
-    if (v > 0) hr_plan_destroy(b->variants[v].plan);
-  }
+  hr_plan_destroy(b->isolated);
+  free(b->offsets);
   hri_arena_release(&b->arena);
   hri_session_close(&b->session);
   free(b->shape_of);

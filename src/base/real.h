@@ -33,5 +33,13 @@ static inline void *hri_real_at(void *base, int64_t index, hri_real real) { retu
 static inline const void *hri_real_from(const void *base, int64_t index, hri_real real) {
   return (const unsigned char *)base + index * (int64_t)hri_real_bytes(real);
 }
+/* Element `index` as fp32, and fp32 rounded into it. */
+static inline float hri_real_get(const void *base, int64_t index, hri_real real) {
+  return real == HRI_REAL_BF16 ? hri_bf16_widen(((const hri_bf16 *)base)[index]) : ((const float *)base)[index];
+}
+static inline void hri_real_put(void *base, int64_t index, float value, hri_real real) {
+  if (real == HRI_REAL_BF16) ((hri_bf16 *)base)[index] = hri_bf16_round(value);
+  else ((float *)base)[index] = value;
+}
 
 #endif

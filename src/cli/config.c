@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/plan.h"
 #include "cli/text.h"
 
 /* ---- arguments ---- */
@@ -269,6 +270,11 @@ void config_show(const cli_config *config) {
 
 hr_status config_show_for(cli_config *config, hr_purpose purpose, hr_error *error) {
   hr_status status = config_text(config, OPTION_MODEL) ? config_job(config, purpose, error) : HR_OK;
+  if (status == HR_OK && config->job_ready && plan_chooses_levels(&config->job)) { /* what will run, not the word */
+    hr_job chosen = config->job;
+    status = hr_plan_recompute(&chosen, NULL, NULL, error);
+    if (status == HR_OK) config_take_job(config, &chosen);
+  }
   if (status == HR_OK) config_show(config);
   return status;
 }

@@ -58,7 +58,8 @@ static const option options[OPTION_COUNT] = {
             "micro-steps (persistent), where it pays (auto), or off"),
          .choices = weight_packings, FIELD(FIELD_ENUM, weight_packing), .given = HR_GIVEN_WEIGHT_PACKING},
     [OPTION_RECOMPUTE] = {OF("recompute", KIND_WORD, PT, "Job", "HOW",
-                             "what the backward makes again instead of keeping it: none, block, every:K, sqrt, "
+                             "what the backward makes again instead of keeping it: none, selective (norms, "
+                             "activations), auto (per layer, for the budget), block, every:K, sqrt, "
                              "levels:keep*4,cheap*8,..."),
                           .given = HR_GIVEN_RECOMPUTE},
     [OPTION_ATTENTION] =
@@ -432,7 +433,7 @@ static void store_field(const option *o, const value *v, hr_job *job) {
 }
 
 void config_take_job(cli_config *config, const hr_job *job) {
-  char text[256];
+  char text[OPTION_VALUE_BYTES];
   value *recompute = &config->values[OPTION_RECOMPUTE];
   if (job != &config->job) config->job = *job;
   for (option_id id = 0; id < OPTION_COUNT; id++)

@@ -61,7 +61,10 @@ static hr_status plan_cell(const cli_config *config, uint32_t sequence, uint32_t
   job.sequence_length = sequence;
   job.micro_batch = batch;
   status = hr_job_finish(&job, &own);
-  if (status == HR_OK) status = hr_plan_create(&job, &plan, &own);
+  if (status == HR_OK && plan_chooses_levels(&job))
+    status = hr_plan_recompute(&job, &plan, NULL, &own);
+  else if (status == HR_OK)
+    status = hr_plan_create(&job, &plan, &own);
   if (status == HR_ERROR_USAGE || status == HR_ERROR_UNSUPPORTED) return HR_OK; /* this pair cannot be; others can */
   if (status != HR_OK) {
     *error = own;
@@ -229,13 +232,24 @@ static void print_chosen(const hr_job *before, const hr_job *after) {
   screen_hang(stderr, 11, "auto", used ? text : "chose what was asked for");
 }
 
-hr_status plan_make(cli_config *config, hr_plan **plan, hr_error *error) {
+/* The job as it was asked for, but for the levels of --recompute auto. */
+static hr_status make_asked(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
+  hr_job chosen = config->job;
+  hr_status status;
+  if (!plan_chooses_levels(&config->job)) return hr_plan_create(&config->job, plan, error);
+  status = hr_plan_recompute(&chosen, plan, frontier, error);
+  if (status == HR_OK) config_take_job(config, &chosen);
+  return status;
+}
+
+hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
   hr_job before = config->job, after = config->job;
   hr_error refused;
   hr_status status;
-  if (!config->job.automatic) return hr_plan_create(&config->job, plan, error);
+  if (frontier) frontier->count = 0;
+  if (!config->job.automatic) return make_asked(config, plan, frontier, error);
   status = hr_plan_auto(&after, plan, &refused);
-  if (status == HR_ERROR_BUDGET) return hr_plan_create(&config->job, plan, error); /* shows why, and what would */
+  if (status == HR_ERROR_BUDGET) return make_asked(config, plan, frontier, error); /* shows why, and what would */
   if (status != HR_OK) {
     *error = refused;
     return status;
@@ -255,24 +269,27 @@ static hr_status dump(const cli_config *config, const hr_plan *plan, hr_error *e
   return HR_OK;
 }
 
-static hr_status show_json(const cli_config *config, const hr_plan *plan, const fix_list *fixes, hr_error *error) {
+static hr_status show_json(const cli_config *config, const hr_plan *plan, const fix_list *fixes,
+                           const hr_frontier *frontier, hr_error *error) {
   json_writer json;
   hr_status status = HR_OK;
   json_write_begin(&json, stdout);
-  plan_write_json(&json, config, plan, fixes);
+  plan_write_json(&json, config, plan, fixes, frontier);
   if (config_text(config, OPTION_TABLE)) status = plan_print_table(config, &json, error);
   if (config_flag(config, OPTION_TIMELINE)) plan_write_timeline(&json, plan);
   json_write_end(&json);
   return status;
 }
 
-static hr_status show_text(const cli_config *config, const hr_plan *plan, const fix_list *fixes, hr_error *error) {
+static hr_status show_text(const cli_config *config, const hr_plan *plan, const fix_list *fixes,
+                           const hr_frontier *frontier, hr_error *error) {
   if (config_text(config, OPTION_TABLE)) {
     plan_print_verdict(stdout, plan);
     (void)putchar('\n');
     return plan_print_table(config, NULL, error);
   }
   plan_print(stdout, plan);
+  if (frontier->count) plan_print_frontier(stdout, plan, frontier);
   if (config_flag(config, OPTION_TIMELINE)) plan_print_timeline(stdout, plan);
   if (fixes) plan_print_fixes(stdout, plan, fixes);
   (void)putchar('\n');
@@ -280,7 +297,7 @@ static hr_status show_text(const cli_config *config, const hr_plan *plan, const 
   return HR_OK;
 }
 
-static hr_status show(const cli_config *config, const hr_plan *plan, hr_error *error) {
+static hr_status show(const cli_config *config, const hr_plan *plan, const hr_frontier *frontier, hr_error *error) {
   fix_list fixes = {0};
   bool wanted = config_chosen(config, OPTION_FIXES) ? config_flag(config, OPTION_FIXES) : !hr_plan_get(plan)->fits;
   hr_status status = HR_OK;
@@ -289,9 +306,9 @@ static hr_status show(const cli_config *config, const hr_plan *plan, hr_error *e
   if (wanted) status = fix_list_make(hr_plan_job(plan), &fixes, error);
   if (status != HR_OK) return status;
   if (config_flag(config, OPTION_JSON))
-    status = show_json(config, plan, wanted ? &fixes : NULL, error);
+    status = show_json(config, plan, wanted ? &fixes : NULL, frontier, error);
   else
-    status = show_text(config, plan, wanted ? &fixes : NULL, error);
+    status = show_text(config, plan, wanted ? &fixes : NULL, frontier, error);
   fix_list_free(&fixes);
   return status;
 }
@@ -308,6 +325,7 @@ static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_e
 
 hr_status command_plan(cli_config *config, hr_error *error) {
   hr_purpose purpose = (hr_purpose)config_count(config, OPTION_FOR);
+  hr_frontier frontier = {.count = 0};
   hr_plan *plan = NULL;
   hr_status status;
   if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, purpose, error);
@@ -316,8 +334,8 @@ hr_status command_plan(cli_config *config, hr_error *error) {
     return text_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
   }
   status = config_job(config, purpose, error);
-  if (status == HR_OK) status = plan_make(config, &plan, error);
-  if (status == HR_OK) status = show(config, plan, error);
+  if (status == HR_OK) status = plan_make(config, &plan, &frontier, error);
+  if (status == HR_OK) status = show(config, plan, &frontier, error);
   if (status == HR_OK) status = check_limit(config, plan, error);
   if (status == HR_OK && !hr_plan_get(plan)->fits) status = HR_ERROR_BUDGET; /* the screen has said it */
   hr_plan_destroy(plan);

@@ -10,8 +10,13 @@
 #include "cli/options.h"
 
 /* Makes the plan of config->job; with --auto the planner's choice is taken over into config and told on standard error.
- * When nothing fits, the plan of the job as asked comes back. */
-hr_status plan_make(cli_config *config, hr_plan **plan, hr_error *error);
+ * When nothing fits, the plan of the job as asked comes back. With --recompute auto the levels are taken over, and
+ * `frontier` (NULL: not wanted) is filled; else it is left empty. */
+hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, hr_error *error);
+/* Whether --recompute auto is still to be resolved for the job. */
+static inline bool plan_chooses_levels(const hr_job *job) {
+  return job->purpose == HR_PURPOSE_TRAIN && job->recompute.kind == HR_RECOMPUTE_AUTO;
+}
 
 /* What a budget must hold: the reservation and what no program can own. */
 uint64_t plan_need(const hr_plan *plan);
@@ -29,6 +34,8 @@ typedef struct fix_list {
 } fix_list;
 hr_status fix_list_make(const hr_job *job, fix_list *list, hr_error *error);
 void fix_list_free(fix_list *list);
+/* Bytes against time over the choices of levels: at most a few rows. */
+void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *frontier);
 void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list);
 /* When nothing fits: the devices of the table that would hold a job, each planned. */
 void plan_print_holders(FILE *stream, const char *left, const hr_job *job);
@@ -37,8 +44,9 @@ void plan_print_holders(FILE *stream, const char *left, const hr_job *job);
 hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error *error);
 void plan_print_timeline(FILE *stream, const hr_plan *plan);
 
-/* The members of `plan --json`; the caller opens and ends the document. `list` may be NULL. */
-void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list);
+/* The members of `plan --json`; the caller opens and ends the document. `list` and `frontier` may be NULL. */
+void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
+                     const hr_frontier *frontier);
 void plan_write_timeline(json_writer *json, const hr_plan *plan);
 
 #endif

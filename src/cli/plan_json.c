@@ -177,7 +177,28 @@ static void write_fixes(json_writer *json, const fix_list *list) {
   json_write_close(json, ']');
 }
 
-void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list) {
+static void write_frontier(json_writer *json, const hr_plan *plan, const hr_frontier *frontier) {
+  char options[OPTION_VALUE_BYTES] = "--recompute ";
+  const size_t word = strlen(options);
+  json_write_open(json, "frontier", '[');
+  for (uint32_t i = 0; frontier && i < frontier->count; i++) {
+    const hr_frontier_point *point = &frontier->points[i];
+    (void)hr_recompute_text(&point->recompute, hr_plan_job(plan)->model.layer_count, options + word,
+                            sizeof options - word);
+    json_write_open(json, NULL, '{');
+    json_write_text(json, "options", options);
+    json_write_bool(json, "fits", point->fits);
+    json_write_bool(json, "chosen", point->chosen);
+    json_write_count(json, "peak_bytes", point->need_bytes); /* as in fixes: what a budget must hold */
+    json_write_count(json, "need_bytes", point->need_bytes);
+    json_write_ns(json, "step_ns", point->step_seconds);
+    json_write_close(json, '}');
+  }
+  json_write_close(json, ']');
+}
+
+void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
+                     const hr_frontier *frontier) {
   const hr_plan_info *info = hr_plan_get(plan);
   const hr_device *device = &hr_plan_job(plan)->device;
   json_write_bool(json, "fits", info->fits);
@@ -196,6 +217,7 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   json_write_close(json, '}');
   write_time(json, info);
   write_fixes(json, list);
+  write_frontier(json, plan, frontier);
   json_write_open(json, "plan", '{');
   json_write_count(json, "program_count", info->program_count);
   json_write_count(json, "node_count", info->node_count);

@@ -6,7 +6,7 @@
 #include "cli/plan.h"
 #include "cli/text.h"
 
-enum { LABEL = 11, BAR_COLUMNS = 64, FIX_ROWS = 6, HOLDERS = 3 };
+enum { LABEL = 11, BAR_COLUMNS = 64, FIX_ROWS = 6, FRONTIER_ROWS = 6, HOLDERS = 3 };
 
 uint64_t plan_need(const hr_plan *plan) {
   const hr_tier_plan *device = &hr_plan_get(plan)->tiers[HR_TIER_DEVICE];
@@ -300,6 +300,41 @@ void plan_print_summary(FILE *stream, const hr_plan *plan) {
   plan_print_verdict(stream, plan);
   time_text(plan, text, sizeof text);
   screen_hang(stream, LABEL, "time", text);
+}
+
+/* ---- levels of recomputation ---- */
+
+/* Both ends, the chosen one and its neighbours; the rest is in --json. */
+static bool frontier_row(const hr_frontier *frontier, uint32_t chosen, uint32_t index) {
+  uint32_t first = chosen > 2 ? chosen - 2 : 1;
+  if (frontier->count <= FRONTIER_ROWS || index == 0 || index + 1 == frontier->count) return true;
+  if (first + FRONTIER_ROWS - 2 > frontier->count - 1) first = frontier->count - (FRONTIER_ROWS - 1);
+  return index >= first && index < first + FRONTIER_ROWS - 2;
+}
+
+void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *frontier) {
+  enum { SHOWN = 44 };
+  uint32_t chosen = 0, left = 0;
+  char text[256];
+  (void)fprintf(stream, "\n  %-44s%11s%11s%9s\n", "levels of recomputation, each planned", "needs", "per step", "time");
+  for (uint32_t i = 0; i < frontier->count; i++)
+    if (frontier->points[i].chosen) chosen = i;
+  for (uint32_t i = 0; i < frontier->count; i++) {
+    const hr_frontier_point *point = &frontier->points[i];
+    double least = frontier->points[frontier->count - 1].step_seconds;
+    if (!frontier_row(frontier, chosen, i)) {
+      left++;
+      continue;
+    }
+    (void)hr_recompute_text(&point->recompute, hr_plan_job(plan)->model.layer_count, text, sizeof text);
+    if (strlen(text) > SHOWN) (void)strcpy(text + SHOWN - 3, "...");
+    (void)fprintf(stream, "%c %-44s%11s%11s  %+5.0f %%\n", point->chosen ? '>' : point->fits ? ' ' : '-', text,
+                  SIZE_TEXT(point->need_bytes), SECONDS_TEXT(point->step_seconds),
+                  least > 0 ? 100 * (point->step_seconds / least - 1) : 0);
+  }
+  (void)fprintf(stream, "  > chosen; - needs more than the budget");
+  if (left) (void)fprintf(stream, "; %u more in --json", left);
+  (void)fputc('\n', stream);
 }
 
 /* ---- fixes ---- */

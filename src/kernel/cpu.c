@@ -44,6 +44,7 @@ static int64_t columns(const call *c, uint32_t index) { return (int64_t)hri_colu
 static int64_t elements(const call *c, uint32_t index) { return (int64_t)hri_tensor_stored_elements(tensor(c, index)); }
 static hri_real real_of(const call *c, uint32_t index) { return tensor(c, index)->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32; }
 static bool adds(const call *c, uint32_t index) { return present(c, index) && operand(c, index)->access == HRI_ADD; }
+static hri_real real(const call *c, uint32_t index) { return tensor(c, index)->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32; }
 static int threads(const call *c) { return (int)c->cpu->threads; }
 static hri_id scratch_id(const call *c) { return hri_operand_find(c->job, c->node, HRI_SCRATCH, 0); }
 static void *scratch(const call *c) {
@@ -132,26 +133,26 @@ static hr_status packing(void *self, const hri_job *job, const hri_node *node, u
 /* ---- embed, norm, pointwise ---- */
 
 static hr_status run_embed(call *c) {
-  hri_embed_args a = {.rows = rows(c, 4), .columns = columns(c, 4), .tokens = pointer(c, 1), .positions = pointer(c, 3), .ids = pointer(c, 0),
+  hri_embed_args a = {.rows = rows(c, 4), .columns = columns(c, 4), .real = real(c, 4), .tokens = pointer(c, 1), .positions = pointer(c, 3), .ids = pointer(c, 0),
                       .position = pointer(c, 2), .y = pointer(c, 4), .threads = threads(c)};
   c->cpu->kernels.embed(&a);
   return HR_OK;
 }
 
 static hr_status run_embed_backward(call *c) {
-  hri_embed_backward_args a = {.rows = rows(c, 1), .columns = columns(c, 1), .dy = pointer(c, 1), .index = pointer(c, 0), .skip_index = c->node->attr.i[0],
+  hri_embed_backward_args a = {.rows = rows(c, 1), .columns = columns(c, 1), .real = real(c, 1), .dy = pointer(c, 1), .index = pointer(c, 0), .skip_index = c->node->attr.i[0],
                                .dtable = pointer(c, 2), .stored_rows = rows(c, 2), .accumulate = adds(c, 2), .threads = threads(c)};
   c->cpu->kernels.embed_backward(&a);
   return HR_OK;
 }
 
 static hr_status run_bias_gradient(call *c) {
-  c->cpu->kernels.bias_gradient(pointer(c, 1), pointer(c, 0), rows(c, 0), columns(c, 0), adds(c, 1), scratch(c), threads(c));
+  c->cpu->kernels.bias_gradient(pointer(c, 1), pointer(c, 0), rows(c, 0), columns(c, 0), adds(c, 1), scratch(c), real(c, 0), threads(c));
   return HR_OK;
 }
 
 static hr_status run_norm(call *c) {
-  hri_norm_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .x = pointer(c, 0), .residual = pointer(c, 3), .s = pointer(c, 4), .weight = pointer(c, 1),
+  hri_norm_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .real = real(c, 0), .x = pointer(c, 0), .residual = pointer(c, 3), .s = pointer(c, 4), .weight = pointer(c, 1),
                      .bias = pointer(c, 2), .eps = c->node->attr.f[0], .y = pointer(c, 5), .stats = pointer(c, 6), .threads = threads(c)};
   (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm : c->cpu->kernels.rmsnorm)(&a);
   return HR_OK;
@@ -164,7 +165,7 @@ static void zero_written(const call *c, uint32_t index) {
 }
 
 static hr_status run_norm_backward(call *c) {
-  hri_norm_backward_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .dy = pointer(c, 0), .x = pointer(c, 1), .stats = pointer(c, 2), .weight = pointer(c, 3),
+  hri_norm_backward_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .real = real(c, 0), .dy = pointer(c, 0), .x = pointer(c, 1), .stats = pointer(c, 2), .weight = pointer(c, 3),
                               .extra = pointer(c, 4), .dx = pointer(c, 5), .dweight = pointer(c, 6), .dbias = pointer(c, 7),
                               .accumulate = adds(c, 6) || adds(c, 7), .scratch = scratch(c), .threads = threads(c)};
   if (a.accumulate) {
@@ -176,33 +177,33 @@ static hr_status run_norm_backward(call *c) {
 }
 
 static hr_status run_add(call *c) {
-  c->cpu->kernels.add(pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), threads(c));
+  c->cpu->kernels.add(pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), real(c, 2), threads(c));
   return HR_OK;
 }
 
 static hr_status run_activation(call *c) {
-  c->cpu->kernels.activation((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1), threads(c));
+  c->cpu->kernels.activation((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1), real(c, 1), threads(c));
   return HR_OK;
 }
 
 static hr_status run_activation_backward(call *c) {
-  c->cpu->kernels.activation_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), threads(c));
+  c->cpu->kernels.activation_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), real(c, 2), threads(c));
   return HR_OK;
 }
 
 static hr_status run_glu(call *c) {
-  c->cpu->kernels.glu((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1), threads(c));
+  c->cpu->kernels.glu((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1), real(c, 1), threads(c));
   return HR_OK;
 }
 
 static hr_status run_glu_backward(call *c) {
-  c->cpu->kernels.glu_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1), rows(c, 0), columns(c, 0), threads(c));
+  c->cpu->kernels.glu_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1), rows(c, 0), columns(c, 0), real(c, 0), threads(c));
   return HR_OK;
 }
 
 static hr_status run_rope(call *c) {
   const float *table = pointer(c, 2);
-  hri_rope_args a = {.rows = rows(c, 0), .heads = c->node->attr.i[0], .kv_heads = c->node->attr.i[1], .head_size = c->node->attr.i[2], .x = pointer(c, 0),
+  hri_rope_args a = {.rows = rows(c, 0), .heads = c->node->attr.i[0], .kv_heads = c->node->attr.i[1], .head_size = c->node->attr.i[2], .real = real(c, 0), .x = pointer(c, 0),
                      .y = pointer(c, 3), .cosines = table, .sines = table + elements(c, 2) / 2, .position = pointer(c, 1), .inverse = c->node->attr.i[3] != 0,
                      .threads = threads(c)};
   c->cpu->kernels.rope(&a);
@@ -220,42 +221,43 @@ static hr_status run_rope_table(call *c) {
 
 /* ---- attention ---- */
 
-static hri_attention_shape attention_shape(const hri_node *node) {
-  const int64_t *i = node->attr.i;
-  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5]};
+/* Operand 0 is qkv or dy, which has its type. */
+static hri_attention_shape attention_shape(const call *c) {
+  const int64_t *i = c->node->attr.i;
+  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .real = real_of(c, 0)};
 }
-static hri_attention_cache_shape cache_shape(const hri_node *node) {
-  const int64_t *i = node->attr.i;
-  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5]};
+static hri_attention_cache_shape cache_shape(const call *c) {
+  const int64_t *i = c->node->attr.i;
+  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .real = real_of(c, 0)};
 }
 static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
 
 static hr_status run_attention(call *c) {
-  hri_attention_shape s = attention_shape(c->node);
+  hri_attention_shape s = attention_shape(c);
   c->cpu->attention.forward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_backward(call *c) {
-  hri_attention_shape s = attention_shape(c->node);
+  hri_attention_shape s = attention_shape(c);
   c->cpu->attention.backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), pointer(c, 4), pointer(c, 5), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full(call *c) {
-  hri_attention_shape s = attention_shape(c->node);
+  hri_attention_shape s = attention_shape(c);
   c->cpu->attention.materialized(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full_backward(call *c) {
-  hri_attention_shape s = attention_shape(c->node);
+  hri_attention_shape s = attention_shape(c);
   c->cpu->attention.materialized_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), pointer(c, 4), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_cached(call *c) {
-  hri_attention_cache_shape s = cache_shape(c->node);
+  hri_attention_cache_shape s = cache_shape(c);
   const hri_control *control = pointer(c, 3);
   if (control->cache_length < 0 || control->row_count < 1 || control->row_count > s.rows || control->cache_length + control->row_count > s.capacity)
     return hri_fail(c->error, HR_ERROR_INTERNAL, "generation: %lld rows do not fit behind %lld in a cache of %lld", (long long)control->row_count,
@@ -268,7 +270,7 @@ static hr_status run_attention_cached(call *c) {
 
 static hr_status run_cross_entropy(call *c) {
   const hri_control *control = pointer(c, 2);
-  hri_cross_entropy_args a = {.rows = rows(c, 0), .vocabulary = c->node->attr.i[0], .stored = columns(c, 0), .logits = pointer(c, 0), .labels = pointer(c, 1),
+  hri_cross_entropy_args a = {.rows = rows(c, 0), .vocabulary = c->node->attr.i[0], .stored = columns(c, 0), .real = real(c, 0), .logits = pointer(c, 0), .labels = pointer(c, 1),
                               .gradient_scale = control->inv_tokens * control->loss_scale, .losses = pointer(c, 4), .dlogits = pointer(c, 3), .threads = threads(c)};
   c->cpu->kernels.cross_entropy(&a);
   return HR_OK;
@@ -341,6 +343,11 @@ static hr_status run_copy(call *c) {
   return HR_OK;
 }
 
+static hr_status run_cast(call *c) {
+  c->cpu->kernels.cast(pointer(c, 1), real(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), threads(c));
+  return HR_OK;
+}
+
 static hr_status run_select(call *c) {
   const hri_control *control = pointer(c, 1);
   uint64_t bytes = hri_tensor_bytes(tensor(c, 2));
@@ -380,15 +387,15 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_CROSS_ENTROPY] = run_cross_entropy, [HRI_OP_LOSS_SUM] = run_loss_sum,
     [HRI_OP_SQUARE_NORM] = run_square_norm, [HRI_OP_CLIP] = run_clip, [HRI_OP_ADVANCE] = run_advance,
     [HRI_OP_ADAMW] = run_adamw, [HRI_OP_MOMENTUM] = run_sgd, [HRI_OP_SGD] = run_sgd,
-    [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
+    [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_CAST] = run_cast, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
     [HRI_OP_FILL] = run_fill, [HRI_OP_SINK] = run_sink,
 };
 
 static hr_status workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
   hri_cpu *cpu = self;
   call c = {.cpu = cpu, .job = job, .node = node};
-  hri_attention_shape s = attention_shape(node);
-  hri_attention_cache_shape cached = cache_shape(node);
+  hri_attention_shape s;
+  hri_attention_cache_shape cached;
   int team = (int)cpu->threads;
   *bytes = 0;
   switch (node->op) {
@@ -398,11 +405,11 @@ static hr_status workspace(void *self, const hri_job *job, const hri_node *node,
   }
   case HRI_OP_BIAS_GRADIENT: *bytes = hri_bias_gradient_scratch_bytes(rows(&c, 0), columns(&c, 0), team); break;
   case HRI_OP_NORM_BACKWARD: *bytes = hri_norm_backward_scratch_bytes(rows(&c, 0), columns(&c, 0), present(&c, 6), present(&c, 7), team); break;
-  case HRI_OP_ATTENTION: *bytes = cpu->attention.forward_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_BACKWARD: *bytes = cpu->attention.backward_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_FULL: *bytes = cpu->attention.materialized_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_FULL_BACKWARD: *bytes = cpu->attention.materialized_backward_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_CACHED: *bytes = cpu->attention.cached_scratch(&cached, team); break;
+  case HRI_OP_ATTENTION: s = attention_shape(&c), *bytes = cpu->attention.forward_scratch(&s, team); break;
+  case HRI_OP_ATTENTION_BACKWARD: s = attention_shape(&c), *bytes = cpu->attention.backward_scratch(&s, team); break;
+  case HRI_OP_ATTENTION_FULL: s = attention_shape(&c), *bytes = cpu->attention.materialized_scratch(&s, team); break;
+  case HRI_OP_ATTENTION_FULL_BACKWARD: s = attention_shape(&c), *bytes = cpu->attention.materialized_backward_scratch(&s, team); break;
+  case HRI_OP_ATTENTION_CACHED: cached = cache_shape(&c), *bytes = cpu->attention.cached_scratch(&cached, team); break;
   default: break;
   }
   if (*bytes == UINT64_MAX) return hri_fail(error, HR_ERROR_USAGE, "the scratch of %s does not fit 64 bits", hri_op_name(node->op));
@@ -416,6 +423,7 @@ static void fill_tables(hri_cpu *cpu) {
       hri_attention_kernels_##isa(&cpu->attention)
   switch (cpu->isa) {
 #if defined(__x86_64__)
+  case HRI_ISA_AVX512_BF16: FILL(avx512), hri_attention_kernels_avx512bf16(&cpu->attention); break;
   case HRI_ISA_AVX512: FILL(avx512); break;
   case HRI_ISA_AVX2: FILL(avx2); break;
 #endif

@@ -8,7 +8,7 @@
 
 typedef struct hri_cpu hri_cpu;
 
-/* `threads` is the team (>= 1). HEADROOM_ISA=base|avx2|avx512 caps the instruction set (tests). */
+/* `threads` is the team (>= 1). HEADROOM_ISA=base|avx2|avx512|avx512bf16 caps the instruction set (tests). */
 hr_status hri_cpu_create(uint32_t threads, hri_cpu **cpu, hr_error *error);
 void hri_cpu_destroy(hri_cpu *cpu);
 

@@ -73,7 +73,7 @@ static void choose_kernels(hri_gemm_cache *cache) {
   cache->pack = hri_pack_kernel_base();
 #if defined(__x86_64__)
   if (cache->isa == HRI_ISA_AVX2) cache->portable = hri_gemm_portable_avx2(), cache->pack = hri_pack_kernel_avx2();
-  if (cache->isa == HRI_ISA_AVX512) cache->portable = hri_gemm_portable_avx512(), cache->pack = hri_pack_kernel_avx512();
+  if (cache->isa >= HRI_ISA_AVX512) cache->portable = hri_gemm_portable_avx512(), cache->pack = hri_pack_kernel_avx512();
 #endif
 }
 
@@ -192,7 +192,7 @@ static bool unsuited(const hri_gemm_shape *s) {
   bool vector = s->kind == HRI_GEMM_DX ? p.rows == 1 : s->kind == HRI_GEMM_DW && (p.rows == 1 || p.columns == 1);
   bool split = p.depth >= LONG_CONTRACTION && p.rows <= SMALL_SIDE && p.columns <= SMALL_SIDE;
   bool overflow = s->m > INT32_MAX / s->n || s->m > INT32_MAX / s->k || s->n > INT32_MAX / s->k;
-  return hri_gemm_takes_dots(s) || vector || split || overflow;
+  return hri_gemm_dots_are_faster(s) || vector || split || overflow;
 }
 
 static bool may_split(const hri_gemm_shape *s) {

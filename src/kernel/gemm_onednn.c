@@ -155,8 +155,10 @@ static dnnl_status_t keep_fp32(dnnl_primitive_attr_t attributes) {
 /* ---- instruction set and version ---- */
 
 void hri_onednn_cap_isa(hri_isa isa) {
-  /* AVX-512 is no cap: the library may use what extends it. A refusal (too late) shows in hri_onednn_within_isa. */
-  if (isa < HRI_ISA_AVX512) (void)dnnl_set_max_cpu_isa(isa == HRI_ISA_AVX2 ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41);
+  /* The highest level is no cap: the library may use what extends it. A refusal (too late) shows in
+   * hri_onednn_within_isa. */
+  static const dnnl_cpu_isa_t caps[] = {dnnl_cpu_isa_sse41, dnnl_cpu_isa_avx2, dnnl_cpu_isa_avx512_core_vnni};
+  if (isa < HRI_ISA_AVX512_BF16) (void)dnnl_set_max_cpu_isa(caps[isa]);
 }
 
 bool hri_onednn_within_isa(hri_isa isa) {

@@ -20,10 +20,14 @@ static inline hri_gemm_product hri_gemm_product_of(const hri_gemm_shape *s) {
   }
 }
 
-/* FORWARD with so few rows (generation) is bound by reading w, which dot products do once and in order. They take it from
- * the library too, which gathers blocks of w first: measured 3 to 10 times slower. */
+/* FORWARD with so few rows (generation) is bound by reading w, which dot products do once and in order: what ours takes. */
 enum { HRI_GEMM_DOT_ROWS = 8 };
 static inline bool hri_gemm_takes_dots(const hri_gemm_shape *s) { return s->kind == HRI_GEMM_FORWARD && s->m <= HRI_GEMM_DOT_ROWS; }
+/* The library gathers blocks of w first. With one row it reads w at half the rate of ours, with two rows at two thirds
+ * (fp32) or the same (bf16), with four at the same (fp32) or faster (bf16). */
+static inline bool hri_gemm_dots_are_faster(const hri_gemm_shape *s) {
+  return s->kind == HRI_GEMM_FORWARD && s->m <= (s->type == HRI_REAL_BF16 ? 2 : 4);
+}
 
 /* The product whose packed b all products with the same kind, type, b and team share. */
 static inline hri_gemm_shape hri_gemm_pack_shape(const hri_gemm_shape *s) {

@@ -4,7 +4,7 @@
 
 #include "kernel/gemm_providers.h"
 
-static const char *const names[HRI_ISA_COUNT] = {"base", "avx2", "avx512"};
+static const char *const names[HRI_ISA_COUNT] = {"base", "avx2", "avx512", "avx512bf16"};
 
 const char *hri_isa_name(hri_isa isa) { return (unsigned)isa < HRI_ISA_COUNT ? names[isa] : "unknown"; }
 
@@ -23,6 +23,7 @@ static hri_isa processor_isa(void) {
   bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) return HRI_ISA_AVX512_BF16;
   return avx512 ? HRI_ISA_AVX512 : avx2 ? HRI_ISA_AVX2 : HRI_ISA_BASE;
 #else
   return HRI_ISA_BASE;
@@ -39,11 +40,11 @@ hri_isa hri_cpu_isa_detect(hri_isa cap) {
 }
 
 hr_status hri_cpu_isa_choose(const char *cap, hri_isa *isa, hr_error *error) {
-  hri_isa wanted = HRI_ISA_AVX512;
+  hri_isa wanted = HRI_ISA_AVX512_BF16;
   bool named = cap && *cap;
   if (named && !hri_isa_parse(cap, &wanted)) {
     (void)hri_fail(error, HR_ERROR_USAGE, "instruction set '%s' is unknown", cap);
-    return hri_hint(error, HR_ERROR_USAGE, "HEADROOM_ISA takes base, avx2 or avx512");
+    return hri_hint(error, HR_ERROR_USAGE, "HEADROOM_ISA takes base, avx2, avx512 or avx512bf16");
   }
   if (named && wanted > processor_isa()) {
     (void)hri_fail(error, HR_ERROR_USAGE, "this processor has no %s", hri_isa_name(wanted));

@@ -5,7 +5,9 @@
  * instruction set; nothing else in the program knows.
  *
  * Rules that all kernels share:
- *   - Tensors are contiguous fp32, row-major, unless said otherwise. Sizes are elements, int64_t; 0 is fine.
+ *   - Tensors are contiguous, row-major. Sizes are elements, int64_t; 0 is fine.
+ *   - What is declared void * holds elements of the type that `real` names, fp32 or bf16, all of one call the same; the
+ *     rest is fp32. Arithmetic and sums are fp32 or wider; a result is rounded once, when it is stored.
  *   - `threads` is the team (>= 1). The bits of the result do not depend on it: each output element is computed by one
  *     thread in one order, and reductions use fixed blocks (ops/scratch.h) whose partials are folded in block order.
  *   - Nothing is allocated; what a kernel needs besides its operands is `scratch`, sized by ops/scratch.h, undefined
@@ -36,26 +38,28 @@
 /* Forward of RMS norm and layer norm over the rows of x, or of s = x + residual when there is a residual. */
 typedef struct hri_norm_args {
   int64_t rows, columns;
-  const float *x;        /* [M,C] */
-  const float *residual; /* [M,C] or NULL */
-  float *s;              /* [M,C], written only with a residual; may alias x or residual */
-  const float *weight;   /* [C] */
-  const float *bias;     /* [C] or NULL */
+  hri_real real;
+  const void *x;        /* [M,C] */
+  const void *residual; /* [M,C] or NULL */
+  void *s;              /* [M,C], written only with a residual, and normalised as rounded; may alias x or residual */
+  const float *weight;  /* [C] */
+  const float *bias;    /* [C] or NULL */
   double eps;
-  float *y;     /* [M,C]; may alias x without, x or residual with a residual (but not s) */
+  void *y;      /* [M,C]; may alias x without, x or residual with a residual (but not s) */
   float *stats; /* rms: rstd [M]; layer: mean, rstd [M,2]; or NULL when no backward follows */
   int threads;
 } hri_norm_args;
 
-/* Backward: dx = d(norm)/dx . dy (+ extra); dweight and dbias over all rows. */
+/* Backward: dx = d(norm)/dx . dy (+ extra, after rounding); dweight and dbias over all rows. */
 typedef struct hri_norm_backward_args {
   int64_t rows, columns;
-  const float *dy;     /* [M,C] */
-  const float *x;      /* [M,C] what was normalised (s of the forward) */
+  hri_real real;
+  const void *dy;      /* [M,C] */
+  const void *x;       /* [M,C] what was normalised (s of the forward) */
   const float *stats;  /* as written by the forward */
   const float *weight; /* [C] */
-  const float *extra;  /* [M,C] gradient of the residual path, or NULL */
-  float *dx;           /* [M,C]; may alias dy, x or extra */
+  const void *extra;   /* [M,C] gradient of the residual path, or NULL */
+  void *dx;            /* [M,C]; may alias dy, x or extra */
   float *dweight;      /* [C] or NULL (frozen) */
   float *dbias;        /* [C] or NULL */
   bool accumulate;     /* dweight and dbias are added to, else overwritten */
@@ -68,8 +72,9 @@ typedef struct hri_norm_backward_args {
 typedef struct hri_rope_args {
   int64_t rows;
   int64_t heads, kv_heads, head_size; /* H, K, D (even) */
-  const float *x;                     /* [M, (H+2K) D] */
-  float *y;                           /* same; may alias x */
+  hri_real real;
+  const void *x;                      /* [M, (H+2K) D] */
+  void *y;                            /* same; may alias x */
   const float *cosines, *sines;       /* [P, D/2], hri_rope_table */
   const int32_t *position;            /* [M], row of the tables */
   bool inverse;
@@ -78,18 +83,20 @@ typedef struct hri_rope_args {
 
 typedef struct hri_embed_args {
   int64_t rows, columns;
-  const float *tokens;     /* [V,C] */
-  const float *positions;  /* [P,C] or NULL */
+  hri_real real;
+  const void *tokens;      /* [V,C] */
+  const void *positions;   /* [P,C] or NULL */
   const int32_t *ids;      /* [M] */
   const int32_t *position; /* [M]; unused without positions */
-  float *y;                /* [M,C] */
+  void *y;                 /* [M,C] */
   int threads;
 } hri_embed_args;
 
 /* dtable[index[m]] += dy[m]. Used for token ids and for positions. */
 typedef struct hri_embed_backward_args {
   int64_t rows, columns;
-  const float *dy;      /* [M,C] */
+  hri_real real;
+  const void *dy;       /* [M,C] */
   const int32_t *index; /* [M] */
   int64_t skip_index;   /* rows with this index give no gradient (padding_idx); -1: none */
   float *dtable;        /* [stored_rows, C] */
@@ -102,11 +109,12 @@ typedef struct hri_embed_backward_args {
  * ignored: loss 0, gradient 0. */
 typedef struct hri_cross_entropy_args {
   int64_t rows, vocabulary, stored; /* R, V <= Vs */
-  const float *logits;              /* [R,Vs] */
+  hri_real real;
+  const void *logits;               /* [R,Vs] */
   const int32_t *labels;            /* [R] */
   double gradient_scale;            /* 1 / counted tokens, times the loss scale if any */
   float *losses;                    /* [R], unscaled */
-  float *dlogits;                   /* [R,Vs] = (softmax - onehot) * gradient_scale, padding 0; may alias logits; NULL:
+  void *dlogits;                    /* [R,Vs] = (softmax - onehot) * gradient_scale, padding 0; may alias logits; NULL:
                                        evaluation, which writes only losses */
   int threads;
 } hri_cross_entropy_args;
@@ -160,21 +168,22 @@ typedef struct hri_cpu_kernels {
 
   /* ---- pointwise ---- */
   /* y[n] = a + b; y may alias a or b. */
-  void (*add)(float *y, const float *a, const float *b, int64_t n, int threads);
+  void (*add)(void *y, const void *a, const void *b, int64_t n, hri_real real, int threads);
   /* y[n] = factor * x; y may alias x. */
-  void (*scale)(float *y, const float *x, float factor, int64_t n, int threads);
+  void (*scale)(void *y, const void *x, float factor, int64_t n, hri_real real, int threads);
   /* db[N] (=, or += with accumulate) column sums of dy[M,N]. scratch: hri_bias_gradient_scratch_bytes. */
-  void (*bias_gradient)(float *db, const float *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
-                        int threads);
+  void (*bias_gradient)(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
+                        hri_real real, int threads);
   /* y[n] = act(x); y may alias x. */
-  void (*activation)(hr_activation kind, float *y, const float *x, int64_t n, int threads);
+  void (*activation)(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, int threads);
   /* dx[n] = dy * act'(x), x the input of the forward; dx may alias dy or x. */
-  void (*activation_backward)(hr_activation kind, float *dx, const float *dy, const float *x, int64_t n, int threads);
+  void (*activation_backward)(hr_activation kind, void *dx, const void *dy, const void *x, int64_t n, hri_real real,
+                              int threads);
   /* Gated unit. gu[M,2F] holds the gate in the first and up in the second half of a row: y[M,F] = act(gate) * up. */
-  void (*glu)(hr_activation kind, float *y, const float *gu, int64_t rows, int64_t width, int threads);
+  void (*glu)(hr_activation kind, void *y, const void *gu, int64_t rows, int64_t width, hri_real real, int threads);
   /* dgu[M,2F] from dy[M,F] and gu; dgu may alias gu. */
-  void (*glu_backward)(hr_activation kind, float *dgu, const float *dy, const float *gu, int64_t rows, int64_t width,
-                       int threads);
+  void (*glu_backward)(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
+                       hri_real real, int threads);
   void (*rope)(const hri_rope_args *args);
   /* y[n] = f(x) with the vector math of ops/vmath.h, one thread; y may alias x. */
   void (*math)(hri_math function, float *y, const float *x, int64_t n);
@@ -204,10 +213,12 @@ typedef struct hri_cpu_kernels {
   void (*copy)(void *to, const void *from, int64_t bytes, int threads);
   void (*zero)(void *to, int64_t bytes, int threads);
   void (*fill)(float *y, float value, int64_t n, int threads);
+  /* to[n] = from[n] in another type, to the nearest, ties to even (base/real.h); the same type copies. No aliasing. */
+  void (*cast)(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, int threads);
   /* Index of the first largest element of x[n], n > 0; a NaN never wins, and 0 is returned when nothing does. */
-  int64_t (*argmax)(const float *x, int64_t n);
+  int64_t (*argmax)(const void *x, int64_t n, hri_real real);
   /* Index of the first NaN or infinite element of x[n], or -1. */
-  int64_t (*first_nonfinite)(const float *x, int64_t n, int threads);
+  int64_t (*first_nonfinite)(const void *x, int64_t n, hri_real real, int threads);
 } hri_cpu_kernels;
 
 #define HRI_DECLARE_KERNELS(isa)                                                                                       \

@@ -18,6 +18,20 @@ enum {
   HRI_SQUARE_SUM_BLOCK = 65536 /* elements per partial of square_sum */
 };
 
+/* Kernels that take fp32 or bf16 are written once, as always-inline functions of an hri_real, and instantiated by calling
+ * them with a constant: HRI_BY_REAL(args->real, row(args, i, REAL)) stands for two calls, one for each REAL. */
+#define HRI_INLINE inline __attribute__((always_inline))
+#define HRI_BY_REAL(real, ...)                                                                                         \
+  do {                                                                                                                 \
+    if ((real) == HRI_REAL_BF16) {                                                                                     \
+      const hri_real REAL = HRI_REAL_BF16;                                                                             \
+      __VA_ARGS__;                                                                                                     \
+    } else {                                                                                                           \
+      const hri_real REAL = HRI_REAL_F32;                                                                              \
+      __VA_ARGS__;                                                                                                     \
+    }                                                                                                                  \
+  } while (0)
+
 /* Rows per block (a multiple of 4) and number of blocks of a reduction over `rows` rows. */
 static inline int64_t hri_row_block(int64_t rows) {
   int64_t size = (rows + HRI_ROW_BLOCKS - 1) / HRI_ROW_BLOCKS;

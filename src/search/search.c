@@ -165,11 +165,28 @@ static hr_status add(search *s, const choice *c, hr_error *error) {
   return hri_array_push(&s->found, fix) ? HR_OK : hri_fail_memory(error, sizeof fix, "the search");
 }
 
+/* Levels chosen for each layer take some twenty plans; they are offered where they are faster than what is there already,
+ * or smaller where nothing fits. */
+static hr_status add_chosen_levels(search *s, const choice *c, hr_error *error) {
+  hr_fix fix;
+  bool made;
+  HRI_TRY(try_choice(s->base, c, &fix, &made, NULL, error));
+  if (!made || fix.need_bytes >= s->need) return HR_OK;
+  for (size_t k = 0; k < s->found.count; k++) {
+    const hr_fix *other = &s->found.items[k];
+    if (other->changes_algorithm || other->fits < fix.fits) continue;
+    if (other->fits > fix.fits || (fix.fits ? other->step_seconds <= fix.step_seconds : other->need_bytes <= fix.need_bytes)) return HR_OK;
+  }
+  if (fix.fits) s->best_single[0] = fix.step_seconds;
+  return hri_array_push(&s->found, fix) ? HR_OK : hri_fail_memory(error, sizeof fix, "the search");
+}
+
 /* Smallest powers of two that divide the micro-batch, most useful last. */
 static hr_status add_singles(search *s, hr_error *error) {
   static const uint32_t chunks[] = {4096, 2048, 1024, 512};
   static const unsigned algorithms[] = {IN_BACKWARD, MOMENTUM, SGD, HALF_SEQUENCE};
   for (size_t k = 1; k < LEVELS; k++) HRI_TRY(add(s, &(choice){levels[k], 1, 0, 0}, error));
+  HRI_TRY(add_chosen_levels(s, &(choice){"auto", 1, 0, 0}, error));
   for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2) HRI_TRY(add(s, &(choice){NULL, split, 0, 0}, error));
   for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, chunks[k], 0}, error));
   for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, 0, algorithms[k]}, error));
@@ -189,14 +206,20 @@ static hr_status add_combinations(search *s, hr_error *error) {
     HRI_TRY(add(s, &(choice){levels[k], smallest, 0, SGD}, error));
     HRI_TRY(add(s, &(choice){levels[k], 1, 0, SGD | IN_BACKWARD}, error));
   }
+  if (s->best_single[0] < 0) {
+    HRI_TRY(add_chosen_levels(s, &(choice){"auto", 1, 1024, 0}, error));
+    if (smallest > 1) HRI_TRY(add_chosen_levels(s, &(choice){"auto", smallest, 0, 0}, error));
+  }
   HRI_TRY(add(s, &(choice){NULL, 1, 0, SGD | IN_BACKWARD}, error));
   return add(s, &(choice){"block", 1, 0, SGD | IN_BACKWARD | HALF_SEQUENCE}, error);
 }
 
 hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error) {
-  search s = {.base = job, .best_single = {-1, -1}};
+  hr_job base = *job;
+  search s = {.base = &base, .best_single = {-1, -1}};
   hr_plan *plan = NULL;
-  hr_status status = hr_plan_create(job, &plan, error);
+  char options[HR_FIX_TEXT_BYTES] = "";
+  hr_status status = plan_job(&base, options, &plan, error);
   *count = 0;
   if (status != HR_OK) return status;
   s.need = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].reserved_bytes + hr_plan_get(plan)->tiers[HR_TIER_DEVICE].fixed_bytes;
@@ -214,57 +237,81 @@ hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_er
   return status;
 }
 
-/* The grid of --auto: what was given stays. */
-hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
-  hr_plan *best = NULL;
+/* The grid of --auto: what was given stays. Recomputation only slows a point down, so that one that is slower than the best
+ * without it needs no levels. */
+static bool allowed(const hr_job *job, size_t level, uint32_t split, uint32_t chunked) {
+  bool train = job->purpose == HR_PURPOSE_TRAIN;
+  if (level && ((job->given & HR_GIVEN_RECOMPUTE) || !train)) return false;
+  if (split > 1 && ((job->given & (HR_GIVEN_MICRO_BATCH | HR_GIVEN_ACCUMULATE)) || !train)) return false;
+  return !(chunked && (job->given & HR_GIVEN_LOSS_CHUNK));
+}
+
+typedef struct grid {
+  const hr_job *job;
+  hr_plan *best;
   hr_fix best_fix;
-  uint64_t smallest = UINT64_MAX;
-  char smallest_options[HR_FIX_TEXT_BYTES] = "";
-  hr_status status = HR_OK;
-  memset(&best_fix, 0, sizeof best_fix);
-  for (size_t level = 0; level < AUTO_LEVELS; level++)
-    for (uint32_t split = 1; split <= job->micro_batch; split *= 2)
-      for (uint32_t chunked = 0; chunked < 2; chunked++) {
-        choice c = {auto_levels[level], split, chunked ? 1024 : 0, 0};
-        hr_plan *plan = NULL;
-        hr_fix fix;
-        bool made;
-        if (level && ((job->given & HR_GIVEN_RECOMPUTE) || job->purpose != HR_PURPOSE_TRAIN)) continue;
-        if (split > 1 && ((job->given & (HR_GIVEN_MICRO_BATCH | HR_GIVEN_ACCUMULATE)) || job->purpose != HR_PURPOSE_TRAIN)) continue;
-        if (chunked && (job->given & HR_GIVEN_LOSS_CHUNK)) continue;
-        status = try_choice(job, &c, &fix, &made, &plan, error);
-        if (status != HR_OK) goto out;
-        if (!made) continue;
-        if (fix.need_bytes < smallest) {
-          smallest = fix.need_bytes;
-          memcpy(smallest_options, fix.options, sizeof smallest_options);
-        }
-        if (fix.fits && (!best || fix.step_seconds < best_fix.step_seconds)) {
-          hr_plan_destroy(best);
-          best = plan;
-          best_fix = fix;
-        } else {
-          hr_plan_destroy(plan);
-        }
-      }
-  if (!best && smallest == UINT64_MAX) {
+  double unlevelled[32][2];     /* step_seconds per split and chunk as it is; 0: not planned */
+  uint64_t smallest;
+  char smallest_options[HR_FIX_TEXT_BYTES];
+} grid;
+
+static hr_status try_point(grid *g, size_t level, uint32_t split, uint32_t chunked, hr_error *error) {
+  double *floor = &g->unlevelled[__builtin_ctz(split)][chunked];
+  hr_plan *plan = NULL;
+  hr_fix fix;
+  bool made;
+  if (!allowed(g->job, level, split, chunked)) return HR_OK;
+  if (level && g->best && g->job->recompute.kind == HR_RECOMPUTE_NONE && *floor >= g->best_fix.step_seconds) return HR_OK;
+  HRI_TRY(try_choice(g->job, &(choice){auto_levels[level], split, chunked ? 1024 : 0, 0}, &fix, &made, &plan, error));
+  if (!made) return HR_OK;
+  if (level == 0) *floor = fix.step_seconds;
+  if (fix.need_bytes < g->smallest) {
+    g->smallest = fix.need_bytes;
+    memcpy(g->smallest_options, fix.options, sizeof g->smallest_options);
+  }
+  if (fix.fits && (!g->best || fix.step_seconds < g->best_fix.step_seconds)) {
+    hr_plan_destroy(g->best);
+    g->best = plan;
+    g->best_fix = fix;
+  } else {
+    hr_plan_destroy(plan);
+  }
+  return HR_OK;
+}
+
+static hr_status nothing_fits(const grid *g, hr_error *error) {
+  hr_status status;
+  if (g->smallest == UINT64_MAX) {
     status = hri_fail(error, HR_ERROR_USAGE, "--auto found no choice that can be planned for this job");
-    hri_hint(error, status, "`headroom plan` without --auto says what is wrong with it");
+    return hri_hint(error, status, "`headroom plan` without --auto says what is wrong with it");
+  }
+  status = hri_fail(error, HR_ERROR_BUDGET, "no choice of memory techniques fits the budget; the smallest needs %llu bytes (%s)", (unsigned long long)g->smallest,
+                    g->smallest_options[0] ? g->smallest_options : "the job as it is");
+  hri_hint(error, status, "raise --budget to that, shorten --seq, or choose --optimizer sgd");
+  if (error) error->requested_bytes = g->smallest;
+  return status;
+}
+
+hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
+  grid *g = hri_alloc_zero(1, sizeof *g);
+  hr_status status = HR_OK;
+  if (!g) return hri_fail_memory(error, sizeof *g, "the search");
+  g->job = job;
+  g->smallest = UINT64_MAX;
+  for (size_t level = 0; level < AUTO_LEVELS; level++)
+    for (uint32_t split = 1; split && split <= job->micro_batch; split *= 2)
+      for (uint32_t chunked = 0; chunked < 2; chunked++) HRI_TRY_OUT(try_point(g, level, split, chunked, error));
+  if (!g->best) {
+    status = nothing_fits(g, error);
     goto out;
   }
-  if (!best) {
-    status = hri_fail(error, HR_ERROR_BUDGET, "no choice of memory techniques fits the budget; the smallest needs %llu bytes (%s)", (unsigned long long)smallest,
-                      smallest_options[0] ? smallest_options : "the job as it is");
-    hri_hint(error, status, "raise --budget to that, shorten --seq, or choose --optimizer sgd");
-    if (error) error->requested_bytes = smallest;
-    goto out;
-  }
-  *job = best_fix.job;
+  *job = g->best_fix.job;
   if (out) {
-    *out = best;
-    best = NULL;
+    *out = g->best;
+    g->best = NULL;
   }
 out:
-  hr_plan_destroy(best);
+  hr_plan_destroy(g->best);
+  hri_free(g);
   return status;
 }

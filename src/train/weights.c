@@ -189,17 +189,8 @@ static hr_status read_transposed(hri_weights *w, uint32_t index, const hri_param
   return HR_OK;
 }
 
-/* Index of the first value that is NaN or infinite, or -1. */
-static int64_t first_nonfinite(const hri_source *s, values v, uint64_t count) {
-  const hri_bf16 *half = v.base;
-  if (v.real == HRI_REAL_F32) return hri_cpu_table(s->cpu)->first_nonfinite(v.base, (int64_t)count, (int)hri_cpu_threads(s->cpu));
-  for (uint64_t i = 0; i < count; i++)
-    if ((half[i] & 0x7F80u) == 0x7F80u) return (int64_t)i;
-  return -1;
-}
-
 static hr_status check_finite(const hri_source *s, values v, uint64_t count, const char *file, const char *name, hr_error *error) {
-  int64_t bad = first_nonfinite(s, v, count);
+  int64_t bad = hri_cpu_table(s->cpu)->first_nonfinite(v.base, (int64_t)count, v.real, (int)hri_cpu_threads(s->cpu));
   hr_status status;
   if (bad < 0) return HR_OK;
   status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s holds a value that is not finite at element %lld", file, name, (long long)bad);

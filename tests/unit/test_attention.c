@@ -32,7 +32,7 @@ typedef struct variant {
   hri_attention_kernels_table table;
 } variant;
 
-static variant variants[3];
+static variant variants[4];
 static int variant_count;
 
 /* Buffers with guard zones; the contents start as guard bytes too (as floats: tiny negative numbers, never a NaN). */
@@ -308,7 +308,7 @@ static void test_agrees_with_reference_on_odd_shapes(void **state) {
       int turn = t * 5 + d;
       const int64_t *h = heads[turn % 3];
       if (quick() && turn % 7 != 3) continue;
-      check_shape((hri_attention_shape){1 + turn % 2, lengths[t], h[0], h[1], dims[d], 0}, (documents)(turn / 3 % 3),
+      check_shape((hri_attention_shape){1 + turn % 2, lengths[t], h[0], h[1], dims[d], 0, HRI_REAL_F32}, (documents)(turn / 3 % 3),
                   (uint64_t)turn);
     }
   }
@@ -318,22 +318,22 @@ static void test_windows_and_documents(void **state) {
   static const int64_t windows[] = {1, 5, 64, 100, 1000};
   (void)state;
   for (int i = 0; i < 5; i++) {
-    check_shape((hri_attention_shape){2, 130, 6, 2, 20, windows[i]}, (documents)(i % 3), 100 + (uint64_t)i);
+    check_shape((hri_attention_shape){2, 130, 6, 2, 20, windows[i], HRI_REAL_F32}, (documents)(i % 3), 100 + (uint64_t)i);
     if (quick()) continue;
-    check_shape((hri_attention_shape){1, 300, 2, 1, 16, windows[i]}, (documents)((i + 1) % 3), 200 + (uint64_t)i);
+    check_shape((hri_attention_shape){1, 300, 2, 1, 16, windows[i], HRI_REAL_F32}, (documents)((i + 1) % 3), 200 + (uint64_t)i);
   }
 }
 
 static void test_wide_heads(void **state) {
   static const int64_t dims[] = {96, 128, 256, 255, 1, 3};
   (void)state;
-  for (int i = 0; i < 6; i++) check_shape((hri_attention_shape){1, 97, 2, 1, dims[i], 0}, DOCS_LONG, 300 + (uint64_t)i);
+  for (int i = 0; i < 6; i++) check_shape((hri_attention_shape){1, 97, 2, 1, dims[i], 0, HRI_REAL_F32}, DOCS_LONG, 300 + (uint64_t)i);
 }
 
 /* Scores far apart: the running maximum moves, exponents underflow, and lse is large. */
 static void test_large_scores(void **state) {
   (void)state;
-  problem p = make_problem((hri_attention_shape){1, 200, 2, 2, 32, 0}, DOCS_NONE, 400);
+  problem p = make_problem((hri_attention_shape){1, 200, 2, 2, 32, 0, HRI_REAL_F32}, DOCS_NONE, 400);
   p.scale *= 20;
   hri_attention_ref_forward(&p.shape, (double)p.scale, p.qkv64, NULL, p.y64, p.lse64, p.probs64);
   hri_attention_ref_backward(&p.shape, (double)p.scale, p.dy64, p.qkv64, p.y64, p.lse64, NULL, p.dqkv64);
@@ -348,7 +348,7 @@ static void test_masked_keys_leave_no_trace(void **state) {
   enum { T = 150, CUT = 70, END = 120 };
   (void)state;
   for (int i = 0; i < variant_count; i++) {
-    problem p = make_problem((hri_attention_shape){1, T, 2, 1, 24, 0}, DOCS_NONE, 500);
+    problem p = make_problem((hri_attention_shape){1, T, 2, 1, 24, 0, HRI_REAL_F32}, DOCS_NONE, 500);
     p.doc_start = malloc(T * sizeof *p.doc_start);
     assert_non_null(p.doc_start);
     for (int32_t t = 0; t < T; t++) p.doc_start[t] = t < CUT ? 0 : CUT;
@@ -370,7 +370,7 @@ static void test_masked_keys_leave_no_trace(void **state) {
 static void test_nan_propagates(void **state) {
   (void)state;
   for (int i = 0; i < variant_count; i++) {
-    problem p = make_problem((hri_attention_shape){1, 40, 1, 1, 16, 0}, DOCS_NONE, 600);
+    problem p = make_problem((hri_attention_shape){1, 40, 1, 1, 16, 0, HRI_REAL_F32}, DOCS_NONE, 600);
     p.qkv[20 * 48 + 16 + 3] = NAN; /* key 20 */
     outputs o = run_all(&p, &variants[i], 1);
     for (int t = 0; t < 40; t++) {
@@ -385,7 +385,7 @@ static void test_nan_propagates(void **state) {
 /* The double backward against the double forward: the derivative of sum(dy * y) along a random direction. */
 static void test_reference_backward_is_the_derivative(void **state) {
   static const hri_attention_shape shapes[] = {
-      {2, 17, 4, 1, 10, 0}, {1, 33, 6, 2, 8, 5}, {1, 20, 2, 2, 3, 0}, {1, 1, 1, 1, 4, 0}};
+      {2, 17, 4, 1, 10, 0, 0}, {1, 33, 6, 2, 8, 5, 0}, {1, 20, 2, 2, 3, 0, 0}, {1, 1, 1, 1, 4, 0, 0}};
   (void)state;
   for (int n = 0; n < 4; n++) {
     problem p = make_problem(shapes[n], (documents)(n % 2), 700 + (uint64_t)n);
@@ -413,7 +413,7 @@ static void test_reference_backward_is_the_derivative(void **state) {
 /* The fast backward along the same kind of direction, against differences of the double forward. */
 static void test_backward_is_the_derivative(void **state) {
   (void)state;
-  problem p = make_problem((hri_attention_shape){2, 65, 6, 2, 20, 40}, DOCS_LONG, 800);
+  problem p = make_problem((hri_attention_shape){2, 65, 6, 2, 20, 40, HRI_REAL_F32}, DOCS_LONG, 800);
   double *moved = doubles(p.qkv_count), *y = doubles(p.y_count), value[2] = {0, 0};
   const double h = 1e-5;
   for (int side = 0; side < 2; side++) {
@@ -446,7 +446,7 @@ typedef struct cache_run {
 
 static cache_run open_cache(const problem *p, int64_t rows, int64_t capacity) {
   const hri_attention_shape *s = &p->shape;
-  cache_run c = {.shape = {s->batch, rows, capacity, s->heads, s->kv_heads, s->head_dim, s->window}};
+  cache_run c = {.shape = {s->batch, rows, capacity, s->heads, s->kv_heads, s->head_dim, s->window, s->real}};
   c.elements = hri_attention_cache_elements(&c.shape);
   c.keys = guarded_floats(c.elements);
   c.values = guarded_floats(c.elements);
@@ -502,8 +502,8 @@ static float *run_cached(const problem *p, const variant *v, int64_t capacity, i
 
 static void test_cached_pieces_equal_the_whole(void **state) {
   static const hri_attention_shape shapes[] = {
-      {1, 130, 4, 4, 64, 0}, {2, 97, 6, 2, 20, 0}, {1, 700, 4, 1, 80, 0},  {1, 1100, 2, 2, 10, 300},
-      {1, 9, 2, 1, 8, 0},    {1, 90, 32, 32, 8, 0}, {1, 600, 8, 8, 40, 100}, {3, 64, 3, 1, 128, 0}};
+      {1, 130, 4, 4, 64, 0, 0}, {2, 97, 6, 2, 20, 0, 0},  {1, 700, 4, 1, 80, 0, 0},   {1, 1100, 2, 2, 10, 300, 0},
+      {1, 9, 2, 1, 8, 0, 0},    {1, 90, 32, 32, 8, 0, 0}, {1, 600, 8, 8, 40, 100, 0}, {3, 64, 3, 1, 128, 0, 0}};
   (void)state;
   for (int n = 0; n < 8; n++) {
     if (quick() && shapes[n].sequence > 200) continue;
@@ -526,8 +526,8 @@ static void test_cached_pieces_equal_the_whole(void **state) {
 /* The double cached reference, in two pieces, equals the double forward. */
 static void test_cached_reference(void **state) {
   (void)state;
-  problem p = make_problem((hri_attention_shape){1, 40, 6, 2, 10, 7}, DOCS_NONE, 1000);
-  hri_attention_cache_shape c = {1, 25, 64, 6, 2, 10, 7};
+  problem p = make_problem((hri_attention_shape){1, 40, 6, 2, 10, 7, HRI_REAL_F32}, DOCS_NONE, 1000);
+  hri_attention_cache_shape c = {1, 25, 64, 6, 2, 10, 7, HRI_REAL_F32};
   int64_t elements = hri_attention_cache_elements(&c), w = width(&p.shape);
   double *keys = doubles(elements), *values = doubles(elements), *y = doubles(25 * 60);
   hri_attention_ref_cached(&c, (double)p.scale, p.qkv64, 0, 25, keys, values, y);
@@ -547,13 +547,14 @@ static void test_scratch_sizes(void **state) {
   (void)state;
   for (int i = 0; i < variant_count; i++) {
     const hri_attention_kernels_table *t = &variants[i].table;
-    hri_attention_shape small = {1, 1024, 12, 12, 64, 0}, large = {1, 16384, 12, 12, 64, 0};
+    hri_attention_shape small = {1, 1024, 12, 12, 64, 0, HRI_REAL_F32}, large = {1, 16384, 12, 12, 64, 0, HRI_REAL_F32};
     assert_int_equal(t->forward_scratch(&small, 2), t->forward_scratch(&large, 2));
     uint64_t growth = t->backward_scratch(&large, 2) - t->backward_scratch(&small, 2);
-    assert_true(growth >= 12 * 15360 * 4 && growth <= 12 * 15360 * 5);
+    /* delta, turns, and the dq sums of 4 heads of 64 in flight */
+    assert_true(growth >= (12 + 4 * 64) * 15360 * 4 && growth <= (12 * 5 + 4 * 65 * 4) * 15360);
     for (int threads = 1; threads < 8; threads++)
       assert_true(t->backward_scratch(&small, threads) < t->backward_scratch(&small, threads + 1));
-    hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0};
+    hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, HRI_REAL_F32};
     assert_int_equal(t->backward_scratch(&absurd, 1), UINT64_MAX);
   }
 }
@@ -583,6 +584,10 @@ int main(void) {
       __builtin_cpu_supports("avx512vl")) {
     variants[variant_count].name = "avx512";
     hri_attention_kernels_avx512(&variants[variant_count++].table);
+    if (__builtin_cpu_supports("avx512bf16")) {
+      variants[variant_count].name = "avx512bf16";
+      hri_attention_kernels_avx512bf16(&variants[variant_count++].table);
+    }
   }
 #endif
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -234,6 +234,8 @@ static void test_recompute_texts(void **state) {
   assert_recompute("block", 12, "block");
   assert_recompute("sqrt", 12, "sqrt");
   assert_recompute("every:4", 12, "every:4");
+  assert_recompute("selective", 12, "selective");
+  assert_recompute("auto", 12, "auto");
   assert_recompute("levels:keep*4,cheap*8", 12, "levels:keep*4,cheap*8");
   assert_recompute("levels:keep,keep*3,cheap", 12, "levels:keep*4,cheap*8"); /* the last repeats */
   assert_recompute("levels:mlp,attention,block", 3, "levels:mlp,attention,block");
@@ -246,7 +248,7 @@ static void test_recompute_texts(void **state) {
 static void test_recompute_errors(void **state) {
   static const char *const texts[] = {"", "all", "every", "every:", "every:0", "every:-1", "every:4x", "every:513", "every:99999999999", "levels:", "levels:keep,",
                                       "levels:,keep", "levels:keep*", "levels:keep*0", "levels:keep*513", "levels:keep*500,block*13", "levels:keeps", "levels:*4",
-                                      "levels:keep*4*4", "None", "sqrt:2", "auto", "selective"};
+                                      "levels:keep*4*4", "None", "sqrt:2", "Auto", "selective:2"};
   (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     hr_recompute r = {.kind = HR_RECOMPUTE_SQRT, .every = 7};

@@ -477,28 +477,28 @@ typedef struct flat_case {
 static void run_add(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   float *a = copy_of(c->a, c->n), *b = copy_of(c->b, c->n), *y = alias == 0 ? out : alias == 1 ? a : b;
-  k->add(y, a, b, c->n, threads);
+  k->add(y, a, b, c->n, HRI_REAL_F32, threads);
   if (y != out) memcpy(out, y, (size_t)c->n * sizeof *y);
 }
 
 static void run_scale(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   float *a = copy_of(c->a, c->n), *y = alias ? a : out;
-  k->scale(y, a, c->factor, c->n, threads);
+  k->scale(y, a, c->factor, c->n, HRI_REAL_F32, threads);
   if (y != out) memcpy(out, y, (size_t)c->n * sizeof *y);
 }
 
 static void run_activation(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   float *a = copy_of(c->a, c->n), *y = alias ? a : out;
-  k->activation(c->kind, y, a, c->n, threads);
+  k->activation(c->kind, y, a, c->n, HRI_REAL_F32, threads);
   if (y != out) memcpy(out, y, (size_t)c->n * sizeof *y);
 }
 
 static void run_activation_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   float *x = copy_of(c->a, c->n), *dy = copy_of(c->b, c->n), *dx = alias == 0 ? out : alias == 1 ? x : dy;
-  k->activation_backward(c->kind, dx, dy, x, c->n, threads);
+  k->activation_backward(c->kind, dx, dy, x, c->n, HRI_REAL_F32, threads);
   if (dx != out) memcpy(out, dx, (size_t)c->n * sizeof *dx);
 }
 
@@ -553,8 +553,8 @@ static void activations_at_the_extremes(void **state) {
     ones[i] = 1.0f;
   for (int i = 0; i < isa_count; i++)
     for (int kind = 0; kind < 2; kind++) {
-      isas[i].kernels.activation((hr_activation)kind, y, x, 8, 1);
-      isas[i].kernels.activation_backward((hr_activation)kind, d, ones, x, 8, 1);
+      isas[i].kernels.activation((hr_activation)kind, y, x, 8, HRI_REAL_F32, 1);
+      isas[i].kernels.activation_backward((hr_activation)kind, d, ones, x, 8, HRI_REAL_F32, 1);
       for (int j = 0; j < 6; j++) {
         assert_true(fabs((double)y[j] - (x[j] > 0 ? (double)x[j] : 0.0)) <= 1e-30);
         if (fabsf(x[j]) < 1e19f) assert_true(fabs((double)d[j] - (x[j] > 0 ? 1.0 : 0.0)) <= 1e-20);
@@ -567,14 +567,14 @@ static void activations_at_the_extremes(void **state) {
 static void run_glu(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   (void)alias;
-  k->glu(c->kind, out, c->a, c->rows, c->width, threads);
+  k->glu(c->kind, out, c->a, c->rows, c->width, HRI_REAL_F32, threads);
 }
 
 static void run_glu_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   int64_t n = 2 * c->rows * c->width;
   float *gu = copy_of(c->a, n), *dgu = alias ? gu : out;
-  k->glu_backward(c->kind, dgu, c->b, gu, c->rows, c->width, threads);
+  k->glu_backward(c->kind, dgu, c->b, gu, c->rows, c->width, HRI_REAL_F32, threads);
   if (dgu != out) memcpy(out, dgu, (size_t)n * sizeof *out);
 }
 
@@ -603,7 +603,7 @@ static void run_bias_gradient(const hri_cpu_kernels *k, int threads, int alias, 
   (void)alias;
   if (c->accumulate) memcpy(out, c->b, (size_t)c->width * sizeof *out);
   k->bias_gradient(out, c->a, c->rows, c->width, c->accumulate,
-                   take(hri_bias_gradient_scratch_bytes(c->rows, c->width, threads)), threads);
+                   take(hri_bias_gradient_scratch_bytes(c->rows, c->width, threads)), HRI_REAL_F32, threads);
 }
 
 static void bias_gradient_matches_the_reference(void **state) {
@@ -1107,9 +1107,9 @@ static void searches_match_the_reference(void **state) {
         for (int64_t j = 0; j < n; j++)
           x[j] = NAN;
       for (int i = 0; i < isa_count; i++) {
-        assert_int_equal(isas[i].kernels.argmax(x, n), hri_ref_argmax(doubles(x, n), n));
+        assert_int_equal(isas[i].kernels.argmax(x, n, HRI_REAL_F32), hri_ref_argmax(doubles(x, n), n));
         for (int threads = 1; threads <= 4; threads++)
-          assert_int_equal(isas[i].kernels.first_nonfinite(x, n, threads), hri_ref_first_nonfinite(doubles(x, n), n));
+          assert_int_equal(isas[i].kernels.first_nonfinite(x, n, HRI_REAL_F32, threads), hri_ref_first_nonfinite(doubles(x, n), n));
       }
       release_to(0);
     }

@@ -3,17 +3,22 @@
  * With P = exp(S - lse) recomputed and delta = rowsum(dy * y):
  *   dV = P^T dY,   dS = P * (dY V^T - delta),   dK = scale * dS^T Q,   dQ = scale * dS K.
  *
- * A task is one (batch row, kv head, key tile): it keeps dK and dV of its tile and walks the query blocks that see the
- * tile, with all query heads of the group, so dK and dV need no reduction between threads. dQ does: a query block gets
- * a part from each of the key tiles that it sees. Those parts are added straight into dqkv in the order of the key
- * tiles, which makes the bits independent of the team: each (head, query block) carries a turn, the key tile whose
- * part comes next, and a task that is early waits for its turn. Tasks are handed out in the order of the key tiles
- * (all heads of tile 0, then tile 1, ...: also the longest first), so a task only waits for tasks that are running or
- * done, and the wait never deadlocks; with more heads than threads it hardly ever happens, with one head the tasks run
- * one query block behind each other.
+ * A task is one (batch row, kv head, key tile). It turns K and V of its tile once, so that keys are the lanes of S and
+ * dP and no operand of a query block is ever turned: Q and dY are read by rows, P and dS by columns for dV and dK, dS by
+ * rows for dQ. It keeps dK and dV of its tile and walks the query blocks that see the tile, with all query heads of the
+ * group, so dK and dV need no reduction between threads. dQ does: a query block gets a part from each of the key tiles
+ * that it sees. Those parts are added in fp32, in the order of the key tiles, which makes the bits independent of the
+ * team: each (head, query block) carries a turn, the key tile whose part comes next, and a task that is early waits for
+ * its turn. Tasks are handed out in the order of the key tiles, so a task only waits for tasks that are running or done,
+ * and the wait never deadlocks; with more heads than threads it hardly ever happens, with one head the tasks run one
+ * query block behind each other.
+ *
+ * The sums of dQ take T * D floats per query head in flight. To keep that small, kv heads are taken in rounds of
+ * `slots` heads: all heads of tile 0, then of tile 1, ... (also the longest first), then the next round, which reuses
+ * the sums of a query block as soon as the last tile of the block has written them to dqkv.
  *
  * Rejected: partial dQ per key tile (O(T^2 D / tile) memory), atomics (bits), a second pass for dQ with S and dP
- * computed again (7 products instead of 5).
+ * computed again (7 products instead of 5), adding the parts in dqkv itself (with bf16 each would be rounded).
  *
  * The materialized backward is the same walk with P read from memory instead of recomputed. */
 #include <sched.h>
@@ -22,80 +27,99 @@
 
 enum {
   BACKWARD_QUERIES = 64,
-  BACKWARD_PANELS = BACKWARD_QUERIES / TILE_LANES,
-  /* Row stride of the P and dS tiles: 16 more than the queries, or the rows of a panel would share few cache sets. */
-  BACKWARD_STRIDE = BACKWARD_QUERIES + 16,
+  BACKWARD_PANELS = TILE_KEYS / TILE_LANES,
+  /* Row stride of the P and dS tiles: more than the keys, or their columns would share few cache sets. */
+  BACKWARD_STRIDE = TILE_KEYS + TILE_VECTOR,
+  SLOTS_PER_THREAD = 2, /* kv heads in flight: enough that a wait is rare */
 };
 
+/* `row` and `wide` are those of the job; P and dS are [BACKWARD_QUERIES][BACKWARD_STRIDE], of pairs half the rows. */
 typedef struct backward_tiles {
-  float *keys, *values;   /* [TILE_KEYS][padded] */
-  float *dkeys, *dvalues; /* [TILE_KEYS][wide] */
-  float *q, *dy;          /* [panel][D][TILE_LANES]; q times scale * log2(e) */
-  float *q_rows, *dy_rows; /* strips of [BACKWARD_QUERIES][TILE_LANES or TILE_VECTOR]; q times scale */
-  float *probs, *dscores; /* [TILE_KEYS][BACKWARD_STRIDE] */
-  float *dq;              /* [panel][padded][TILE_LANES] */
-  float *lse, *delta;     /* [BACKWARD_QUERIES]; lse in log2, padding lanes so high that their P is 0 */
+  float *rows;                 /* [TILE_KEYS][row]: K or V of the tile before they are turned */
+  float *keys, *values;        /* [panel][words][TILE_LANES] */
+  float *key_pairs;            /* [TILE_KEYS][row], or of pairs [TILE_KEYS/2][wide]: K for dQ */
+  float *dkeys, *dvalues;      /* [TILE_KEYS][wide] */
+  float *q, *dy;               /* [BACKWARD_QUERIES][row] */
+  float *q_pairs, *dy_pairs;   /* the same tiles, or of pairs [BACKWARD_QUERIES/2][wide] */
+  float *probs, *dscores;      /* first S and dP, then P and dS for use by columns */
+  float *dscore_rows;          /* dS by rows: `dscores` itself, or of pairs BACKWARD_QUERIES rows of half the stride */
+  float *lse, *delta;          /* [BACKWARD_QUERIES]; lse in log2, so high where there is no query that P is 0 */
+  int32_t *start;              /* [BACKWARD_QUERIES]: the first key that each query sees */
 } backward_tiles;
 
 typedef struct backward_job {
   const hri_attention_shape *shape;
   float scale;
-  const float *dy, *qkv, *y, *lse, *probs;
+  const void *dy, *qkv, *y, *probs;
+  const float *lse;
   const int32_t *doc_start;
-  float *dqkv;
-  float *delta;   /* [B,H,T] */
-  int32_t *turns; /* [B,H,blocks] */
-  int64_t stride, width;  /* floats per row of qkv and of y */
-  int64_t padded, wide;   /* D rounded up to TILE_ROWS and to TILE_VECTOR */
-  int64_t blocks, tiles;  /* query blocks and key tiles per row */
+  void *dqkv;
+  bool pairs;
+  float *delta;    /* [B,H,T] */
+  float *dq;       /* [slots][group][blocks * BACKWARD_QUERIES][wide]: sums of the heads in flight */
+  int64_t *turns;  /* [slots][group][blocks] */
+  int64_t group, slots;
+  int64_t stride, width; /* elements per row of qkv and of y */
+  int64_t words, row;    /* words of a head, and of a packed row */
+  int64_t wide;          /* D rounded up to TILE_VECTOR */
+  int64_t blocks, tiles; /* query blocks and key tiles per row */
 } backward_job;
 
-/* The rows of the key tile that each panel of a query block sees. */
+/* A query block of one head against a key tile. Panel p of the tile is seen by the queries [begin[p], end[p]) of the
+ * block, both multiples of TILE_ROWS; masked[p]: not by all of them, or not whole. */
 typedef struct block_spans {
-  tile_span spans[BACKWARD_PANELS];
+  int64_t first, count;     /* query of row 0, queries */
+  int64_t least;            /* first key that any of the queries sees */
   int64_t begin[BACKWARD_PANELS], end[BACKWARD_PANELS];
   bool masked[BACKWARD_PANELS];
 } block_spans;
 
 static backward_tiles take_tiles(tile_carver *carver, const backward_job *job) {
-  int64_t d = job->shape->head_dim;
+  int64_t rows = TILE_KEYS > BACKWARD_QUERIES ? TILE_KEYS : BACKWARD_QUERIES;
   backward_tiles t;
-  t.keys = tile_take_floats(carver, TILE_KEYS * job->padded);
-  t.values = tile_take_floats(carver, TILE_KEYS * job->padded);
+  t.rows = tile_take_floats(carver, rows * job->row);
+  t.keys = tile_take_floats(carver, TILE_KEYS * job->words);
+  t.values = tile_take_floats(carver, TILE_KEYS * job->words);
+  t.key_pairs = tile_take_floats(carver, job->pairs ? TILE_KEYS / 2 * job->wide : TILE_KEYS * job->row);
   t.dkeys = tile_take_floats(carver, TILE_KEYS * job->wide);
   t.dvalues = tile_take_floats(carver, TILE_KEYS * job->wide);
-  t.q = tile_take_floats(carver, BACKWARD_QUERIES * d);
-  t.dy = tile_take_floats(carver, BACKWARD_QUERIES * d);
-  t.q_rows = tile_take_floats(carver, BACKWARD_QUERIES * job->wide);
-  t.dy_rows = tile_take_floats(carver, BACKWARD_QUERIES * job->wide);
-  t.probs = tile_take_floats(carver, TILE_KEYS * BACKWARD_STRIDE);
-  t.dscores = tile_take_floats(carver, TILE_KEYS * BACKWARD_STRIDE);
-  t.dq = tile_take_floats(carver, BACKWARD_QUERIES * job->padded);
+  t.q = tile_take_floats(carver, BACKWARD_QUERIES * job->row);
+  t.dy = tile_take_floats(carver, BACKWARD_QUERIES * job->row);
+  t.q_pairs = job->pairs ? tile_take_floats(carver, BACKWARD_QUERIES / 2 * job->wide) : t.q;
+  t.dy_pairs = job->pairs ? tile_take_floats(carver, BACKWARD_QUERIES / 2 * job->wide) : t.dy;
+  t.probs = tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE);
+  t.dscores = tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE);
+  t.dscore_rows = job->pairs ? tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE / 2) : t.dscores;
   t.lse = tile_take_floats(carver, BACKWARD_QUERIES);
   t.delta = tile_take_floats(carver, BACKWARD_QUERIES);
+  t.start = tile_take(carver, BACKWARD_QUERIES, sizeof(int32_t));
   return t;
 }
 
-static backward_job make_job(const hri_attention_shape *shape) {
-  int64_t d = shape->head_dim;
-  return (backward_job){.shape = shape,
-                        .stride = (shape->heads + 2 * shape->kv_heads) * d,
-                        .width = shape->heads * d,
-                        .padded = tile_round_up(d, TILE_ROWS),
-                        .wide = tile_round_up(d, TILE_VECTOR),
-                        .blocks = (shape->sequence + BACKWARD_QUERIES - 1) / BACKWARD_QUERIES,
-                        .tiles = (shape->sequence + TILE_KEYS - 1) / TILE_KEYS};
+static backward_job make_job(const hri_attention_shape *shape, int threads) {
+  backward_job job = {.shape = shape, .pairs = TILE_PAIRS(shape->real)};
+  job.group = shape->heads / shape->kv_heads;
+  job.slots = tile_min(shape->batch * shape->kv_heads, (int64_t)SLOTS_PER_THREAD * threads);
+  job.stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
+  job.width = shape->heads * shape->head_dim;
+  job.words = tile_words(job.pairs, shape->head_dim);
+  job.row = tile_row_words(job.pairs, shape->head_dim);
+  job.wide = tile_round_up(shape->head_dim, TILE_VECTOR);
+  job.blocks = (shape->sequence + BACKWARD_QUERIES - 1) / BACKWARD_QUERIES;
+  job.tiles = (shape->sequence + TILE_KEYS - 1) / TILE_KEYS;
+  return job;
 }
 
 /* What the team shares, in front of the tiles of the threads. */
 static void take_shared(tile_carver *carver, backward_job *job) {
-  uint64_t heads = (uint64_t)job->shape->batch * (uint64_t)job->shape->heads;
+  uint64_t in_flight = (uint64_t)job->slots * (uint64_t)job->group, heads = (uint64_t)job->shape->batch * (uint64_t)job->shape->heads;
   job->delta = tile_take(carver, heads * (uint64_t)job->shape->sequence, sizeof(float));
-  job->turns = tile_take(carver, heads * (uint64_t)job->blocks, sizeof(int32_t));
+  job->turns = tile_take(carver, in_flight * (uint64_t)job->blocks, sizeof(int64_t));
+  job->dq = tile_take(carver, in_flight * (uint64_t)job->blocks, BACKWARD_QUERIES * (uint64_t)job->wide * sizeof(float));
 }
 
 uint64_t hri_attention_backward_scratch(const hri_attention_shape *shape, int threads) {
-  backward_job job = make_job(shape);
+  backward_job job = make_job(shape, threads);
   tile_carver carver = {0};
   take_shared(&carver, &job);
   for (int i = 0; i < threads; i++) take_tiles(&carver, &job);
@@ -106,178 +130,228 @@ uint64_t hri_attention_materialized_backward_scratch(const hri_attention_shape *
   return hri_attention_backward_scratch(shape, threads);
 }
 
-static const int32_t *row_starts(const backward_job *job, int64_t b) {
-  return job->doc_start ? job->doc_start + b * job->shape->sequence : NULL;
-}
-
-static float dot(const float *a, const float *b, int64_t count) {
-  tile_vf sums = {0};
-  int64_t i = 0;
-  float sum = 0;
-  for (; i + TILE_VECTOR <= count; i += TILE_VECTOR) sums += tile_load(a + i) * tile_load(b + i);
-  for (int lane = 0; lane < TILE_VECTOR; lane++) sum += sums[lane];
-  for (; i < count; i++) sum += a[i] * b[i];
-  return sum;
-}
-
-/* delta of one (batch row, query) for all heads (0 without y), and zero for its dq. */
-static void prepare_row(const backward_job *job, int64_t b, int64_t t) {
+/* delta of one (batch row, query) for all heads. */
+TILE_INLINE void prepare_row(const backward_job *job, int64_t b, int64_t t, const hri_real real) {
   const hri_attention_shape *shape = job->shape;
   int64_t row = b * shape->sequence + t, d = shape->head_dim;
-  const float *dy = job->dy + row * job->width;
-  memset(job->dqkv + row * job->stride, 0, (size_t)job->width * sizeof(float));
-  for (int64_t h = 0; h < shape->heads; h++)
-    job->delta[(b * shape->heads + h) * shape->sequence + t] =
-        job->y ? dot(dy + h * d, job->y + row * job->width + h * d, d) : 0;
-}
-
-/* The first turn of a query block belongs to the first key tile that it sees. */
-static void prepare_block(const backward_job *job, int64_t b, int64_t block) {
-  const hri_attention_shape *shape = job->shape;
-  int64_t least = INT32_MAX;
-  for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
-    int64_t first = block * BACKWARD_QUERIES + p * TILE_LANES;
-    tile_span span;
-    if (first >= shape->sequence) break;
-    tile_span_fill(&span, shape, row_starts(job, b), first);
-    least = tile_min(least, span.least);
+  for (int64_t h = 0; h < shape->heads; h++) {
+    tile_vf sums = {0};
+    for (int64_t i = 0; i < d; i += TILE_VECTOR) {
+      int64_t at = row * job->width + h * d + i, left = tile_min(d - i, TILE_VECTOR);
+      sums += hri_vload_real_n(job->dy, at, left, real) * hri_vload_real_n(job->y, at, left, real);
+    }
+    job->delta[(b * shape->heads + h) * shape->sequence + t] = hri_vsum((hri_vf)sums);
   }
-  for (int64_t h = 0; h < shape->heads; h++)
-    job->turns[(b * shape->heads + h) * job->blocks + block] = (int32_t)(least / TILE_KEYS);
+}
+static void prepare(const backward_job *job, int64_t row) {
+  int64_t b = row / job->shape->sequence, t = row % job->shape->sequence;
+  if (job->shape->real == HRI_REAL_BF16) prepare_row(job, b, t, HRI_REAL_BF16);
+  else prepare_row(job, b, t, HRI_REAL_F32);
 }
 
 static void pack_keys(const backward_job *job, const backward_tiles *tiles, int64_t b, int64_t kv, int64_t key) {
   const hri_attention_shape *shape = job->shape;
-  int64_t d = shape->head_dim, padded = job->padded, count = tile_min(TILE_KEYS, shape->sequence - key);
-  const float *k = job->qkv + (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
-  tile_copy_rows(k, job->stride, count, d, 1, tiles->keys, padded);
-  tile_copy_rows(k + shape->kv_heads * d, job->stride, count, d, 1, tiles->values, padded);
-  memset(tiles->keys + count * padded, 0, (size_t)((TILE_KEYS - count) * padded) * sizeof(float));
-  memset(tiles->values + count * padded, 0, (size_t)((TILE_KEYS - count) * padded) * sizeof(float));
-  memset(tiles->dkeys, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
-  memset(tiles->dvalues, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
+  int64_t d = shape->head_dim, count = tile_min(TILE_KEYS, shape->sequence - key);
+  int64_t at = (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
+  float *rows = job->pairs ? tiles->rows : tiles->key_pairs;
+  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d, TILE_KEYS, rows,
+                 job->row);
+  tile_pack_panels(rows, job->row, TILE_KEYS, job->words, tiles->keys);
+  tile_pair_rows(job->pairs, rows, job->row, TILE_KEYS, job->wide, tiles->key_pairs);
+  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real), job->stride,
+                 count, d, TILE_KEYS, tiles->rows, job->row);
+  tile_pack_panels(tiles->rows, job->row, TILE_KEYS, job->words, tiles->values);
 }
 
-/* Rows of q or dy, both as lanes (panels) and as strips; missing queries are zero. */
-static void pack_queries(const backward_job *job, const float *rows, int64_t stride, int64_t count, float lane_factor,
-                         float *panels, float row_factor, float *strips) {
-  int64_t d = job->shape->head_dim;
-  for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
-    int64_t lanes = tile_min(TILE_LANES, tile_max_int(count - p * TILE_LANES, 0));
-    float *panel = panels + p * d * TILE_LANES;
-    if (lanes < TILE_LANES) memset(panel, 0, (size_t)(d * TILE_LANES) * sizeof *panel);
-    if (lanes > 0)
-      tile_transpose_(false, rows + p * TILE_LANES * stride, stride, lanes, d, lane_factor, panel, TILE_LANES);
-  }
-  for (int64_t first = 0; first < job->wide; first += TILE_LANES) {
-    int64_t width = tile_min(TILE_LANES, job->wide - first);
-    float *strip = strips + first * BACKWARD_QUERIES;
-    tile_copy_rows(rows + first, stride, count, tile_min(width, d - first), row_factor, strip, width);
-    memset(strip + count * width, 0, (size_t)((BACKWARD_QUERIES - count) * width) * sizeof *strip);
-  }
-}
-
-static void pack_block(const backward_job *job, const backward_tiles *tiles, int64_t b, int64_t h, int64_t first) {
+static void pack_block(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t b,
+                       int64_t h) {
   const hri_attention_shape *shape = job->shape;
-  int64_t row = b * shape->sequence + first, d = shape->head_dim;
-  int64_t count = tile_min(BACKWARD_QUERIES, shape->sequence - first);
-  int64_t index = (b * shape->heads + h) * shape->sequence + first;
-  pack_queries(job, job->qkv + row * job->stride + h * d, job->stride, count, job->scale * TILE_LOG2E, tiles->q,
-               job->scale, tiles->q_rows);
-  pack_queries(job, job->dy + row * job->width + h * d, job->width, count, 1, tiles->dy, 1, tiles->dy_rows);
+  int64_t row = b * shape->sequence + spans->first, d = shape->head_dim, count = spans->count;
+  int64_t index = (b * shape->heads + h) * shape->sequence + spans->first;
+  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, row * job->stride + h * d, shape->real), job->stride,
+                 count, d, BACKWARD_QUERIES, tiles->q, job->row);
+  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->dy, row * job->width + h * d, shape->real), job->width, count,
+                 d, BACKWARD_QUERIES, tiles->dy, job->row);
+  tile_pair_rows(job->pairs, tiles->q, job->row, BACKWARD_QUERIES, job->wide, tiles->q_pairs);
+  tile_pair_rows(job->pairs, tiles->dy, job->row, BACKWARD_QUERIES, job->wide, tiles->dy_pairs);
   for (int64_t i = 0; i < BACKWARD_QUERIES; i++) {
     tiles->lse[i] = job->lse && i < count ? job->lse[index + i] * TILE_LOG2E : -TILE_LOWEST;
     tiles->delta[i] = i < count ? job->delta[index + i] : 0;
   }
 }
 
-/* probs = exp2(scores - lse), dscores = probs * (dscores - delta), for the visible rows of one panel. `given` tells
- * that probs are final already. */
-static void softmax_backward(const backward_tiles *tiles, const block_spans *spans, int64_t p, int64_t key,
-                             bool given) {
-  const tile_span *span = &spans->spans[p];
-  for (int v = 0; v < 2; v++) {
-    int64_t lane = p * TILE_LANES + v * TILE_VECTOR;
-    tile_vi query = tile_iota() + (span->first + v * TILE_VECTOR);
-    tile_vi start = *(const tile_vi *)(span->start + v * TILE_VECTOR);
-    tile_vf lse = tile_load(tiles->lse + lane), delta = tile_load(tiles->delta + lane);
-    for (int64_t j = spans->begin[p]; j < spans->end[p]; j++) {
-      float *prob = tiles->probs + j * BACKWARD_STRIDE + lane, *dscore = tiles->dscores + j * BACKWARD_STRIDE + lane;
-      tile_vf s = tile_load(prob);
-      if (!given) {
-        if (spans->masked[p]) s = tile_mask(s, query, start, (int32_t)(key + j));
-        tile_store(prob, s = tile_exp2(s - lse));
-      }
-      tile_store(dscore, s * (tile_load(dscore) - delta));
-    }
+/* The first key of each query of a block; queries past the end repeat the last one. */
+static void begin_block(const backward_job *job, const backward_tiles *tiles, block_spans *spans, int64_t b,
+                        int64_t block) {
+  const hri_attention_shape *shape = job->shape;
+  const int32_t *doc_start = job->doc_start ? job->doc_start + b * shape->sequence : NULL;
+  spans->first = block * BACKWARD_QUERIES;
+  spans->count = tile_min(BACKWARD_QUERIES, shape->sequence - spans->first);
+  spans->least = INT32_MAX;
+  for (int64_t i = 0; i < BACKWARD_QUERIES; i++) {
+    tiles->start[i] = tile_first_key(shape, doc_start, tile_min(spans->first + i, shape->sequence - 1));
+    spans->least = tile_min(spans->least, tiles->start[i]);
   }
 }
 
-/* P of one panel from probs [T][T] of its head; rows and lanes past the sequence are zero. */
+/* Which queries of the block see each panel of the key tile; false when none. The tiles that a block sees are
+ * consecutive, because each query sees everything from its start to itself: so its turns count up by one. */
+static bool find_spans(const backward_tiles *tiles, block_spans *spans, int64_t key) {
+  bool any = false;
+  for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
+    int64_t low = key + p * TILE_LANES, high = low + TILE_LANES - 1, begin = tile_max_int(low - spans->first, 0);
+    int64_t end = spans->count, most = 0; /* the latest start of a row */
+    while (begin < end && tiles->start[begin] > high) begin++;
+    while (begin < end && tiles->start[end - 1] > high) end--;
+    spans->begin[p] = begin / TILE_ROWS * TILE_ROWS;
+    spans->end[p] = begin < end ? tile_round_up(end, TILE_ROWS) : spans->begin[p];
+    for (int64_t i = spans->begin[p]; i < spans->end[p]; i++) most = tile_max_int(most, tiles->start[i]);
+    spans->masked[p] = spans->first + spans->begin[p] < high || most > low;
+    any |= begin < end;
+  }
+  return any;
+}
+
+/* One row, two vectors of keys: P from S (or P given, when the materialized backward has read it), and dS from dP. */
+TILE_INLINE void score_row(const bool pairs, const bool given, const bool masked, const backward_job *job,
+                           const backward_tiles *tiles, const block_spans *spans, int64_t i, int64_t at, int64_t key,
+                           tile_vf p[2], tile_vf ds[2]) {
+  TILE_UNROLL for (int v = 0; v < 2; v++) {
+    int64_t index = i * BACKWARD_STRIDE + at + v * TILE_VECTOR;
+    p[v] = tile_load(tiles->probs + index);
+    if (!given) {
+      tile_vf x = p[v] * (job->scale * TILE_LOG2E) - tiles->lse[i];
+      if (masked) {
+        tile_vi k = tile_iota() + (int32_t)(key + at + v * TILE_VECTOR);
+        tile_vi keep = (k <= (int32_t)(spans->first + i)) & (k >= tiles->start[i]);
+        x = (tile_vf)(((tile_vi)x & keep) | ((tile_vi)tile_splat(-__builtin_inff()) & ~keep));
+      }
+#if defined(__AVX512BF16__)
+      p[v] = pairs ? tile_exp2_short(x) : tile_exp2(x);
+#else
+      p[v] = tile_exp2(x);
+#endif
+    }
+    ds[v] = p[v] * (tile_load(tiles->dscores + index) - tiles->delta[i]);
+  }
+  (void)pairs;
+}
+
+/* P and dS of the visible rows of one panel, from S and dP in place. Pairs of rows become rows of pairs at half the
+ * row index. */
+TILE_INLINE void softmax_backward(const bool pairs, const bool given, const bool masked, const backward_job *job,
+                                  const backward_tiles *tiles, const block_spans *spans, int64_t panel, int64_t key) {
+  int64_t at = panel * TILE_LANES;
+  tile_vf p[2], ds[2];
+  for (int64_t i = spans->begin[panel]; i < spans->end[panel]; i++) {
+    score_row(pairs, given, masked, job, tiles, spans, i, at, key, p, ds);
+#if defined(__AVX512BF16__)
+    if (pairs) {
+      tile_vf p2[2], ds2[2], words[2];
+      __m512i row = tile_round_pairs(ds), row2;
+      score_row(pairs, given, masked, job, tiles, spans, i + 1, at, key, p2, ds2);
+      row2 = tile_round_pairs(ds2);
+      _mm512_storeu_si512(tiles->dscore_rows + (i * BACKWARD_STRIDE + at) / 2, row);
+      _mm512_storeu_si512(tiles->dscore_rows + ((i + 1) * BACKWARD_STRIDE + at) / 2, row2);
+      tile_interleave(row, row2, words);
+      TILE_UNROLL for (int v = 0; v < 2; v++)
+        tile_store(tiles->dscores + i / 2 * BACKWARD_STRIDE + at + v * TILE_VECTOR, words[v]);
+      tile_interleave(tile_round_pairs(p), tile_round_pairs(p2), words);
+      TILE_UNROLL for (int v = 0; v < 2; v++)
+        tile_store(tiles->probs + i / 2 * BACKWARD_STRIDE + at + v * TILE_VECTOR, words[v]);
+      i++;
+      continue;
+    }
+#endif
+    TILE_UNROLL for (int v = 0; v < 2; v++) {
+      int64_t index = i * BACKWARD_STRIDE + at + v * TILE_VECTOR;
+      if (!given) tile_store(tiles->probs + index, p[v]);
+      tile_store(tiles->dscores + index, ds[v]);
+    }
+  }
+}
+#define SOFTMAX_BACKWARD(name, pairs, given, masked)                                                                   \
+  __attribute__((noinline)) static void name(const backward_job *job, const backward_tiles *tiles,                     \
+                                             const block_spans *spans, int64_t panel, int64_t key) {                   \
+    softmax_backward(pairs, given, masked, job, tiles, spans, panel, key);                                             \
+  }
+SOFTMAX_BACKWARD(softmax_plain, false, false, false)
+SOFTMAX_BACKWARD(softmax_masked, false, false, true)
+SOFTMAX_BACKWARD(softmax_given, false, true, false)
+#if defined(__AVX512BF16__)
+SOFTMAX_BACKWARD(softmax_plain_pairs, true, false, false)
+SOFTMAX_BACKWARD(softmax_masked_pairs, true, false, true)
+SOFTMAX_BACKWARD(softmax_given_pairs, true, true, false)
+#endif
+
+/* P of one panel from probs [T][T] of its head; what lies past the sequence is zero. */
 static void read_probs(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t p,
                        int64_t b, int64_t h, int64_t key) {
-  int64_t t = job->shape->sequence, first = spans->spans[p].first, lanes = tile_min(TILE_LANES, t - first);
-  int64_t begin = spans->begin[p], rows = tile_min(spans->end[p], t - key) - begin;
-  float *to = tiles->probs + begin * BACKWARD_STRIDE + p * TILE_LANES;
-  for (int64_t j = 0; j < spans->end[p] - begin; j++)
-    memset(to + j * BACKWARD_STRIDE, 0, TILE_LANES * sizeof *to);
-  const float *from = job->probs + ((b * job->shape->heads + h) * t + first) * t + key + begin;
-  tile_transpose_(false, from, t, lanes, rows, 1, to, BACKWARD_STRIDE);
-}
-
-/* probs and dscores of the block; what a panel does not see becomes zero, since products run over whole ranges. */
-static void compute_scores(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t b,
-                           int64_t h, int64_t key) {
-  int64_t d = job->shape->head_dim, padded = job->padded;
-  for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
-    int64_t begin = spans->begin[p], end = spans->end[p], at = begin * BACKWARD_STRIDE + p * TILE_LANES;
-    if (begin < end) {
-      if (job->probs) {
-        read_probs(job, tiles, spans, p, b, h, key);
-      } else {
-        tile_product_rows(end - begin, d, tiles->keys + begin * padded, padded, tiles->q + p * d * TILE_LANES,
-                          TILE_LANES, tiles->probs + at, BACKWARD_STRIDE);
-      }
-      tile_product_rows(end - begin, d, tiles->values + begin * padded, padded, tiles->dy + p * d * TILE_LANES,
-                        TILE_LANES, tiles->dscores + at, BACKWARD_STRIDE);
-      softmax_backward(tiles, spans, p, key, job->probs != NULL);
-    }
-    for (int64_t j = 0; j < TILE_KEYS; j++) {
-      if (j == begin) j = tile_max_int(end, j);
-      if (j >= TILE_KEYS) break;
-      memset(tiles->probs + j * BACKWARD_STRIDE + p * TILE_LANES, 0, TILE_LANES * sizeof(float));
-      memset(tiles->dscores + j * BACKWARD_STRIDE + p * TILE_LANES, 0, TILE_LANES * sizeof(float));
-    }
+  int64_t t = job->shape->sequence, low = key + p * TILE_LANES, width = tile_min(TILE_LANES, t - low);
+  for (int64_t i = spans->begin[p]; i < spans->end[p]; i++) {
+    float *to = tiles->probs + i * BACKWARD_STRIDE + p * TILE_LANES;
+    int64_t from = ((b * job->shape->heads + h) * t + spans->first + i) * t + low;
+    memset(to, 0, TILE_LANES * sizeof *to);
+    for (int64_t j = 0; i < spans->count && j < width; j += TILE_VECTOR)
+      tile_store(to + j, hri_vload_real_n(job->probs, from + j, tile_min(width - j, TILE_VECTOR), job->shape->real));
   }
 }
 
-/* dkeys and dvalues of the tile += what the block gives. Each group of TILE_ROWS keys takes only the panels that see
+/* S (or P, when it is given) and dP of one panel, raw. */
+static void compute_scores(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t p,
+                           int64_t b, int64_t h, int64_t key) {
+  int64_t begin = spans->begin[p], rows = spans->end[p] - begin, at = begin * BACKWARD_STRIDE + p * TILE_LANES;
+  int64_t panel = p * job->words * TILE_LANES;
+  if (job->probs)
+    read_probs(job, tiles, spans, p, b, h, key);
+  else
+    tile_product(job->pairs, false, false, rows, job->words, tiles->q + begin * job->row, job->row, tiles->keys + panel,
+                 TILE_LANES, tiles->probs + at, BACKWARD_STRIDE, TILE_LANES);
+  tile_product(job->pairs, false, false, rows, job->words, tiles->dy + begin * job->row, job->row, tiles->values + panel,
+               TILE_LANES, tiles->dscores + at, BACKWARD_STRIDE, TILE_LANES);
+}
+
+/* P and dS of the block; dS is zero by rows where a query does not see a panel, because dQ runs over whole ranges. */
+static void compute_block(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t b,
+                          int64_t h, int64_t key) {
+  for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
+    int64_t begin = spans->begin[p], end = spans->end[p];
+    if (begin < end) {
+      compute_scores(job, tiles, spans, p, b, h, key);
+      if (job->probs) TILE_CHOOSE(job->pairs, softmax_given)(job, tiles, spans, p, key);
+      else if (spans->masked[p]) TILE_CHOOSE(job->pairs, softmax_masked)(job, tiles, spans, p, key);
+      else TILE_CHOOSE(job->pairs, softmax_plain)(job, tiles, spans, p, key);
+    }
+    int64_t pair = job->pairs ? 2 : 1;
+    for (int64_t i = 0; i < BACKWARD_QUERIES; i++)
+      if (i < begin || i >= end)
+        memset(tiles->dscore_rows + (i * BACKWARD_STRIDE + p * TILE_LANES) / pair, 0,
+               (size_t)(TILE_LANES / pair) * sizeof(float));
+  }
+}
+
+/* dkeys and dvalues of the tile += what the block gives; each group of TILE_ROWS keys takes only queries that may see
  * it. */
-static void add_key_gradients(const backward_job *job, const backward_tiles *tiles, const block_spans *spans) {
-  for (int64_t first = 0; first < job->wide; first += TILE_LANES) {
-    int64_t width = tile_min(TILE_LANES, job->wide - first);
-    for (int64_t j = 0; j < TILE_KEYS; j += TILE_ROWS) {
-      int64_t from = BACKWARD_PANELS, to = 0;
-      for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
-        if (j < spans->begin[p] || j >= spans->end[p]) continue;
-        from = tile_min(from, p);
-        to = p + 1;
-      }
-      if (from >= to) continue;
-      int64_t lane = from * TILE_LANES, depth = (to - from) * TILE_LANES;
-      int64_t strip = first * BACKWARD_QUERIES + lane * width, a = j * BACKWARD_STRIDE + lane, c = j * job->wide + first;
-      void (*product)(int64_t, int64_t, const float *, int64_t, const float *, int64_t, float *, int64_t) =
-          width == TILE_LANES ? tile_product_rows_add : tile_product_rows_add_narrow;
-      product(TILE_ROWS, depth, tiles->probs + a, BACKWARD_STRIDE, tiles->dy_rows + strip, width, tiles->dvalues + c,
-              job->wide);
-      product(TILE_ROWS, depth, tiles->dscores + a, BACKWARD_STRIDE, tiles->q_rows + strip, width, tiles->dkeys + c,
-              job->wide);
+static void add_key_gradients(const backward_job *job, const backward_tiles *tiles, const block_spans *spans,
+                              int64_t key) {
+  int64_t pair = job->pairs ? 2 : 1, ldb = job->wide;
+  for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
+    /* on the diagonal by groups, elsewhere the panel at once */
+    int64_t step = key + (p + 1) * TILE_LANES > spans->first ? TILE_ROWS : TILE_LANES;
+    for (int64_t j = p * TILE_LANES; j < (p + 1) * TILE_LANES; j += step) {
+      int64_t begin = tile_max_int(spans->begin[p], (key + j - spans->first) / TILE_ROWS * TILE_ROWS);
+      int64_t depth = (spans->end[p] - begin) / pair, a = begin / pair * BACKWARD_STRIDE + j, bt = begin / pair * ldb;
+      if (depth <= 0) continue;
+      tile_product(job->pairs, true, true, step, depth, tiles->probs + a, BACKWARD_STRIDE, tiles->dy_pairs + bt, ldb,
+                   tiles->dvalues + j * ldb, ldb, ldb);
+      tile_product(job->pairs, true, true, step, depth, tiles->dscores + a, BACKWARD_STRIDE, tiles->q_pairs + bt, ldb,
+                   tiles->dkeys + j * ldb, ldb, ldb);
     }
   }
 }
 
 /* Spins briefly, then lets others run: the team may be larger than the machine. */
-static void wait_turn(const int32_t *turn, int32_t mine) {
+static void wait_turn(const int64_t *turn, int64_t mine) {
   for (unsigned spins = 0; __atomic_load_n(turn, __ATOMIC_ACQUIRE) != mine; spins++) {
     if (spins > 200) {
       sched_yield();
@@ -289,121 +363,137 @@ static void wait_turn(const int32_t *turn, int32_t mine) {
   }
 }
 
-/* dq of the block += scale * dS K, in the turn of this key tile. */
-static void add_query_gradients(const backward_job *job, const backward_tiles *tiles, const block_spans *spans,
-                                int64_t b, int64_t h, int64_t block, int64_t key) {
-  const hri_attention_shape *shape = job->shape;
-  int32_t *turn = &job->turns[(b * shape->heads + h) * job->blocks + block], mine = (int32_t)(key / TILE_KEYS);
-  int64_t panel = job->padded * TILE_LANES;
-  for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
-    int64_t begin = spans->begin[p], end = spans->end[p];
-    if (begin >= end) continue;
-    tile_product_columns(job->padded, end - begin, tiles->keys + begin * job->padded, job->padded,
-                         tiles->dscores + begin * BACKWARD_STRIDE + p * TILE_LANES, BACKWARD_STRIDE,
-                         tiles->dq + p * panel, TILE_LANES);
-  }
-  wait_turn(turn, mine);
-  for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
-    if (spans->begin[p] >= spans->end[p]) continue;
-    int64_t first = spans->spans[p].first;
-    tile_transpose_(true, tiles->dq + p * panel, TILE_LANES, shape->head_dim,
-                    tile_min(TILE_LANES, shape->sequence - first), job->scale,
-                    job->dqkv + (b * shape->sequence + first) * job->stride + h * shape->head_dim, job->stride);
-  }
-  __atomic_store_n(turn, mine + 1, __ATOMIC_RELEASE);
-}
-
-/* Which rows of the key tile the panels of a block see; false when none. The tiles that a block sees are consecutive,
- * because each query sees everything from its start to itself: so its turns count up by one. */
-static bool find_spans(const backward_job *job, block_spans *spans, int64_t b, int64_t block, int64_t key) {
-  const hri_attention_shape *shape = job->shape;
-  bool any = false;
-  for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
-    int64_t first = block * BACKWARD_QUERIES + p * TILE_LANES;
-    spans->begin[p] = spans->end[p] = 0;
-    if (first >= shape->sequence) continue;
-    tile_span_fill(&spans->spans[p], shape, row_starts(job, b), first);
-    if (tile_span_rows(&spans->spans[p], shape->sequence, key, &spans->begin[p], &spans->end[p], &spans->masked[p])) {
-      any = true;
-    } else {
-      spans->begin[p] = spans->end[p] = 0;
+/* The sums of dQ of the block += dS K. */
+static void multiply_keys(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, bool add,
+                          int64_t key, float *dq) {
+  int64_t pair = job->pairs ? 2 : 1, rows = tile_round_up(spans->count, TILE_ROWS), i = 0;
+  while (i < rows) {
+    int64_t from = BACKWARD_PANELS, to = 0, step = 0, begin, end;
+    for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
+      if (i < spans->begin[p] || i >= spans->end[p]) continue;
+      from = tile_min(from, p);
+      to = p + 1;
     }
+    begin = from * TILE_LANES;
+    end = tile_min(to * TILE_LANES, tile_round_up(spans->first + i + TILE_ROWS - key, TILE_ROWS));
+    /* away from the diagonal and from the start of a document all rows are alike */
+    step = to == BACKWARD_PANELS && end == TILE_KEYS && from == 0 && spans->begin[0] == 0 && spans->end[0] >= rows && i == 0 &&
+                   spans->begin[BACKWARD_PANELS - 1] == 0 && spans->end[BACKWARD_PANELS - 1] >= rows
+               ? rows
+               : TILE_ROWS;
+    if (begin >= end) {
+      if (!add) memset(dq + i * job->wide, 0, (size_t)(step * job->wide) * sizeof *dq);
+    } else {
+      tile_product(job->pairs, false, add, step, (end - begin) / pair,
+                   tiles->dscore_rows + (i * BACKWARD_STRIDE + begin) / pair, BACKWARD_STRIDE / pair,
+                   tiles->key_pairs + begin / pair * job->wide, job->wide, dq + i * job->wide, job->wide, job->wide);
+    }
+    i += step;
   }
-  return any;
 }
 
-static void run_tile(const backward_job *job, const backward_tiles *tiles, int64_t b, int64_t kv, int64_t key) {
+/* dq of the block gets this tile's part, in its turn; the last tile that the block sees writes it out. `index` is that
+ * of the kv head among all, g the query head in its group. */
+static void add_query_gradients(const backward_job *job, const backward_tiles *tiles, const block_spans *spans,
+                                int64_t index, int64_t g, int64_t key) {
   const hri_attention_shape *shape = job->shape;
-  int64_t d = shape->head_dim, group = shape->heads / shape->kv_heads;
+  int64_t slot = (index % job->slots * job->group + g) * job->blocks + spans->first / BACKWARD_QUERIES;
+  int64_t tile = key / TILE_KEYS, round = index / job->slots * (job->tiles + 1);
+  int64_t b = index / shape->kv_heads, h = index % shape->kv_heads * job->group + g, d = shape->head_dim;
+  bool first = spans->least / TILE_KEYS == tile, last = (spans->first + spans->count - 1) / TILE_KEYS == tile;
+  float *dq = job->dq + slot * BACKWARD_QUERIES * job->wide;
+  /* a block is free for round n at n * (tiles + 1), and for its next tile at that number plus the tile */
+  wait_turn(&job->turns[slot], first ? round : round + tile);
+  multiply_keys(job, tiles, spans, !first, key, dq);
+  for (int64_t i = 0; last && i < spans->count; i++)
+    tile_store_row(shape->real, dq + i * job->wide, d, job->scale, job->dqkv,
+                   (b * shape->sequence + spans->first + i) * job->stride + h * d);
+  __atomic_store_n(&job->turns[slot], last ? round + job->tiles + 1 : round + tile + 1, __ATOMIC_RELEASE);
+}
+
+static void run_tile(const backward_job *job, const backward_tiles *tiles, int64_t index, int64_t key) {
+  const hri_attention_shape *shape = job->shape;
+  int64_t b = index / shape->kv_heads, kv = index % shape->kv_heads, d = shape->head_dim;
   int64_t count = tile_min(TILE_KEYS, shape->sequence - key);
   pack_keys(job, tiles, b, kv, key);
+  memset(tiles->dkeys, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
+  memset(tiles->dvalues, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
   for (int64_t block = key / BACKWARD_QUERIES; block < job->blocks; block++) {
     block_spans spans;
-    if (!find_spans(job, &spans, b, block, key)) continue;
-    for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
-      pack_block(job, tiles, b, h, block * BACKWARD_QUERIES);
-      compute_scores(job, tiles, &spans, b, h, key);
-      add_key_gradients(job, tiles, &spans);
-      add_query_gradients(job, tiles, &spans, b, h, block, key);
+    begin_block(job, tiles, &spans, b, block);
+    if (!find_spans(tiles, &spans, key)) continue;
+    for (int64_t g = 0; g < job->group; g++) {
+      pack_block(job, tiles, &spans, b, kv * job->group + g);
+      compute_block(job, tiles, &spans, b, kv * job->group + g, key);
+      add_key_gradients(job, tiles, &spans, key);
+      add_query_gradients(job, tiles, &spans, index, g, key);
     }
   }
   for (int64_t j = 0; j < count; j++) {
-    float *to = job->dqkv + (b * shape->sequence + key + j) * job->stride + (shape->heads + kv) * d;
-    memcpy(to, tiles->dkeys + j * job->wide, (size_t)d * sizeof *to);
-    memcpy(to + shape->kv_heads * d, tiles->dvalues + j * job->wide, (size_t)d * sizeof *to);
+    int64_t to = (b * shape->sequence + key + j) * job->stride + (shape->heads + kv) * d;
+    tile_store_row(shape->real, tiles->dkeys + j * job->wide, d, job->scale, job->dqkv, to);
+    tile_store_row(shape->real, tiles->dvalues + j * job->wide, d, 1, job->dqkv, to + shape->kv_heads * d);
   }
 }
 
-/* delta of a block without y: the column sums of P * (dY V^T), which is what dscores hold while delta is still 0. */
+/* delta of a block without y: the row sums of P * (dY V^T). */
 static void sum_delta(const backward_job *job, const backward_tiles *tiles, int64_t b, int64_t h, int64_t block) {
   const hri_attention_shape *shape = job->shape;
-  int64_t first = block * BACKWARD_QUERIES, count = tile_min(BACKWARD_QUERIES, shape->sequence - first);
-  float sums[BACKWARD_QUERIES] = {0};
-  pack_block(job, tiles, b, h, first);
-  for (int64_t key = 0; key < first + count; key += TILE_KEYS) {
-    block_spans spans;
-    if (!find_spans(job, &spans, b, block, key)) continue;
-    pack_keys(job, tiles, b, h / (shape->heads / shape->kv_heads), key);
-    compute_scores(job, tiles, &spans, b, h, key);
-    for (int64_t j = 0; j < TILE_KEYS; j++)
-      for (int64_t i = 0; i < BACKWARD_QUERIES; i++) sums[i] += tiles->dscores[j * BACKWARD_STRIDE + i];
+  float *delta = job->delta + (b * shape->heads + h) * shape->sequence + block * BACKWARD_QUERIES;
+  block_spans spans;
+  begin_block(job, tiles, &spans, b, block);
+  memset(delta, 0, (size_t)spans.count * sizeof *delta);
+  pack_block(job, tiles, &spans, b, h);
+  for (int64_t key = 0; key < spans.first + spans.count; key += TILE_KEYS) {
+    if (!find_spans(tiles, &spans, key)) continue;
+    pack_keys(job, tiles, b, h / job->group, key);
+    for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
+      if (spans.begin[p] >= spans.end[p]) continue;
+      compute_scores(job, tiles, &spans, p, b, h, key);
+      for (int64_t i = spans.begin[p]; i < tile_min(spans.end[p], spans.count); i++) {
+        int64_t at = i * BACKWARD_STRIDE + p * TILE_LANES;
+        tile_vf sum = tile_load(tiles->probs + at) * tile_load(tiles->dscores + at);
+        delta[i] += hri_vsum((hri_vf)(sum + tile_load(tiles->probs + at + TILE_VECTOR) * tile_load(tiles->dscores + at + TILE_VECTOR)));
+      }
+    }
   }
-  memcpy(job->delta + (b * shape->heads + h) * shape->sequence + first, sums, (size_t)count * sizeof *sums);
 }
 
 static void run_job(backward_job *job, void *scratch, int threads) {
   const hri_attention_shape *shape = job->shape;
-  int64_t pairs = shape->batch * shape->kv_heads, rows = shape->batch * shape->sequence, next = 0, next_delta = 0;
-  int64_t blocks = shape->batch * job->blocks;
+  int64_t heads = shape->batch * shape->kv_heads, rows = shape->batch * shape->sequence, next = 0, next_delta = 0;
+  int64_t blocks = shape->batch * shape->heads * job->blocks;
   tile_carver shared = {.base = scratch}, size = {0};
   take_shared(&shared, job);
   take_tiles(&size, job);
+  memset(job->turns, 0, (size_t)(job->slots * job->group * job->blocks) * sizeof *job->turns);
 #pragma omp parallel num_threads(threads)
   {
     tile_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
     backward_tiles tiles = take_tiles(&carver, job);
+    if (job->y) {
 #pragma omp for schedule(static)
-    for (int64_t row = 0; row < rows; row++) prepare_row(job, row / shape->sequence, row % shape->sequence);
-#pragma omp for schedule(static)
-    for (int64_t block = 0; block < blocks; block++) prepare_block(job, block / job->blocks, block % job->blocks);
-    if (!job->y) {
-      for (int64_t task; (task = tile_next(&next_delta)) < blocks * shape->heads;) {
+      for (int64_t row = 0; row < rows; row++) prepare(job, row);
+    } else {
+      for (int64_t task; (task = tile_next(&next_delta)) < blocks;) {
         int64_t head = task / job->blocks;
         sum_delta(job, &tiles, head / shape->heads, head % shape->heads, task % job->blocks);
       }
 #pragma omp barrier
     }
-    for (int64_t task; (task = tile_next(&next)) < pairs * job->tiles;) {
-      int64_t pair = task % pairs;
-      run_tile(job, &tiles, pair / shape->kv_heads, pair % shape->kv_heads, task / pairs * TILE_KEYS);
+    for (int64_t task; (task = tile_next(&next)) < heads * job->tiles;) {
+      /* rounds of `slots` heads (the last one of fewer), in each the tiles, of each the heads */
+      int64_t round = task / (job->slots * job->tiles) * job->slots, within = task - round * job->tiles;
+      int64_t members = tile_min(job->slots, heads - round);
+      run_tile(job, &tiles, round + within % members, within / members * TILE_KEYS);
     }
   }
 }
 
-void hri_attention_backward(const hri_attention_shape *shape, float scale, const float *dy, const float *qkv,
-                            const float *y, const float *lse, const int32_t *doc_start, float *dqkv, void *scratch,
+void hri_attention_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
+                            const void *y, const float *lse, const int32_t *doc_start, void *dqkv, void *scratch,
                             int threads) {
-  backward_job job = make_job(shape);
+  backward_job job = make_job(shape, threads);
   job.scale = scale;
   job.dy = dy;
   job.qkv = qkv;
@@ -414,10 +504,10 @@ void hri_attention_backward(const hri_attention_shape *shape, float scale, const
   run_job(&job, scratch, threads);
 }
 
-void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const float *dy,
-                                         const float *qkv, const float *probs, const int32_t *doc_start, float *dqkv,
+void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const void *dy,
+                                         const void *qkv, const void *probs, const int32_t *doc_start, void *dqkv,
                                          void *scratch, int threads) {
-  backward_job job = make_job(shape);
+  backward_job job = make_job(shape, threads);
   job.scale = scale;
   job.dy = dy;
   job.qkv = qkv;

@@ -28,10 +28,10 @@ typedef struct cached_tiles {
 typedef struct cached_job {
   const hri_attention_cache_shape *shape;
   float scale;
-  const float *qkv;
+  const void *qkv;
   int64_t past, valid;
-  float *keys, *values, *y;
-  int64_t group, stride, wide;  /* query heads per kv head; floats per row of qkv; D rounded up to TILE_VECTOR */
+  void *keys, *values, *y;
+  int64_t group, stride, wide;  /* query heads per kv head; elements per row of qkv; D rounded up to TILE_VECTOR */
   int64_t row_groups, splits;   /* splits 1: results go to y directly */
   float *parts;                 /* [B, K, splits][rows * group][wide + 2]: output, maximum, sum */
 } cached_job;
@@ -74,27 +74,29 @@ uint64_t hri_attention_cached_scratch(const hri_attention_cache_shape *shape, in
   return carver.used;
 }
 
-/* Any number of rows: C[m][vectors] = or += A[m][depth] * B[depth][vectors], A by rows. The wide ones serve few rows:
- * what counts there is reading B in long runs, with enough sums in flight to hide the latency of an addition. */
-TILE_INLINE void product_any(const int vectors, const bool add, int64_t m, int64_t depth, const float *a, int64_t lda,
-                             const float *b, int64_t ldb, float *c, int64_t ldc) {
+/* Any number of rows: C[m][vectors] = or += A[m][depth] * B[depth][vectors], A by rows, B as it lies in the cache. The
+ * wide ones serve few rows: what counts there is reading B in long runs, with enough sums in flight to hide the latency
+ * of an addition. */
+TILE_INLINE void product_any(const hri_real real, const int vectors, const bool add, int64_t m, int64_t depth,
+                             const float *a, int64_t lda, const void *b, int64_t ldb, float *c, int64_t ldc) {
   const int most = vectors == 8 ? 1 : vectors == 4 ? (TILE_VECTOR == 16 ? 4 : 2) : TILE_ROWS;
   for (; m >= most; m -= most, a += most * lda, c += most * ldc)
-    tile_kernel(most, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
+    tile_kernel(false, real, most, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
   if (most > 4 && m >= 4) {
-    tile_kernel(4, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
+    tile_kernel(false, real, 4, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
     m -= 4, a += 4 * lda, c += 4 * ldc;
   }
   if (most > 2 && m >= 2) {
-    tile_kernel(2, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
+    tile_kernel(false, real, 2, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
     m -= 2, a += 2 * lda, c += 2 * ldc;
   }
-  if (most > 1 && m >= 1) tile_kernel(1, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
+  if (most > 1 && m >= 1) tile_kernel(false, real, 1, vectors, false, add, depth, a, lda, b, ldb, c, ldc);
 }
 #define CACHED_PRODUCT(name, vectors, add)                                                                             \
-  __attribute__((noinline)) static void name(int64_t m, int64_t depth, const float *a, int64_t lda, const float *b,    \
-                                             int64_t ldb, float *c, int64_t ldc) {                                     \
-    product_any(vectors, add, m, depth, a, lda, b, ldb, c, ldc);                                                       \
+  __attribute__((noinline)) static void name(hri_real real, int64_t m, int64_t depth, const float *a, int64_t lda,     \
+                                             const void *b, int64_t ldb, float *c, int64_t ldc) {                      \
+    if (real == HRI_REAL_BF16) product_any(HRI_REAL_BF16, vectors, add, m, depth, a, lda, b, ldb, c, ldc);             \
+    else product_any(HRI_REAL_F32, vectors, add, m, depth, a, lda, b, ldb, c, ldc);                                    \
   }
 CACHED_PRODUCT(product_set_2, 2, false)
 CACHED_PRODUCT(product_set_4, 4, false)
@@ -106,12 +108,13 @@ CACHED_PRODUCT(product_add_8, 8, true)
 /* One new position of one (batch row, kv head) into the caches. */
 static void append(const cached_job *job, int64_t b, int64_t kv, int64_t row) {
   const hri_attention_cache_shape *shape = job->shape;
-  int64_t d = shape->head_dim, position = job->past + row;
-  const float *k = job->qkv + (b * shape->rows + row) * job->stride + (shape->heads + kv) * d;
-  float *to = job->keys + hri_attention_cache_key(shape, b, kv, position);
-  for (int64_t i = 0; i < d; i++) to[i * HRI_ATTENTION_CACHE_BLOCK] = k[i];
-  memcpy(job->values + hri_attention_cache_value(shape, b, kv, position), k + shape->kv_heads * d,
-         (size_t)d * sizeof *k);
+  int64_t d = shape->head_dim, position = job->past + row, bytes = (int64_t)hri_real_bytes(shape->real);
+  const void *k = hri_real_from(job->qkv, (b * shape->rows + row) * job->stride + (shape->heads + kv) * d, shape->real);
+  void *to = hri_real_at(job->keys, hri_attention_cache_key(shape, b, kv, position), shape->real);
+  for (int64_t i = 0; i < d; i++)
+    memcpy(hri_real_at(to, i * HRI_ATTENTION_CACHE_BLOCK, shape->real), hri_real_from(k, i, shape->real), (size_t)bytes);
+  memcpy(hri_real_at(job->values, hri_attention_cache_value(shape, b, kv, position), shape->real),
+         hri_real_from(k, shape->kv_heads * d, shape->real), (size_t)(d * bytes));
 }
 
 /* Position of the row with index r = (new row) * group + (query head in group), and the first that it sees. */
@@ -157,31 +160,34 @@ static void softmax_row(const cached_job *job, const cached_tiles *tiles, int64_
   }
 }
 
-/* out += P V over `count` positions; V rows are D floats, so what is left after whole vectors goes through tail. */
-static void add_values(const cached_job *job, const cached_tiles *tiles, int64_t rows, const float *values,
+/* out += P V over `count` positions; V rows are D elements, so what is left after whole vectors goes through tail. */
+static void add_values(const cached_job *job, const cached_tiles *tiles, int64_t rows, const void *values,
                        int64_t count) {
   int64_t d = job->shape->head_dim, at = 0;
-  for (; rows == 1 && at + 8 * TILE_VECTOR <= d; at += 8 * TILE_VECTOR)
-    product_add_8(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
-  for (; (rows <= 2 || TILE_VECTOR == 16) && at + 4 * TILE_VECTOR <= d; at += 4 * TILE_VECTOR)
-    product_add_4(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
-  for (; at + 2 * TILE_VECTOR <= d; at += 2 * TILE_VECTOR)
-    product_add_2(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
-  for (; at + TILE_VECTOR <= d; at += TILE_VECTOR)
-    product_add_1(rows, count, tiles->scores, CACHED_KEYS, values + at, d, tiles->out + at, job->wide);
+  hri_real real = job->shape->real;
+#define ADD_VALUES(name, vectors)                                                                                     \
+  name(real, rows, count, tiles->scores, CACHED_KEYS, hri_real_from(values, at, real), d, tiles->out + at, job->wide), \
+      at += (vectors) * TILE_VECTOR
+  while (rows == 1 && at + 8 * TILE_VECTOR <= d) ADD_VALUES(product_add_8, 8);
+  while ((rows <= 2 || TILE_VECTOR == 16) && at + 4 * TILE_VECTOR <= d) ADD_VALUES(product_add_4, 4);
+  while (at + 2 * TILE_VECTOR <= d) ADD_VALUES(product_add_2, 2);
+  while (at + TILE_VECTOR <= d) ADD_VALUES(product_add_1, 1);
+#undef ADD_VALUES
   if (at < d) {
-    tile_copy_rows(values + at, d, count, d - at, 1, tiles->tail, TILE_VECTOR);
-    product_add_1(rows, count, tiles->scores, CACHED_KEYS, tiles->tail, TILE_VECTOR, tiles->out + at, job->wide);
+    tile_pack_rows(false, real, hri_real_from(values, at, real), d, count, d - at, count, tiles->tail, TILE_VECTOR);
+    product_add_1(HRI_REAL_F32, rows, count, tiles->scores, CACHED_KEYS, tiles->tail, TILE_VECTOR, tiles->out + at,
+                  job->wide);
   }
 }
 
 /* scores of `rows` queries with one block of the key cache. */
-static void score_block(const cached_job *job, const cached_tiles *tiles, int64_t rows, const float *block,
+static void score_block(const cached_job *job, const cached_tiles *tiles, int64_t rows, const void *block,
                         float *scores) {
   int64_t d = job->shape->head_dim;
   bool wide = rows <= 2 && 4 * TILE_VECTOR <= HRI_ATTENTION_CACHE_BLOCK;
   for (int64_t lane = 0; lane < HRI_ATTENTION_CACHE_BLOCK; lane += wide ? 4 * TILE_VECTOR : TILE_LANES)
-    (wide ? product_set_4 : product_set_2)(rows, d, tiles->q, d, block + lane, HRI_ATTENTION_CACHE_BLOCK,
+    (wide ? product_set_4 : product_set_2)(job->shape->real, rows, d, tiles->q, d,
+                                           hri_real_from(block, lane, job->shape->real), HRI_ATTENTION_CACHE_BLOCK,
                                            scores + lane, CACHED_KEYS);
 }
 
@@ -191,9 +197,12 @@ static void attend(const cached_job *job, const cached_tiles *tiles, int64_t b, 
   const hri_attention_cache_shape *shape = job->shape;
   int64_t d = shape->head_dim;
   for (int64_t i = 0; i < rows; i++) {
-    const float *q = job->qkv + (b * shape->rows + (r0 + i) / job->group) * job->stride +
-                     (kv * job->group + (r0 + i) % job->group) * d;
-    for (int64_t j = 0; j < d; j++) tiles->q[i * d + j] = q[j] * (job->scale * TILE_LOG2E);
+    int64_t q = (b * shape->rows + (r0 + i) / job->group) * job->stride + (kv * job->group + (r0 + i) % job->group) * d;
+    for (int64_t j = 0; j < d; j += TILE_VECTOR) {
+      int64_t left = tile_min(d - j, TILE_VECTOR);
+      hri_vf v = hri_vload_real_n(job->qkv, q + j, left, shape->real) * (job->scale * TILE_LOG2E);
+      hri_vstore_n(tiles->q + i * d + j, v, left);
+    }
     tiles->highest[i] = TILE_LOWEST;
     tiles->sum[i] = 0;
   }
@@ -202,18 +211,19 @@ static void attend(const cached_job *job, const cached_tiles *tiles, int64_t b, 
   from = tile_max_int(from, row_start(job, r0) / CACHED_KEYS * CACHED_KEYS);
   for (int64_t key = from; key < to; key += CACHED_KEYS) {
     int64_t count = tile_min(CACHED_KEYS, to - key), padded = tile_round_up(count, HRI_ATTENTION_CACHE_BLOCK);
-    const float *keys = job->keys + hri_attention_cache_key(shape, b, kv, key);
+    const void *keys = hri_real_from(job->keys, hri_attention_cache_key(shape, b, kv, key), shape->real);
     for (int64_t j = 0; j < padded; j += HRI_ATTENTION_CACHE_BLOCK)
-      score_block(job, tiles, rows, keys + j * d, tiles->scores + j);
+      score_block(job, tiles, rows, hri_real_from(keys, j * d, shape->real), tiles->scores + j);
     for (int64_t i = 0; i < rows; i++) softmax_row(job, tiles, i, r0 + i, key, padded);
-    add_values(job, tiles, rows, job->values + hri_attention_cache_value(shape, b, kv, key), count);
+    add_values(job, tiles, rows, hri_real_from(job->values, hri_attention_cache_value(shape, b, kv, key), shape->real),
+               count);
   }
 }
 
-static float *y_row(const cached_job *job, int64_t b, int64_t kv, int64_t r) {
+/* Element of y where the output of row r begins. */
+static int64_t y_row(const cached_job *job, int64_t b, int64_t kv, int64_t r) {
   const hri_attention_cache_shape *shape = job->shape;
-  return job->y + ((b * shape->rows + r / job->group) * shape->heads + kv * job->group + r % job->group) *
-                      shape->head_dim;
+  return ((b * shape->rows + r / job->group) * shape->heads + kv * job->group + r % job->group) * shape->head_dim;
 }
 
 static float *part_row(const cached_job *job, int64_t pair, int64_t split, int64_t r) {
@@ -226,10 +236,9 @@ static void run_task(const cached_job *job, const cached_tiles *tiles, int64_t p
   if (rows <= 0) return;
   if (job->splits == 1) {
     attend(job, tiles, b, kv, r0, rows, 0, job->past + job->valid);
-    for (int64_t i = 0; i < rows; i++) {
-      float *y = y_row(job, b, kv, r0 + i), factor = 1.0f / tiles->sum[i];
-      for (int64_t j = 0; j < d; j++) y[j] = tiles->out[i * job->wide + j] * factor;
-    }
+    for (int64_t i = 0; i < rows; i++)
+      tile_store_row(job->shape->real, tiles->out + i * job->wide, d, 1.0f / tiles->sum[i], job->y,
+                     y_row(job, b, kv, r0 + i));
     return;
   }
   attend(job, tiles, b, kv, r0, rows, split * CACHED_SPLIT, (split + 1) * CACHED_SPLIT);
@@ -241,26 +250,27 @@ static void run_task(const cached_job *job, const cached_tiles *tiles, int64_t p
   }
 }
 
-/* Folds the parts of one row, in the order of the splits, into y. */
+/* Folds the parts of one row, in the order of the splits, into y. The first part holds the sum afterwards. */
 static void fold(const cached_job *job, int64_t splits, int64_t pair, int64_t r) {
   int64_t d = job->shape->head_dim, wide = job->wide;
-  float *y = y_row(job, pair / job->shape->kv_heads, pair % job->shape->kv_heads, r), top = TILE_LOWEST, sum = 0;
+  float *total = part_row(job, pair, 0, r), top = TILE_LOWEST, sum = 0;
   for (int64_t s = 0; s < splits; s++) {
     float high = part_row(job, pair, s, r)[wide];
     top = high > top ? high : top;
   }
-  memset(y, 0, (size_t)d * sizeof *y);
   for (int64_t s = 0; s < splits; s++) {
     const float *part = part_row(job, pair, s, r);
     float factor = tile_exp2(tile_splat(part[wide] - top))[0];
     sum += part[wide + 1] * factor;
-    for (int64_t j = 0; j < d; j++) y[j] += part[j] * factor;
+    for (int64_t j = 0; j < wide; j += TILE_VECTOR)
+      tile_store(total + j, s == 0 ? tile_load(part + j) * factor : tile_load(total + j) + tile_load(part + j) * factor);
   }
-  for (int64_t j = 0; j < d; j++) y[j] /= sum;
+  tile_store_row(job->shape->real, total, d, 1.0f / sum, job->y,
+                 y_row(job, pair / job->shape->kv_heads, pair % job->shape->kv_heads, r));
 }
 
-void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const float *qkv, int64_t past,
-                          int64_t rows_valid, float *cache_keys, float *cache_values, float *y, void *scratch,
+void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const void *qkv, int64_t past,
+                          int64_t rows_valid, void *cache_keys, void *cache_values, void *y, void *scratch,
                           int threads) {
   cached_job job = make_job(shape);
   int64_t pairs = shape->batch * shape->kv_heads, width = shape->heads * shape->head_dim, next = 0;
@@ -285,7 +295,7 @@ void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, c
       append(&job, i / rows_valid / shape->kv_heads, i / rows_valid % shape->kv_heads, i % rows_valid);
 #pragma omp for schedule(static) nowait
     for (int64_t i = 0; i < shape->batch * shape->rows; i++)
-      if (i % shape->rows >= rows_valid) memset(y + i * width, 0, (size_t)width * sizeof *y);
+      if (i % shape->rows >= rows_valid) memset(hri_real_at(y, i * width, shape->real), 0, (size_t)width * hri_real_bytes(shape->real));
     for (int64_t task; (task = tile_next(&next)) < tasks;)
       run_task(&job, &tiles, task / splits / job.row_groups, task / splits % job.row_groups, task % splits);
     if (job.splits > 1) {

@@ -1,10 +1,11 @@
 /* Attention forward in O(T) memory: online softmax over key tiles (Milakov and Gimelshein, "Online normalizer
  * calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).
  *
- * A task is one (batch row, head, block of FORWARD_QUERIES queries). It walks the key tiles that its queries can see;
- * per tile it packs K and V once and then, panel by panel of TILE_LANES queries, computes S^T = K Q^T, exponentiates it
- * in the first-level cache against the running maximum, and adds V^T P^T to the transposed output. Scores are in units
- * of log2 (log2(e) goes into the scale of Q). Rows of S^T that no lane sees are never computed.
+ * A task is one (batch row, head, block of FORWARD_QUERIES queries). It turns its queries once, so that they are lanes,
+ * and walks the key tiles that they see; per tile it copies K and V once and then, panel by panel of TILE_LANES queries,
+ * computes S^T = K Q^T, exponentiates it in the first-level cache against the running maximum (down the lanes, without
+ * horizontal sums), and adds P V to the output rows, P^T being read by columns. K, V and the output are never turned.
+ * Scores are in units of log2. Rows of S^T that no lane sees are never computed.
  *
  * Tasks of a head run longest first and heads in order: one head's keys stay in the shared cache, and the tail of the
  * loop is short tasks. No task depends on another, so bits do not depend on the team. */
@@ -13,10 +14,12 @@
 enum { FORWARD_QUERIES = 128, FORWARD_PANELS = FORWARD_QUERIES / TILE_LANES };
 
 typedef struct forward_tiles {
-  float *q;          /* [panel][D][TILE_LANES], times scale * log2(e) */
-  float *out;        /* [panel][D rounded up to TILE_ROWS][TILE_LANES] */
-  float *keys;       /* [TILE_KEYS][D rounded up] */
+  float *rows;       /* [FORWARD_QUERIES][row]: the queries before they are turned */
+  float *q;          /* [panel][words][TILE_LANES] */
+  float *out;        /* [FORWARD_QUERIES][wide] */
+  float *keys;       /* [TILE_KEYS][row] */
   float *values;     /* the same */
+  float *value_pairs; /* what the product takes: `values`, or of pairs [TILE_KEYS/2][wide] */
   float *scores;     /* [TILE_KEYS][TILE_LANES] of one panel */
   float *highest;    /* [panel][TILE_LANES]: running maximum */
   float *sum;        /* [panel][TILE_LANES]: running sum of exp2(score - highest) */
@@ -25,21 +28,33 @@ typedef struct forward_tiles {
 
 typedef struct forward_job {
   const hri_attention_shape *shape;
-  float scale;
-  const float *qkv;
+  const void *qkv;
   const int32_t *doc_start;
-  float *y, *lse;
-  int64_t stride;  /* floats per row of qkv */
-  int64_t padded;  /* D rounded up to TILE_ROWS */
+  void *y;
+  float *lse, factor; /* scale * log2(e) */
+  bool pairs;
+  int64_t stride;     /* elements per row of qkv */
+  int64_t words, row; /* words of a head, and of a packed row */
+  int64_t wide;       /* D rounded up to TILE_VECTOR */
 } forward_job;
 
-static forward_tiles take_tiles(tile_carver *carver, const hri_attention_shape *shape) {
-  int64_t d = shape->head_dim, padded = tile_round_up(d, TILE_ROWS);
+static forward_job make_job(const hri_attention_shape *shape) {
+  forward_job job = {.shape = shape, .pairs = TILE_PAIRS(shape->real)};
+  job.stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
+  job.words = tile_words(job.pairs, shape->head_dim);
+  job.row = tile_row_words(job.pairs, shape->head_dim);
+  job.wide = tile_round_up(shape->head_dim, TILE_VECTOR);
+  return job;
+}
+
+static forward_tiles take_tiles(tile_carver *carver, const forward_job *job) {
   forward_tiles tiles;
-  tiles.q = tile_take_floats(carver, FORWARD_QUERIES * d);
-  tiles.out = tile_take_floats(carver, FORWARD_QUERIES * padded);
-  tiles.keys = tile_take_floats(carver, TILE_KEYS * padded);
-  tiles.values = tile_take_floats(carver, TILE_KEYS * padded);
+  tiles.rows = tile_take_floats(carver, FORWARD_QUERIES * job->row);
+  tiles.q = tile_take_floats(carver, FORWARD_QUERIES * job->words);
+  tiles.out = tile_take_floats(carver, FORWARD_QUERIES * job->wide);
+  tiles.keys = tile_take_floats(carver, TILE_KEYS * job->row);
+  tiles.values = tile_take_floats(carver, TILE_KEYS * job->row);
+  tiles.value_pairs = job->pairs ? tile_take_floats(carver, TILE_KEYS / 2 * job->wide) : tiles.values;
   tiles.scores = tile_take_floats(carver, TILE_KEYS * TILE_LANES);
   tiles.highest = tile_take_floats(carver, FORWARD_QUERIES);
   tiles.sum = tile_take_floats(carver, FORWARD_QUERIES);
@@ -48,26 +63,23 @@ static forward_tiles take_tiles(tile_carver *carver, const hri_attention_shape *
 }
 
 uint64_t hri_attention_forward_scratch(const hri_attention_shape *shape, int threads) {
+  forward_job job = make_job(shape);
   tile_carver carver = {0};
-  for (int i = 0; i < threads; i++) take_tiles(&carver, shape);
+  for (int i = 0; i < threads; i++) take_tiles(&carver, &job);
   return carver.used;
 }
 
 /* Packs the queries of a block and clears its running state; returns the number of panels. */
 static int64_t begin_block(const forward_job *job, const forward_tiles *tiles, int64_t b, int64_t h, int64_t query) {
   const hri_attention_shape *shape = job->shape;
-  int64_t d = shape->head_dim, panels = 0;
+  int64_t count = tile_min(FORWARD_QUERIES, shape->sequence - query), panels = (count + TILE_LANES - 1) / TILE_LANES;
   const int32_t *doc_start = job->doc_start ? job->doc_start + b * shape->sequence : NULL;
-  for (int64_t first = query; first < tile_min(query + FORWARD_QUERIES, shape->sequence); first += TILE_LANES) {
-    int64_t count = tile_min(TILE_LANES, shape->sequence - first);
-    float *q = tiles->q + panels * d * TILE_LANES;
-    if (count < TILE_LANES) memset(q, 0, (size_t)(d * TILE_LANES) * sizeof *q);
-    tile_transpose_(false, job->qkv + (b * shape->sequence + first) * job->stride + h * d, job->stride, count, d,
-                    job->scale * TILE_LOG2E, q, TILE_LANES);
-    tile_span_fill(&tiles->spans[panels], shape, doc_start, first);
-    panels++;
-  }
-  memset(tiles->out, 0, (size_t)(panels * TILE_LANES * job->padded) * sizeof *tiles->out);
+  tile_pack_rows(job->pairs, shape->real,
+                 hri_real_from(job->qkv, (b * shape->sequence + query) * job->stride + h * shape->head_dim, shape->real),
+                 job->stride, count, shape->head_dim, panels * TILE_LANES, tiles->rows, job->row);
+  tile_pack_panels(tiles->rows, job->row, panels * TILE_LANES, job->words, tiles->q);
+  memset(tiles->out, 0, (size_t)(panels * TILE_LANES * job->wide) * sizeof *tiles->out);
+  for (int64_t p = 0; p < panels; p++) tile_span_fill(&tiles->spans[p], shape, doc_start, query + p * TILE_LANES);
   for (int64_t i = 0; i < panels * TILE_LANES; i++) {
     tiles->highest[i] = TILE_LOWEST;
     tiles->sum[i] = 0;
@@ -75,78 +87,95 @@ static int64_t begin_block(const forward_job *job, const forward_tiles *tiles, i
   return panels;
 }
 
-/* Scales the output so far where the maximum rose; `factor` is exp2(old - new), two vectors. */
-static void rescale(float *out, int64_t rows, const tile_vf factor[2]) {
-  for (int64_t i = 0; i < rows; i++) {
-    TILE_UNROLL for (int v = 0; v < 2; v++) {
-      float *p = out + i * TILE_LANES + v * TILE_VECTOR;
-      tile_store(p, tile_load(p) * factor[v]);
-    }
+/* Scales the output so far of one panel where the maximum of a query rose. */
+static void rescale(float *out, int64_t wide, const float factor[TILE_LANES]) {
+  for (int64_t i = 0; i < TILE_LANES; i++, out += wide) {
+    if (factor[i] == 1) continue;
+    for (int64_t j = 0; j < wide; j += TILE_VECTOR) tile_store(out + j, tile_load(out + j) * factor[i]);
   }
 }
 
-static bool any_differs(tile_vf a, tile_vf b) {
-  tile_vi different = a != b;
-  int32_t any = 0;
-  for (int i = 0; i < TILE_VECTOR; i++) any |= different[i];
-  return any != 0;
-}
-
-/* One step of the online softmax: scores[begin..end) become exp2(score - highest). */
-static void softmax_step(const forward_tiles *tiles, int64_t panel, int64_t key, int64_t begin, int64_t end,
-                         bool masked, int64_t padded) {
-  const tile_span *span = &tiles->spans[panel];
-  float *highest = tiles->highest + panel * TILE_LANES, *sum = tiles->sum + panel * TILE_LANES;
-  tile_vf old[2], top[2], total[2], factor[2];
-  TILE_UNROLL for (int v = 0; v < 2; v++) {
-    tile_vi query = tile_iota() + (span->first + v * TILE_VECTOR);
-    tile_vi start = *(const tile_vi *)(span->start + v * TILE_VECTOR);
-    top[v] = old[v] = tile_load(highest + v * TILE_VECTOR);
-    for (int64_t j = begin; j < end; j++) {
-      float *p = tiles->scores + j * TILE_LANES + v * TILE_VECTOR;
-      tile_vf s = tile_load(p);
-      if (masked) tile_store(p, s = tile_mask(s, query, start, (int32_t)(key + j)));
-      top[v] = tile_max(s, top[v]);
-    }
-    factor[v] = tile_exp2(old[v] - top[v]);
-    total[v] = tile_load(sum + v * TILE_VECTOR) * factor[v];
-  }
-  for (int64_t j = begin; j < end; j++) {
+/* exp2(score * factor - top) over rows [begin, end) of one panel, and their sums. Pairs of rows become rows of pairs,
+ * at half the row index. */
+TILE_INLINE void exponentiate(const bool pairs, float *scores, int64_t begin, int64_t end, float factor,
+                              const tile_vf top[2], tile_vf total[2]) {
+#if defined(__AVX512BF16__)
+  for (int64_t j = begin; pairs && j < end; j += 2) {
+    tile_vf even[2], odd[2], words[2];
     TILE_UNROLL for (int v = 0; v < 2; v++) {
-      float *p = tiles->scores + j * TILE_LANES + v * TILE_VECTOR;
-      tile_vf e = tile_exp2(tile_load(p) - top[v]);
+      const float *p = scores + j * TILE_LANES + v * TILE_VECTOR;
+      even[v] = tile_exp2_short(tile_load(p) * factor - top[v]);
+      odd[v] = tile_exp2_short(tile_load(p + TILE_LANES) * factor - top[v]);
+      total[v] += even[v] + odd[v];
+    }
+    tile_interleave(tile_round_pairs(even), tile_round_pairs(odd), words);
+    TILE_UNROLL for (int v = 0; v < 2; v++) tile_store(scores + j / 2 * TILE_LANES + v * TILE_VECTOR, words[v]);
+  }
+#endif
+  for (int64_t j = begin; !pairs && j < end; j++) {
+    TILE_UNROLL for (int v = 0; v < 2; v++) {
+      float *p = scores + j * TILE_LANES + v * TILE_VECTOR;
+      tile_vf e = tile_exp2(tile_load(p) * factor - top[v]);
       total[v] += e;
       tile_store(p, e);
     }
   }
+}
+
+/* One step of the online softmax: scores[begin..end) become exp2(score * job->factor - highest). */
+static void softmax_step(const forward_job *job, const forward_tiles *tiles, int64_t panel, int64_t key, int64_t begin,
+                         int64_t end, bool masked) {
+  const tile_span *span = &tiles->spans[panel];
+  float *highest = tiles->highest + panel * TILE_LANES, *sum = tiles->sum + panel * TILE_LANES, factors[TILE_LANES];
+  tile_vf top[2], total[2];
+  TILE_UNROLL for (int v = 0; v < 2; v++) {
+    tile_vi query = tile_iota() + (span->first + v * TILE_VECTOR);
+    tile_vi start = *(const tile_vi *)(span->start + v * TILE_VECTOR);
+    tile_vf old = tile_load(highest + v * TILE_VECTOR), factor;
+    top[v] = old;
+    for (int64_t j = begin; j < end; j++) {
+      float *p = tiles->scores + j * TILE_LANES + v * TILE_VECTOR;
+      tile_vf s = tile_load(p) * job->factor;
+      if (masked) tile_store(p, s = tile_mask(s, query, start, (int32_t)(key + j)));
+      top[v] = tile_max(s, top[v]);
+    }
+    factor = tile_exp2(old - top[v]);
+    total[v] = tile_load(sum + v * TILE_VECTOR) * factor;
+    tile_store(factors + v * TILE_VECTOR, factor);
+  }
+  /* masked scores are scaled already */
+  if (job->pairs) exponentiate(true, tiles->scores, begin, end, masked ? 1 : job->factor, top, total);
+  else exponentiate(false, tiles->scores, begin, end, masked ? 1 : job->factor, top, total);
   TILE_UNROLL for (int v = 0; v < 2; v++) {
     tile_store(highest + v * TILE_VECTOR, top[v]);
     tile_store(sum + v * TILE_VECTOR, total[v]);
   }
-  if (any_differs(old[0], top[0]) || any_differs(old[1], top[1]))
-    rescale(tiles->out + panel * TILE_LANES * padded, padded, factor);
+  rescale(tiles->out + panel * TILE_LANES * job->wide, job->wide, factors);
 }
 
 /* All panels of the block against the key tile from `key` on. */
 static void step_tile(const forward_job *job, const forward_tiles *tiles, int64_t panels, int64_t b, int64_t kv,
                       int64_t key) {
   const hri_attention_shape *shape = job->shape;
-  int64_t d = shape->head_dim, padded = job->padded, count = tile_min(TILE_KEYS, shape->sequence - key);
-  const float *k = job->qkv + (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
-  tile_copy_rows(k, job->stride, count, d, 1, tiles->keys, padded);
-  tile_copy_rows(k + shape->kv_heads * d, job->stride, count, d, 1, tiles->values, padded);
-  memset(tiles->keys + count * padded, 0, (size_t)((TILE_KEYS - count) * padded) * sizeof(float));
-  memset(tiles->values + count * padded, 0, (size_t)((TILE_KEYS - count) * padded) * sizeof(float));
+  int64_t d = shape->head_dim, count = tile_min(TILE_KEYS, shape->sequence - key), pair = job->pairs ? 2 : 1;
+  int64_t at = (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
+  int64_t needed = tile_round_up(count, TILE_ROWS);
+  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d, needed,
+                 tiles->keys, job->row);
+  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real), job->stride,
+                 count, d, needed, tiles->values, job->row);
+  tile_pair_rows(job->pairs, tiles->values, job->row, needed, job->wide, tiles->value_pairs);
   for (int64_t p = 0; p < panels; p++) {
     int64_t begin, end;
     bool masked;
     if (!tile_span_rows(&tiles->spans[p], shape->sequence, key, &begin, &end, &masked)) continue;
-    tile_product_rows(end - begin, d, tiles->keys + begin * padded, padded, tiles->q + p * d * TILE_LANES, TILE_LANES,
-                      tiles->scores + begin * TILE_LANES, TILE_LANES);
-    softmax_step(tiles, p, key, begin, end, masked, padded);
-    tile_product_columns_add(padded, end - begin, tiles->values + begin * padded, padded,
-                             tiles->scores + begin * TILE_LANES, TILE_LANES, tiles->out + p * TILE_LANES * padded,
-                             TILE_LANES);
+    tile_product(job->pairs, false, false, end - begin, job->words, tiles->keys + begin * job->row, job->row,
+                 tiles->q + p * job->words * TILE_LANES, TILE_LANES, tiles->scores + begin * TILE_LANES, TILE_LANES,
+                 TILE_LANES);
+    softmax_step(job, tiles, p, key, begin, end, masked);
+    tile_product(job->pairs, true, true, TILE_LANES, (end - begin) / pair, tiles->scores + begin / pair * TILE_LANES,
+                 TILE_LANES, tiles->value_pairs + begin / pair * job->wide, job->wide,
+                 tiles->out + p * TILE_LANES * job->wide, job->wide, job->wide);
   }
 }
 
@@ -156,17 +185,17 @@ static void finish_panel(const forward_job *job, const forward_tiles *tiles, int
   int64_t d = shape->head_dim, first = tiles->spans[p].first, width = shape->heads * d;
   int64_t count = tile_min(TILE_LANES, shape->sequence - first);
   float *lse = job->lse + (b * shape->heads + h) * shape->sequence + first, values[TILE_LANES];
-  tile_vf factor[2];
   TILE_UNROLL for (int v = 0; v < 2; v++) {
     int64_t lane = p * TILE_LANES + v * TILE_VECTOR;
     tile_vf sum = tile_load(tiles->sum + lane), top = tile_load(tiles->highest + lane);
-    factor[v] = 1.0f / sum;
     tile_store(values + v * TILE_VECTOR, (top + tile_log2(sum)) * TILE_LN2);
   }
-  rescale(tiles->out + p * TILE_LANES * job->padded, d, factor);
-  tile_transpose_(false, tiles->out + p * TILE_LANES * job->padded, TILE_LANES, d, count, 1,
-                  job->y + (b * shape->sequence + first) * width + h * d, width);
   memcpy(lse, values, (size_t)count * sizeof *lse);
+  for (int64_t i = 0; i < count; i++) {
+    const float *out = tiles->out + (p * TILE_LANES + i) * job->wide;
+    tile_store_row(shape->real, out, d, 1.0f / tiles->sum[p * TILE_LANES + i], job->y,
+                   (b * shape->sequence + first + i) * width + h * d);
+  }
 }
 
 static void run_block(const forward_job *job, const forward_tiles *tiles, int64_t b, int64_t h, int64_t query) {
@@ -179,18 +208,22 @@ static void run_block(const forward_job *job, const forward_tiles *tiles, int64_
   for (int64_t p = 0; p < panels; p++) finish_panel(job, tiles, p, b, h);
 }
 
-void hri_attention_forward(const hri_attention_shape *shape, float scale, const float *qkv, const int32_t *doc_start,
-                           float *y, float *lse, void *scratch, int threads) {
-  int64_t d = shape->head_dim, group = shape->heads / shape->kv_heads;
+void hri_attention_forward(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,
+                           void *y, float *lse, void *scratch, int threads) {
+  int64_t group = shape->heads / shape->kv_heads;
   int64_t blocks = (shape->sequence + FORWARD_QUERIES - 1) / FORWARD_QUERIES;
   int64_t tasks = shape->batch * shape->heads * blocks, next = 0;
-  forward_job job = {.shape = shape, .scale = scale, .qkv = qkv, .doc_start = doc_start, .y = y, .lse = lse,
-                     .stride = (shape->heads + 2 * shape->kv_heads) * d, .padded = tile_round_up(d, TILE_ROWS)};
+  forward_job job = make_job(shape);
+  job.qkv = qkv;
+  job.doc_start = doc_start;
+  job.y = y;
+  job.lse = lse;
+  job.factor = scale * TILE_LOG2E;
   uint64_t per_thread = hri_attention_forward_scratch(shape, 1);
 #pragma omp parallel num_threads(threads)
   {
     tile_carver carver = {.base = (unsigned char *)scratch + (uint64_t)tile_thread() * per_thread};
-    forward_tiles tiles = take_tiles(&carver, shape);
+    forward_tiles tiles = take_tiles(&carver, &job);
     for (int64_t task; (task = tile_next(&next)) < tasks;) {
       /* (b, kv), then blocks from the last, then the heads that share kv */
       int64_t g = task % group, block = blocks - 1 - task / group % blocks, pair = task / group / blocks;

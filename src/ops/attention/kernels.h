@@ -17,22 +17,22 @@
 #define hri_attention_cached HRI_ISA_NAME(hri_attention_cached)
 
 uint64_t hri_attention_forward_scratch(const hri_attention_shape *shape, int threads);
-void hri_attention_forward(const hri_attention_shape *shape, float scale, const float *qkv, const int32_t *doc_start,
-                           float *y, float *lse, void *scratch, int threads);
+void hri_attention_forward(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,
+                           void *y, float *lse, void *scratch, int threads);
 uint64_t hri_attention_backward_scratch(const hri_attention_shape *shape, int threads);
-void hri_attention_backward(const hri_attention_shape *shape, float scale, const float *dy, const float *qkv,
-                            const float *y, const float *lse, const int32_t *doc_start, float *dqkv, void *scratch,
+void hri_attention_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
+                            const void *y, const float *lse, const int32_t *doc_start, void *dqkv, void *scratch,
                             int threads);
 uint64_t hri_attention_materialized_scratch(const hri_attention_shape *shape, int threads);
-void hri_attention_materialized(const hri_attention_shape *shape, float scale, const float *qkv,
-                                const int32_t *doc_start, float *y, float *probs, void *scratch, int threads);
+void hri_attention_materialized(const hri_attention_shape *shape, float scale, const void *qkv,
+                                const int32_t *doc_start, void *y, void *probs, void *scratch, int threads);
 uint64_t hri_attention_materialized_backward_scratch(const hri_attention_shape *shape, int threads);
-void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const float *dy,
-                                         const float *qkv, const float *probs, const int32_t *doc_start, float *dqkv,
+void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const void *dy,
+                                         const void *qkv, const void *probs, const int32_t *doc_start, void *dqkv,
                                          void *scratch, int threads);
 uint64_t hri_attention_cached_scratch(const hri_attention_cache_shape *shape, int threads);
-void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const float *qkv, int64_t past,
-                          int64_t rows_valid, float *cache_keys, float *cache_values, float *y, void *scratch,
+void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const void *qkv, int64_t past,
+                          int64_t rows_valid, void *cache_keys, void *cache_values, void *y, void *scratch,
                           int threads);
 
 #endif

@@ -1,8 +1,8 @@
 /* Shapes shared by the attention kernels and their double references, and the layout of the generation cache.
  *
- * qkv    [B*T, (H+2K)*D] fp32, row-major: H query heads, then K key heads, then K value heads. Query head h reads
+ * qkv    [B*T, (H+2K)*D], row-major: H query heads, then K key heads, then K value heads. Query head h reads
  *        key/value head h / (H/K).
- * y, dy  [B*T, H*D]; lse [B,H,T] is the natural logarithm of the sum of exp(scale * q.k) over the visible keys.
+ * y, dy  [B*T, H*D]; lse [B,H,T], always fp32, is the natural logarithm of the sum of exp(scale * q.k) over the visible keys.
  * Query t of row b sees the keys j with max(doc_start[b,t], t - window + 1) <= j <= t; doc_start may be NULL (0
  * everywhere), window 0 means none. A doc_start outside [0, t] is clamped into it, so each query sees itself. */
 #ifndef HRI_OPS_ATTENTION_SHAPE_H
@@ -10,11 +10,14 @@
 
 #include <stdint.h>
 
+#include "base/real.h"
+
 typedef struct hri_attention_shape {
   int64_t batch, sequence; /* B, T */
   int64_t heads, kv_heads; /* H, K; K divides H */
   int64_t head_dim;        /* D */
   int64_t window;          /* 0 = none */
+  hri_real real;           /* of qkv, y, probs and their gradients */
 } hri_attention_shape;
 
 /* Generation: `rows` new positions per batch row are appended to a cache that holds `capacity` positions. */
@@ -22,9 +25,10 @@ typedef struct hri_attention_cache_shape {
   int64_t batch, rows;
   int64_t capacity; /* a multiple of HRI_ATTENTION_CACHE_BLOCK */
   int64_t heads, kv_heads, head_dim, window;
+  hri_real real; /* of qkv, y and the caches */
 } hri_attention_cache_shape;
 
-/* Both caches hold batch * kv_heads * capacity * head_dim floats.
+/* Both caches hold batch * kv_heads * capacity * head_dim elements.
  *   keys    [B, K, capacity/32, D, 32]: 32 positions side by side, so that 32 scores come from D vector FMAs without a
  *           horizontal sum, while the cache is read front to back.
  *   values  [B, K, capacity, D]: the output is a sum of rows; also read front to back. */
@@ -34,7 +38,7 @@ static inline int64_t hri_attention_cache_elements(const hri_attention_cache_sha
   return shape->batch * shape->kv_heads * shape->capacity * shape->head_dim;
 }
 
-/* Where element d of the key at `position` lives: first (d = 0), then every HRI_ATTENTION_CACHE_BLOCK floats. */
+/* Where element d of the key at `position` lives: first (d = 0), then every HRI_ATTENTION_CACHE_BLOCK elements. */
 static inline int64_t hri_attention_cache_key(const hri_attention_cache_shape *shape, int64_t b, int64_t kv,
                                               int64_t position) {
   int64_t block = position / HRI_ATTENTION_CACHE_BLOCK, lane = position % HRI_ATTENTION_CACHE_BLOCK;

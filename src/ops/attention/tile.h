@@ -1,11 +1,13 @@
-/* Building blocks of the CPU attention kernels: vectors, exp2 and log2, fp32 tile products, transposes, masks.
+/* Building blocks of the CPU attention kernels: vectors, exp2 and log2, tile products, packing, masks.
  * Included by cpu*.c only, which are compiled once per instruction level (HRI_ISA).
  *
- * All attention products are written with queries (or head elements) as vector lanes and with the other operand
- * broadcast, C[m][lanes] += A[m][depth] * B[depth][lanes]: scores are kept transposed, S^T[key][query]. Then no operand
- * but the queries is ever transposed, the softmax runs down the lanes without horizontal sums, and one register-blocked
- * kernel (TILE_ROWS x 2 vectors of accumulators) serves the two products of the forward and the five of the backward.
- * A is read by rows (element k of row i at a[i*lda + k]) or by columns (at a[k*lda + i]). */
+ * Every product is C[m][lanes] += A[m][depth] * B[depth][lanes] with a register block of TILE_ROWS x 2 vectors: A is
+ * broadcast, read by rows (element k of row i at a[i*lda + k]) or by columns (at a[k*lda + i]); B is read in vectors.
+ *
+ * Tiles hold words of 32 bits along the depth. For fp32 a word is an element. Where the processor multiplies pairs of
+ * bf16 (vdpbf16ps: two products and sums per lane and instruction, fp32 accumulators; it takes subnormals as zero) and
+ * the operands are bf16, a word is two elements that follow each other along the depth, the first one in the low half:
+ * half the words, half the instructions, the same loops. Elsewhere bf16 operands are widened to fp32 tiles. */
 #ifndef HRI_OPS_ATTENTION_TILE_H
 #define HRI_OPS_ATTENTION_TILE_H
 
@@ -22,6 +24,7 @@
 
 #include "base/mem.h"
 #include "ops/attention/shape.h"
+#include "ops/vmath.h"
 
 #ifndef HRI_ISA
 #define HRI_ISA base
@@ -32,23 +35,31 @@
 #define HRI_ISA_NAME(name) HRI_ISA_PASTE(name, HRI_ISA)
 #endif
 
-/* Floats per vector, and accumulator rows that fit the registers beside two B vectors and a broadcast. */
+/* Floats per vector, and accumulator rows that fit the registers beside two B vectors and a broadcast. TILE_ROWS is
+ * the granularity of row counts; see tile_product. */
 #if defined(__AVX512F__)
 #define TILE_VECTOR 16
 #define TILE_ROWS 8
 #define TILE_KEYS 128
 #elif defined(__AVX2__)
 #define TILE_VECTOR 8
-#define TILE_ROWS 6
+#define TILE_ROWS 4
 #define TILE_KEYS 96
 #else
 #define TILE_VECTOR 4
 #define TILE_ROWS 4
 #define TILE_KEYS 64
 #endif
-/* Lanes of a panel: queries are taken TILE_LANES at a time. TILE_KEYS, the keys packed at a time, is a multiple of
- * TILE_ROWS. */
+/* Lanes of a panel: queries (forward) or keys (backward) are taken TILE_LANES at a time. TILE_KEYS, the keys packed at
+ * a time, is a multiple of it. */
 #define TILE_LANES (2 * TILE_VECTOR)
+
+/* Whether tiles of elements of this type hold pairs. A constant wherever the type is one. */
+#if defined(__AVX512BF16__)
+#define TILE_PAIRS(real) ((real) == HRI_REAL_BF16)
+#else
+#define TILE_PAIRS(real) false
+#endif
 
 #define TILE_INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
@@ -106,6 +117,19 @@ TILE_INLINE tile_vf tile_exp2(tile_vf x) {
   return (tile_vf)((tile_vi)((tile_vu)p + ((tile_vu)shifted << 23)) & ~tiny);
 }
 
+#if defined(__AVX512BF16__)
+/* 2^x where the result is rounded to bf16 anyway: floor and fraction by the processor, a minimax polynomial of degree 4
+ * on [0, 1) (relative error 3e-6). Gradual underflow; 0 for -inf. */
+TILE_INLINE tile_vf tile_exp2_short(tile_vf x) {
+  tile_vf f = (tile_vf)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  tile_vf p = f * 1.353416775e-02f + 5.201146094e-02f;
+  p = p * f + 2.414427567e-01f;
+  p = p * f + 6.930038345e-01f;
+  p = p * f + 1.000002593f;
+  return (tile_vf)_mm512_scalef_ps((__m512)p, (__m512)x);
+}
+#endif
+
 /* log2(x) for normal x > 0: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), then the series of atanh((m-1)/(m+1)). */
 TILE_INLINE tile_vf tile_log2(tile_vf x) {
   tile_vu bits = (tile_vu)x - 0x3f3504f3u;
@@ -136,10 +160,20 @@ TILE_INLINE int64_t tile_min(int64_t a, int64_t b) { return a < b ? a : b; }
 TILE_INLINE int64_t tile_max_int(int64_t a, int64_t b) { return a > b ? a : b; }
 TILE_INLINE int64_t tile_round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-/* C[rows][vectors] = or += A[rows][depth] * B[depth][vectors]; rows and vectors, at most 8, are constants. */
-TILE_INLINE void tile_kernel(const int rows, const int vectors, const bool by_columns, const bool add, int64_t depth,
-                             const float *restrict a, int64_t lda, const float *restrict b, int64_t ldb,
-                             float *restrict c, int64_t ldc) {
+/* sum += x * lanes, a word of each. */
+TILE_INLINE tile_vf tile_multiply_add(const bool pairs, tile_vf sum, tile_vf x, tile_vf lanes) {
+#if defined(__AVX512BF16__)
+  if (pairs) return (tile_vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)lanes);
+#endif
+  (void)pairs;
+  return sum + x * lanes;
+}
+
+/* C[rows][vectors] = or += A[rows][depth] * B[depth][vectors]; depth in words; B in memory as `real` when it is not
+ * packed. pairs, real, rows, vectors (at most 8) and by_columns are constants. */
+TILE_INLINE void tile_kernel(const bool pairs, const hri_real real, const int rows, const int vectors,
+                             const bool by_columns, bool add, int64_t depth, const float *restrict a, int64_t lda,
+                             const void *restrict b, int64_t ldb, float *restrict c, int64_t ldc) {
   tile_vf sum[8][8];
   TILE_UNROLL for (int i = 0; i < rows; i++) {
     TILE_UNROLL for (int v = 0; v < vectors; v++) {
@@ -148,10 +182,10 @@ TILE_INLINE void tile_kernel(const int rows, const int vectors, const bool by_co
   }
   for (int64_t k = 0; k < depth; k++) {
     tile_vf lanes[8];
-    TILE_UNROLL for (int v = 0; v < vectors; v++) lanes[v] = tile_load(b + k * ldb + v * TILE_VECTOR);
+    TILE_UNROLL for (int v = 0; v < vectors; v++) lanes[v] = hri_vload_real(b, k * ldb + v * TILE_VECTOR, real);
     TILE_UNROLL for (int i = 0; i < rows; i++) {
       tile_vf x = tile_splat(by_columns ? a[k * lda + i] : a[i * lda + k]);
-      TILE_UNROLL for (int v = 0; v < vectors; v++) sum[i][v] += x * lanes[v];
+      TILE_UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = tile_multiply_add(pairs, sum[i][v], x, lanes[v]);
     }
   }
   TILE_UNROLL for (int i = 0; i < rows; i++) {
@@ -159,61 +193,158 @@ TILE_INLINE void tile_kernel(const int rows, const int vectors, const bool by_co
   }
 }
 
-/* The products as calls: `m` rows, a multiple of TILE_ROWS; A by rows or by columns; C set or added to; B and C one or
- * two vectors wide. */
-#define TILE_PRODUCT(name, vectors, by_columns, add)                                                                  \
-  __attribute__((noinline, unused)) static void name(int64_t m, int64_t depth, const float *a, int64_t lda,           \
+/* The products as calls: `m` rows, a multiple of TILE_ROWS; B and C one or two vectors wide. With 16 registers a block
+ * of 6 rows is the fastest, so rows are taken by sixes as far as fours can end it. */
+#define TILE_PRODUCT(name, pairs, vectors, by_columns)                                                                \
+  __attribute__((noinline, unused)) static void name(bool add, int64_t m, int64_t depth, const float *a, int64_t lda, \
                                                      const float *b, int64_t ldb, float *c, int64_t ldc) {            \
-    for (int64_t i = 0; i < m; i += TILE_ROWS)                                                                        \
-      tile_kernel(TILE_ROWS, vectors, by_columns, add, depth, a + (by_columns ? i : i * lda), lda, b, ldb,            \
-                  c + i * ldc, ldc);                                                                                  \
+    for (int64_t i = 0, rows; i < m; i += rows) {                                                                     \
+      const float *at = a + (by_columns ? i : i * lda);                                                               \
+      rows = TILE_VECTOR == 8 && m - i >= 6 && m - i != 8 ? 6 : TILE_ROWS;                                            \
+      if (rows == TILE_ROWS)                                                                                          \
+        tile_kernel(pairs, HRI_REAL_F32, TILE_ROWS, vectors, by_columns, add, depth, at, lda, b, ldb, c + i * ldc,    \
+                    ldc);                                                                                             \
+      else                                                                                                            \
+        tile_kernel(pairs, HRI_REAL_F32, 6, vectors, by_columns, add, depth, at, lda, b, ldb, c + i * ldc, ldc);      \
+    }                                                                                                                 \
   }
-TILE_PRODUCT(tile_product_rows, 2, false, false)
-TILE_PRODUCT(tile_product_rows_add, 2, false, true)
-TILE_PRODUCT(tile_product_rows_add_narrow, 1, false, true)
-TILE_PRODUCT(tile_product_columns, 2, true, false)
-TILE_PRODUCT(tile_product_columns_add, 2, true, true)
+TILE_PRODUCT(tile_rows_2, false, 2, false)
+TILE_PRODUCT(tile_rows_1, false, 1, false)
+TILE_PRODUCT(tile_columns_2, false, 2, true)
+TILE_PRODUCT(tile_columns_1, false, 1, true)
+#if defined(__AVX512BF16__)
+TILE_PRODUCT(tile_rows_2_pairs, true, 2, false)
+TILE_PRODUCT(tile_rows_1_pairs, true, 1, false)
+TILE_PRODUCT(tile_columns_2_pairs, true, 2, true)
+TILE_PRODUCT(tile_columns_1_pairs, true, 1, true)
+#define TILE_CHOOSE(pairs, name) ((pairs) ? name##_pairs : name)
+#else
+#define TILE_CHOOSE(pairs, name) ((void)(pairs), name)
+#endif
 
-/* dst[j*ldd + i] = or += factor * src[i*lds + j] for i < m, j < n. */
-TILE_INLINE void tile_transpose_(const bool add, const float *restrict src, int64_t lds, int64_t m, int64_t n,
-                                 float factor, float *restrict dst, int64_t ldd) {
+/* C[m][width] = or += A B for any width that is a multiple of TILE_VECTOR. */
+static inline void tile_product(bool pairs, bool by_columns, bool add, int64_t m, int64_t depth, const float *a,
+                                int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, int64_t width) {
+  int64_t at = 0;
+  for (; at + TILE_LANES <= width; at += TILE_LANES)
+    (by_columns ? TILE_CHOOSE(pairs, tile_columns_2) : TILE_CHOOSE(pairs, tile_rows_2))(add, m, depth, a, lda, b + at,
+                                                                                       ldb, c + at, ldc);
+  if (at < width)
+    (by_columns ? TILE_CHOOSE(pairs, tile_columns_1) : TILE_CHOOSE(pairs, tile_rows_1))(add, m, depth, a, lda, b + at,
+                                                                                       ldb, c + at, ldc);
+}
+
+/* dst[j*ldd + i] = src[i*lds + j] for i < m, j < n: words, moved as integers. */
+static inline void tile_transpose(const float *restrict src, int64_t lds, int64_t m, int64_t n, float *restrict dst,
+                                  int64_t ldd) {
   int64_t m4 = m / 4 * 4, n4 = n / 4 * 4;
   for (int64_t i = 0; i < m4; i += 4) {
     const float *s = src + i * lds;
     for (int64_t j = 0; j < n4; j += 4) {
-      tile_v4 r0 = *(const tile_v4 *)(s + j) * factor, r1 = *(const tile_v4 *)(s + lds + j) * factor;
-      tile_v4 r2 = *(const tile_v4 *)(s + 2 * lds + j) * factor, r3 = *(const tile_v4 *)(s + 3 * lds + j) * factor;
+      tile_v4 r0 = *(const tile_v4 *)(s + j), r1 = *(const tile_v4 *)(s + lds + j);
+      tile_v4 r2 = *(const tile_v4 *)(s + 2 * lds + j), r3 = *(const tile_v4 *)(s + 3 * lds + j);
       tile_v4 a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
       tile_v4 c = __builtin_shufflevector(r0, r1, 2, 6, 3, 7), d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
       tile_v4 out[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
                         __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
-      TILE_UNROLL for (int e = 0; e < 4; e++) {
-        tile_v4 *to = (tile_v4 *)(dst + (j + e) * ldd + i);
-        *to = add ? (tile_v4)(*to + out[e]) : (tile_v4)out[e];
-      }
+      TILE_UNROLL for (int e = 0; e < 4; e++) *(tile_v4 *)(dst + (j + e) * ldd + i) = out[e];
     }
   }
-  for (int64_t i = 0; i < m; i++) {
-    for (int64_t j = i < m4 ? n4 : 0; j < n; j++) {
-      float value = src[i * lds + j] * factor;
-      dst[j * ldd + i] = add ? dst[j * ldd + i] + value : value;
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = i < m4 ? n4 : 0; j < n; j++) memcpy(dst + j * ldd + i, src + i * lds + j, sizeof *dst);
+}
+
+/* `rows` rows as panels of TILE_LANES lanes: dst[panel][depth][TILE_LANES]. */
+static inline void tile_pack_panels(const float *src, int64_t lds, int64_t rows, int64_t depth, float *dst) {
+  for (int64_t i = 0; i < rows; i += TILE_LANES)
+    tile_transpose(src + i * lds, lds, TILE_LANES, depth, dst + i * depth, TILE_LANES);
+}
+
+/* Words that `count` elements of a row take, and what a packed row of them takes: whole vectors. */
+TILE_INLINE int64_t tile_words(bool pairs, int64_t count) { return pairs ? (count + 1) / 2 : count; }
+TILE_INLINE int64_t tile_row_words(bool pairs, int64_t count) {
+  return (tile_words(pairs, count) + TILE_VECTOR - 1) / TILE_VECTOR * TILE_VECTOR;
+}
+
+/* One row of `width` elements at src to packed words, zero up to tile_row_words. */
+TILE_INLINE void tile_pack_row(const bool pairs, const hri_real real, const void *src, int64_t width, float *dst) {
+#if defined(__AVX512BF16__)
+  if (pairs) {
+    const hri_bf16 *from = src;
+    for (int64_t j = 0; j < width; j += 2 * TILE_VECTOR) {
+      int64_t left = width - j < 32 ? width - j : 32;
+      __mmask32 mask = (__mmask32)(UINT32_MAX >> (32 - left));
+      _mm512_storeu_si512(dst + j / 2, _mm512_maskz_loadu_epi16(mask, from + j));
     }
+    return;
+  }
+#endif
+  (void)pairs;
+  for (int64_t j = 0; j < width; j += TILE_VECTOR)
+    tile_store(dst + j, hri_vload_real_n(src, j, width - j < TILE_VECTOR ? width - j : TILE_VECTOR, real));
+}
+
+/* `count` rows of `width` elements, lds apart, to packed rows of ldd words; rows from count to `rows` are zero. Rows of
+ * qkv lie pages apart, out of reach of the hardware's prefetch: ask for them ahead. */
+static inline void tile_pack_rows(bool pairs, hri_real real, const void *src, int64_t lds, int64_t count, int64_t width,
+                                  int64_t rows, float *dst, int64_t ldd) {
+  for (int64_t i = 0; i < count; i++) {
+    const void *from = hri_real_from(src, i * lds, real), *next = hri_real_from(src, tile_min(i + 12, count - 1) * lds, real);
+    for (int64_t j = 0; j < width * (int64_t)hri_real_bytes(real); j += 64) __builtin_prefetch((const char *)next + j);
+    if (pairs) tile_pack_row(true, HRI_REAL_BF16, from, width, dst + i * ldd);
+    else if (real == HRI_REAL_BF16) tile_pack_row(false, HRI_REAL_BF16, from, width, dst + i * ldd);
+    else tile_pack_row(false, HRI_REAL_F32, from, width, dst + i * ldd);
+  }
+  memset(dst + count * ldd, 0, (size_t)((rows - count) * ldd) * sizeof *dst);
+}
+
+#if defined(__AVX512BF16__)
+/* Two rows of 32 bf16 as 32 words: word i holds element i of both. */
+TILE_INLINE void tile_interleave(__m512i even, __m512i odd, tile_vf words[2]) {
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                       5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  words[0] = (tile_vf)_mm512_permutex2var_epi16(even, low, odd);
+  words[1] = (tile_vf)_mm512_permutex2var_epi16(even, high, odd);
+}
+/* Two vectors of fp32 as 32 bf16. */
+TILE_INLINE __m512i tile_round_pairs(const tile_vf v[2]) {
+  return (__m512i)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]);
+}
+#endif
+
+/* Packed rows turned for use as B along the rows: dst[rows/2][width] of pairs. For words of one element the packed rows
+ * are that already, and there is nothing to do. `width` is a multiple of TILE_VECTOR, `rows` of 2. */
+static inline void tile_pair_rows(bool pairs, const float *src, int64_t lds, int64_t rows, int64_t width, float *dst) {
+#if defined(__AVX512BF16__)
+  for (int64_t i = 0; pairs && i < rows; i += 2) {
+    for (int64_t j = 0; j < width; j += TILE_LANES) {
+      tile_vf words[2];
+      tile_interleave(_mm512_loadu_si512(src + i * lds + j / 2), _mm512_loadu_si512(src + (i + 1) * lds + j / 2), words);
+      tile_store(dst + i / 2 * width + j, words[0]);
+      if (j + TILE_VECTOR < width) tile_store(dst + i / 2 * width + j + TILE_VECTOR, words[1]);
+    }
+  }
+#endif
+  (void)pairs, (void)src, (void)lds, (void)rows, (void)width, (void)dst;
+}
+
+/* `count` floats times `factor` to elements [index, index + count) of `to`. */
+static inline void tile_store_row(hri_real real, const float *from, int64_t count, float factor, void *to,
+                                  int64_t index) {
+  for (int64_t j = 0; j < count; j += TILE_VECTOR) {
+    int64_t left = tile_min(count - j, TILE_VECTOR);
+    tile_vf v = hri_vload_n(from + j, left) * factor;
+    if (real == HRI_REAL_BF16) hri_vstore_real_n(to, index + j, v, left, HRI_REAL_BF16);
+    else hri_vstore_real_n(to, index + j, v, left, HRI_REAL_F32);
   }
 }
 
-/* Rows of float, `count` of them `width` wide, to a tile of stride `ldd` >= width, the rest of each row zeroed. Rows of
- * qkv lie pages apart, out of reach of the hardware's prefetch: ask for them ahead. */
-TILE_INLINE void tile_copy_rows(const float *restrict src, int64_t lds, int64_t count, int64_t width, float factor,
-                                float *restrict dst, int64_t ldd) {
-  for (int64_t i = 0; i < count; i++) {
-    int64_t j = 0, ahead = tile_min(i + 12, count - 1);
-    for (; j + TILE_VECTOR <= width; j += TILE_VECTOR) {
-      __builtin_prefetch(src + ahead * lds + j);
-      tile_store(dst + i * ldd + j, tile_load(src + i * lds + j) * factor);
-    }
-    for (; j < width; j++) dst[i * ldd + j] = src[i * lds + j] * factor;
-    for (; j < ldd; j++) dst[i * ldd + j] = 0;
-  }
+/* The first key that query t sees. */
+static inline int32_t tile_first_key(const hri_attention_shape *shape, const int32_t *doc_start, int64_t t) {
+  int64_t start = doc_start ? doc_start[t] : 0;
+  if (shape->window > 0) start = tile_max_int(start, t - shape->window + 1);
+  return (int32_t)tile_min(tile_max_int(start, 0), t);
 }
 
 /* What the TILE_LANES queries from `first` on may see. Lanes past the end of the sequence repeat the last query. */
@@ -229,12 +360,10 @@ static inline void tile_span_fill(tile_span *span, const hri_attention_shape *sh
   span->least = INT32_MAX;
   span->most = 0;
   for (int64_t i = 0; i < TILE_LANES; i++) {
-    int64_t t = tile_min(first + i, shape->sequence - 1), start = doc_start ? doc_start[t] : 0;
-    if (shape->window > 0) start = tile_max_int(start, t - shape->window + 1);
-    start = tile_min(tile_max_int(start, 0), t);
-    span->start[i] = (int32_t)start;
-    if (start < span->least) span->least = (int32_t)start;
-    if (start > span->most) span->most = (int32_t)start;
+    int32_t start = tile_first_key(shape, doc_start, tile_min(first + i, shape->sequence - 1));
+    span->start[i] = start;
+    if (start < span->least) span->least = start;
+    if (start > span->most) span->most = start;
   }
 }
 

@@ -9,32 +9,43 @@
 
 enum { STRIPE_MIN = 64 }; /* fewest columns of a stripe: four cache lines */
 
-/* y[n] = a + b; y may alias a. */
-static void add_row(float *y, const float *a, const float *b, int64_t n) {
-  int64_t i = 0;
+static HRI_INLINE void embed_row(const hri_embed_args *args, int64_t row, hri_real real) {
+  int64_t n = args->columns, i = 0;
+  const void *token = hri_real_from(args->tokens, args->ids[row] * n, real), *position;
+  void *y = hri_real_at(args->y, row * n, real);
+  if (!args->positions) {
+    memcpy(y, token, (size_t)n * hri_real_bytes(real));
+    return;
+  }
+  position = hri_real_from(args->positions, args->position[row] * n, real);
   for (; i + HRI_LANES <= n; i += HRI_LANES)
-    hri_vstore(y + i, hri_vload(a + i) + hri_vload(b + i));
-  if (i < n) hri_vstore_n(y + i, hri_vload_n(a + i, n - i) + hri_vload_n(b + i, n - i), n - i);
+    hri_vstore_real(y, i, hri_vload_real(token, i, real) + hri_vload_real(position, i, real), real);
+  if (i < n)
+    hri_vstore_real_n(y, i, hri_vload_real_n(token, i, n - i, real) + hri_vload_real_n(position, i, n - i, real), n - i,
+                      real);
 }
 
 static void embed(const hri_embed_args *args) {
-  int64_t rows = args->rows, columns = args->columns;
-#pragma omp parallel for num_threads(hri_team(args->threads, rows *columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) {
-    const float *token = args->tokens + args->ids[row] * columns;
-    if (args->positions)
-      add_row(args->y + row * columns, token, args->positions + args->position[row] * columns, columns);
-    else
-      memcpy(args->y + row * columns, token, (size_t)columns * sizeof *args->y);
-  }
+  int64_t rows = args->rows;
+#pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
+  for (int64_t row = 0; row < rows; row++)
+    HRI_BY_REAL(args->real, embed_row(args, row, REAL));
+}
+
+/* to[n] += dy from element `at` on */
+static HRI_INLINE void add_row(float *to, const void *dy, int64_t at, int64_t n, hri_real real) {
+  int64_t i = 0;
+  for (; i + HRI_LANES <= n; i += HRI_LANES)
+    hri_vstore(to + i, hri_vload(to + i) + hri_vload_real(dy, at + i, real));
+  if (i < n) hri_vstore_n(to + i, hri_vload_n(to + i, n - i) + hri_vload_real_n(dy, at + i, n - i, real), n - i);
 }
 
 /* Columns [begin, end) of all rows. */
-static void add_stripe(const hri_embed_backward_args *args, int64_t begin, int64_t end) {
+static HRI_INLINE void add_stripe(const hri_embed_backward_args *args, int64_t begin, int64_t end, hri_real real) {
   for (int64_t row = 0; row < args->rows; row++) {
     float *to = args->dtable + args->index[row] * args->columns + begin;
     if (args->index[row] == args->skip_index) continue;
-    add_row(to, to, args->dy + row * args->columns + begin, end - begin);
+    add_row(to, args->dy, row * args->columns + begin, end - begin, real);
   }
 }
 
@@ -52,7 +63,7 @@ static void embed_backward(const hri_embed_backward_args *args) {
 #pragma omp parallel for num_threads(team) schedule(static)
   for (int64_t stripe = 0; stripe < stripes; stripe++) {
     int64_t begin = stripe * width, end = begin + width < columns ? begin + width : columns;
-    if (begin < end) add_stripe(args, begin, end);
+    if (begin < end) HRI_BY_REAL(args->real, add_stripe(args, begin, end, REAL));
   }
 }
 

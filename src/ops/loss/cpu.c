@@ -1,12 +1,14 @@
 /* Cross-entropy over rows of logits, in place.
  *
- * Bandwidth decides: a row of 50k logits is 200 KB, so it is read from memory once and stays in the second cache.
- * The row is cut into chunks that fit the first cache. Per chunk: its maximum m_c, then e = exp(x - m_c), written to
- * dlogits at once, and its sum s_c, lanes in fp32 over a few hundred elements, folded into a double. With M = max m_c,
+ * A row of 50k logits is 100 or 200 KB, so it is read from memory once and stays in the second cache. The row is cut
+ * into chunks that fit the first cache. Per chunk: its maximum m_c, then the sum s_c of exp(x - m_c), lanes in fp32 over
+ * a few hundred elements, folded into a double. With M = max m_c,
  *   sum = s_c exp(m_c - M), loss = M + log(sum) - x[label],
- * all in double, so the systematic error of long fp32 sums does not occur. A second pass multiplies each chunk by
- * gradient_scale * exp(m_c - M) / sum: one vector exp per element, and exp of a difference within a chunk is as
- * accurate as of one within the row. The label's own gradient is (p - 1) = expm1(-loss), which does not cancel. */
+ * all in double, so the systematic error of long fp32 sums does not occur. A second pass writes
+ *   exp(x - m_c) * (gradient_scale * exp(m_c - M) / sum)
+ * and exp of a difference within a chunk is as accurate as of one within the row. It computes the exponentials again:
+ * keeping them in dlogits, to be scaled there, costs as much in traffic as it saves in arithmetic, and in bf16 it would
+ * round twice. The label's own gradient is (p - 1) = expm1(-loss), which does not cancel. */
 #include <float.h>
 #include <math.h>
 
@@ -15,7 +17,7 @@
 #include "ops/vmath.h"
 
 enum {
-  CHUNK = 2048,     /* fp32 elements: 8 KB */
+  CHUNK = 2048,     /* elements: 8 KB of fp32 */
   MOST_CHUNKS = 256 /* larger vocabularies (> 524,288) get longer chunks */
 };
 
@@ -25,54 +27,51 @@ typedef struct chunk_sums {
   double sum[MOST_CHUNKS];
 } chunk_sums;
 
-/* The largest of x[n], at least -FLT_MAX: with all elements -inf the exponentials are then 0 and not NaN. */
-static float chunk_maximum(const float *x, int64_t n) {
+/* The largest of x[begin, end), at least -FLT_MAX: with all elements -inf the exponentials are then 0 and not NaN. */
+static HRI_INLINE float chunk_maximum(const void *x, int64_t begin, int64_t end, hri_real real) {
   hri_vf a = hri_vset(-FLT_MAX), b = a;
-  int64_t i = 0;
-  for (; i + 2 * HRI_LANES <= n; i += 2 * HRI_LANES) {
-    a = hri_vmax(hri_vload(x + i), a); /* a NaN does not win: it shows in the sum */
-    b = hri_vmax(hri_vload(x + i + HRI_LANES), b);
+  int64_t i = begin;
+  for (; i + 2 * HRI_LANES <= end; i += 2 * HRI_LANES) {
+    a = hri_vmax(hri_vload_real(x, i, real), a); /* a NaN does not win: it shows in the sum */
+    b = hri_vmax(hri_vload_real(x, i + HRI_LANES, real), b);
   }
-  for (; i < n; i += HRI_LANES) {
-    int64_t left = n - i < HRI_LANES ? n - i : HRI_LANES;
-    a = hri_vmax(hri_vkeep_n(hri_vload_n(x + i, left), left, -FLT_MAX), a);
+  for (; i < end; i += HRI_LANES) {
+    int64_t left = end - i < HRI_LANES ? end - i : HRI_LANES;
+    a = hri_vmax(hri_vkeep_n(hri_vload_real_n(x, i, left, real), left, -FLT_MAX), a);
   }
   return hri_vmax_fold(hri_vmax(a, b));
 }
 
-/* Sum of exp(x - maximum) over x[n]; the terms are written to e unless it is NULL. e may alias x. */
-static inline __attribute__((always_inline)) double chunk_sum(float *e, const float *x, float maximum, int64_t n) {
+/* Sum of exp(x - maximum) over x[begin, end). */
+static HRI_INLINE double chunk_sum(const void *x, float maximum, int64_t begin, int64_t end, hri_real real) {
   hri_vf a = {0}, b = {0};
-  int64_t i = 0;
-  for (; i + 2 * HRI_LANES <= n; i += 2 * HRI_LANES) {
-    hri_vf p = hri_vexp(hri_vload(x + i) - maximum), q = hri_vexp(hri_vload(x + i + HRI_LANES) - maximum);
-    if (e) {
-      hri_vstore(e + i, p);
-      hri_vstore(e + i + HRI_LANES, q);
-    }
-    a += p;
-    b += q;
+  int64_t i = begin;
+  for (; i + 2 * HRI_LANES <= end; i += 2 * HRI_LANES) {
+    a += hri_vexp(hri_vload_real(x, i, real) - maximum);
+    b += hri_vexp(hri_vload_real(x, i + HRI_LANES, real) - maximum);
   }
-  for (; i < n; i += HRI_LANES) {
-    int64_t left = n - i < HRI_LANES ? n - i : HRI_LANES;
-    hri_vf p = hri_vkeep_n(hri_vexp(hri_vload_n(x + i, left) - maximum), left, 0.0f);
-    if (e) hri_vstore_n(e + i, p, left);
-    a += p;
+  for (; i < end; i += HRI_LANES) {
+    int64_t left = end - i < HRI_LANES ? end - i : HRI_LANES;
+    a += hri_vkeep_n(hri_vexp(hri_vload_real_n(x, i, left, real) - maximum), left, 0.0f);
   }
   return (double)hri_vsum(a) + (double)hri_vsum(b);
 }
 
-/* log of the sum of exp over the row, and the exponentials in e if it is not NULL. */
-static double log_sum_exp(chunk_sums *chunks, float *e, const float *x, int64_t vocabulary) {
+static int64_t chunk_end(const chunk_sums *chunks, int64_t c, int64_t vocabulary) {
+  return c + 1 < chunks->count ? (c + 1) * chunks->size : vocabulary;
+}
+
+/* log of the sum of exp over the row. */
+static HRI_INLINE double log_sum_exp(chunk_sums *chunks, const void *x, int64_t vocabulary, hri_real real) {
   double maximum = -DBL_MAX, sum = 0.0;
   int64_t size = (vocabulary + MOST_CHUNKS - 1) / MOST_CHUNKS;
   chunks->size = size <= CHUNK ? CHUNK : (size + HRI_LANES - 1) / HRI_LANES * HRI_LANES;
-  chunks->count = 0;
-  for (int64_t begin = 0; begin < vocabulary; begin += chunks->size) {
-    int64_t n = vocabulary - begin < chunks->size ? vocabulary - begin : chunks->size, c = chunks->count++;
-    float top = chunk_maximum(x + begin, n);
+  chunks->count = (vocabulary + chunks->size - 1) / chunks->size;
+  for (int64_t c = 0; c < chunks->count; c++) {
+    int64_t begin = c * chunks->size, end = chunk_end(chunks, c, vocabulary);
+    float top = chunk_maximum(x, begin, end, real);
     chunks->maximum[c] = top;
-    chunks->sum[c] = e ? chunk_sum(e + begin, x + begin, top, n) : chunk_sum(0, x + begin, top, n);
+    chunks->sum[c] = chunk_sum(x, top, begin, end, real);
     if ((double)top > maximum) maximum = (double)top;
   }
   for (int64_t c = 0; c < chunks->count; c++)
@@ -80,42 +79,48 @@ static double log_sum_exp(chunk_sums *chunks, float *e, const float *x, int64_t 
   return maximum + log(sum);
 }
 
-static void scale_in_place(float *x, float factor, int64_t n) {
-  int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES)
-    hri_vstore(x + i, hri_vload(x + i) * factor);
-  if (i < n) hri_vstore_n(x + i, hri_vload_n(x + i, n - i) * factor, n - i);
+/* d[begin, end) = exp(x - maximum) * factor; d may be x. */
+static HRI_INLINE void chunk_gradient(void *d, const void *x, float maximum, float factor, int64_t begin, int64_t end,
+                                      hri_real real) {
+  int64_t i = begin;
+  for (; i + HRI_LANES <= end; i += HRI_LANES)
+    hri_vstore_real(d, i, hri_vexp(hri_vload_real(x, i, real) - maximum) * factor, real);
+  if (i < end)
+    hri_vstore_real_n(d, i, hri_vexp(hri_vload_real_n(x, i, end - i, real) - maximum) * factor, end - i, real);
 }
 
-static void cross_entropy_row(const hri_cross_entropy_args *args, int64_t row) {
-  int64_t vocabulary = args->vocabulary, label = args->labels[row];
-  const float *x = args->logits + row * args->stored;
-  float *d = args->dlogits ? args->dlogits + row * args->stored : 0;
+static HRI_INLINE void zero_elements(void *x, int64_t begin, int64_t end, hri_real real) {
+  memset(hri_real_at(x, begin, real), 0, (size_t)(end - begin) * hri_real_bytes(real));
+}
+
+static HRI_INLINE void cross_entropy_row(const hri_cross_entropy_args *args, int64_t row, hri_real real) {
+  int64_t vocabulary = args->vocabulary, label = args->labels[row], at = row * args->stored;
+  const void *x = hri_real_from(args->logits, at, real);
+  void *d = args->dlogits ? hri_real_at(args->dlogits, at, real) : 0;
   chunk_sums chunks;
-  double lse, loss, target;
+  double lse, loss;
   if (label < 0) {
     args->losses[row] = 0.0f;
-    if (d) memset(d, 0, (size_t)args->stored * sizeof *d);
+    if (d) zero_elements(d, 0, args->stored, real);
     return;
   }
-  target = (double)x[label]; /* before d overwrites it */
-  lse = log_sum_exp(&chunks, d, x, vocabulary);
-  loss = lse - target;
+  lse = log_sum_exp(&chunks, x, vocabulary, real);
+  loss = lse - (double)hri_real_get(x, label, real);
   args->losses[row] = (float)loss;
   if (!d) return;
   for (int64_t c = 0; c < chunks.count; c++) {
-    int64_t begin = c * chunks.size, n = vocabulary - begin < chunks.size ? vocabulary - begin : chunks.size;
-    scale_in_place(d + begin, (float)(args->gradient_scale * exp((double)chunks.maximum[c] - lse)), n);
+    float factor = (float)(args->gradient_scale * exp((double)chunks.maximum[c] - lse));
+    chunk_gradient(d, x, chunks.maximum[c], factor, c * chunks.size, chunk_end(&chunks, c, vocabulary), real);
   }
-  d[label] = (float)(args->gradient_scale * expm1(-loss));
-  memset(d + vocabulary, 0, (size_t)(args->stored - vocabulary) * sizeof *d);
+  hri_real_put(d, label, (float)(args->gradient_scale * expm1(-loss)), real);
+  zero_elements(d, vocabulary, args->stored, real);
 }
 
 static void cross_entropy(const hri_cross_entropy_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->vocabulary)) schedule(static)
   for (int64_t row = 0; row < rows; row++)
-    cross_entropy_row(args, row);
+    HRI_BY_REAL(args->real, cross_entropy_row(args, row, REAL));
 }
 
 static double loss_sum(const float *losses, int64_t n) {

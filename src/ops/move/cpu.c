@@ -1,4 +1,4 @@
-/* Moving bytes, constant fill, and looking for one element of an array. */
+/* Moving bytes, casts, constant fill, and looking for one element of an array. */
 
 #include "ops/cpu.h"
 #include "ops/scratch.h"
@@ -31,50 +31,78 @@ static void fill(float *y, float value, int64_t n, int threads) {
   }
 }
 
+static HRI_INLINE void cast_range(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t i,
+                                  int64_t end) {
+  for (; i + HRI_LANES <= end; i += HRI_LANES)
+    hri_vstore_real(to, i, hri_vload_real(from, i, from_real), to_real);
+  if (i < end) hri_vstore_real_n(to, i, hri_vload_real_n(from, i, end - i, from_real), end - i, to_real);
+}
+
+static void cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, int threads) {
+  enum { COUNT = PIECE / 4 };
+  if (to_real == from_real) {
+    copy(to, from, n * (int64_t)hri_real_bytes(to_real), threads);
+    return;
+  }
+#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
+  for (int64_t begin = 0; begin < n; begin += COUNT) {
+    int64_t end = begin + COUNT < n ? begin + COUNT : n;
+    if (to_real == HRI_REAL_BF16) cast_range(to, HRI_REAL_BF16, from, HRI_REAL_F32, begin, end);
+    else cast_range(to, HRI_REAL_F32, from, HRI_REAL_BF16, begin, end);
+  }
+}
+
 /* First the largest value, then where it first stands. */
-static int64_t argmax(const float *x, int64_t n) {
+static HRI_INLINE int64_t find_largest(const void *x, int64_t n, hri_real real) {
   hri_vf best = -hri_vset(__builtin_inff());
   float top;
   int64_t i = 0;
   for (; i + HRI_LANES <= n; i += HRI_LANES)
-    best = hri_vmax(hri_vload(x + i), best);
+    best = hri_vmax(hri_vload_real(x, i, real), best);
   top = hri_vmax_fold(best);
   for (; i < n; i++)
-    top = x[i] > top ? x[i] : top;
+    top = hri_real_get(x, i, real) > top ? hri_real_get(x, i, real) : top;
   for (i = 0; i < n; i++)
-    if (x[i] == top) return i;
+    if (hri_real_get(x, i, real) == top) return i;
   return 0;
 }
 
+static int64_t argmax(const void *x, int64_t n, hri_real real) {
+  int64_t index;
+  HRI_BY_REAL(real, index = find_largest(x, n, REAL));
+  return index;
+}
+
 /* Infinity and NaN have all exponent bits set; integer comparisons see them whatever the floating-point flags. */
-static int64_t first_nonfinite_block(const float *x, int64_t begin, int64_t end) {
+static HRI_INLINE int64_t find_nonfinite(const void *x, int64_t begin, int64_t end, hri_real real) {
   int64_t i = begin;
   for (; i + 4 * HRI_LANES <= end; i += 4 * HRI_LANES) {
     hri_vi found = {0};
     int32_t any = 0, lanes[HRI_LANES];
     for (int k = 0; k < 4; k++)
-      found |= ((hri_vi)hri_vload(x + i + k * HRI_LANES) & 0x7f800000) == 0x7f800000;
+      found |= ((hri_vi)hri_vload_real(x, i + k * HRI_LANES, real) & 0x7f800000) == 0x7f800000;
     memcpy(lanes, &found, sizeof lanes);
     for (int k = 0; k < HRI_LANES; k++)
       any |= lanes[k];
     if (any) break;
   }
   for (; i < end; i++) {
+    float value = hri_real_get(x, i, real);
     int32_t bits;
-    memcpy(&bits, x + i, sizeof bits);
+    memcpy(&bits, &value, sizeof bits);
     if ((bits & 0x7f800000) == 0x7f800000) return i;
   }
   return INT64_MAX;
 }
 
-static int64_t first_nonfinite(const float *x, int64_t n, int threads) {
+static int64_t first_nonfinite(const void *x, int64_t n, hri_real real, int threads) {
   enum { COUNT = PIECE / 4 };
   int64_t first = INT64_MAX;
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static) reduction(min : first)
   for (int64_t begin = 0; begin < n; begin += COUNT) {
-    int64_t found;
+    int64_t found, end = begin + COUNT < n ? begin + COUNT : n;
     if (first < begin) continue;
-    found = first_nonfinite_block(x, begin, begin + COUNT < n ? begin + COUNT : n);
+    HRI_BY_REAL(real, found = find_nonfinite(x, begin, end, REAL));
     if (found < first) first = found;
   }
   return first == INT64_MAX ? -1 : first;
@@ -84,6 +112,7 @@ void HRI_ISA_NAME(hri_move_kernels)(hri_cpu_kernels *table) {
   table->copy = copy;
   table->zero = zero;
   table->fill = fill;
+  table->cast = cast;
   table->argmax = argmax;
   table->first_nonfinite = first_nonfinite;
 }

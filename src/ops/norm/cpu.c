@@ -4,6 +4,9 @@
  * statistics, (2) for layer norm the variance about the mean, which does not cancel as E[x^2] - mean^2 does,
  * (3) the result. The sums are fp32 lanes, folded in fp32; mean and rstd are finished in double.
  *
+ * With a residual the sum is rounded to the type of s before anything else sees it, and the backward rounds dx to its
+ * type before `extra` is added: in bf16 a fused node gives the bits of the two nodes that it replaces.
+ *
  * The backward of one row, with g = dy * weight and xhat = (x - mean) * rstd:
  *   layer: dx = rstd * (g - mean(g) - xhat * mean(g * xhat))
  *   rms:   dx = rstd * (g - xhat * mean(g * xhat))
@@ -16,78 +19,100 @@
 #include "ops/scratch.h"
 #include "ops/vmath.h"
 
+/* v, not to be fused with an operation that follows: what would otherwise be up to the compiler, and change with the code
+ * around it, is fixed. Costs nothing. */
+static HRI_INLINE hri_vf apart(hri_vf v) {
+#if defined(__AVX512F__)
+  __asm__("" : "+v"(v));
+#elif defined(__x86_64__)
+  __asm__("" : "+x"(v));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(v));
+#else
+  __asm__("" : "+m"(v));
+#endif
+  return v;
+}
+
+/* v as memory would give it back. */
+static HRI_INLINE hri_vf as_stored(hri_vf v, hri_real real) {
+  return real == HRI_REAL_BF16 ? hri_vwiden(hri_vround_bf16(v)) : apart(v);
+}
+
 /* ---- forward ---- */
 
-static inline hri_vf take_input(const float *x, const float *residual, float *s, int64_t j, int64_t n) {
-  hri_vf v = hri_vload_n(x + j, n);
+/* Elements [at, at + n) of x, or of x + residual, which are then written to s. */
+static HRI_INLINE hri_vf take_input(const void *x, const void *residual, void *s, int64_t at, int64_t n,
+                                    hri_real real) {
+  hri_vf v = hri_vload_real_n(x, at, n, real);
   if (!residual) return v;
-  v += hri_vload_n(residual + j, n);
-  hri_vstore_n(s + j, v, n);
+  v = as_stored(v + hri_vload_real_n(residual, at, n, real), real);
+  hri_vstore_real_n(s, at, v, n, real);
   return v;
 }
 
 /* Sum of x (+ residual, written to s), or of its squares. */
-static inline __attribute__((always_inline)) float sum_row(const float *x, const float *residual, float *s,
-                                                           int64_t columns, bool squares) {
+static HRI_INLINE float sum_row(const void *x, const void *residual, void *s, int64_t columns, bool squares,
+                                hri_real real) {
   hri_vf even = {0}, odd = {0};
   int64_t j = 0;
   for (; j + 2 * HRI_LANES <= columns; j += 2 * HRI_LANES) {
-    hri_vf a = take_input(x, residual, s, j, HRI_LANES), b = take_input(x, residual, s, j + HRI_LANES, HRI_LANES);
+    hri_vf a = take_input(x, residual, s, j, HRI_LANES, real);
+    hri_vf b = take_input(x, residual, s, j + HRI_LANES, HRI_LANES, real);
     even += squares ? a * a : a;
     odd += squares ? b * b : b;
   }
   for (; j < columns; j += HRI_LANES) {
-    hri_vf a = take_input(x, residual, s, j, columns - j < HRI_LANES ? columns - j : HRI_LANES);
+    hri_vf a = take_input(x, residual, s, j, columns - j < HRI_LANES ? columns - j : HRI_LANES, real);
     even += squares ? a * a : a;
   }
   return hri_vsum(even + odd);
 }
 
 /* Sum of (x - mean)^2. */
-static float deviation_row(const float *x, float mean, int64_t columns) {
+static HRI_INLINE float deviation_row(const void *x, float mean, int64_t columns, hri_real real) {
   hri_vf even = {0}, odd = {0};
   int64_t j = 0;
   for (; j + 2 * HRI_LANES <= columns; j += 2 * HRI_LANES) {
-    hri_vf a = hri_vload(x + j) - mean, b = hri_vload(x + j + HRI_LANES) - mean;
+    hri_vf a = hri_vload_real(x, j, real) - mean, b = hri_vload_real(x, j + HRI_LANES, real) - mean;
     even += a * a;
     odd += b * b;
   }
   for (; j < columns; j += HRI_LANES) {
     int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES;
-    hri_vf a = hri_vkeep_n(hri_vload_n(x + j, n) - mean, n, 0.0f);
+    hri_vf a = hri_vkeep_n(hri_vload_real_n(x, j, n, real) - mean, n, 0.0f);
     even += a * a;
   }
   return hri_vsum(even + odd);
 }
 
-static inline void scale_part(float *y, const float *x, float mean, float rstd, const float *weight, const float *bias,
-                              int64_t n) {
-  hri_vf v = (hri_vload_n(x, n) - mean) * rstd * hri_vload_n(weight, n);
-  if (bias) v += hri_vload_n(bias, n);
-  hri_vstore_n(y, v, n);
+static HRI_INLINE void scale_part(void *y, const void *x, float mean, float rstd, const float *weight,
+                                  const float *bias, int64_t j, int64_t n, hri_real real) {
+  hri_vf v = (hri_vload_real_n(x, j, n, real) - mean) * rstd, w = hri_vload_n(weight + j, n);
+  hri_vstore_real_n(y, j, bias ? v * w + hri_vload_n(bias + j, n) : v * w, n, real);
 }
 
-static void scale_row(float *y, const float *x, float mean, float rstd, const float *weight, const float *bias,
-                      int64_t columns) {
+static HRI_INLINE void scale_row(void *y, const void *x, float mean, float rstd, const float *weight,
+                                 const float *bias, int64_t columns, hri_real real) {
   int64_t j = 0;
   for (; j + HRI_LANES <= columns; j += HRI_LANES)
-    scale_part(y + j, x + j, mean, rstd, weight + j, bias ? bias + j : bias, HRI_LANES);
-  if (j < columns) scale_part(y + j, x + j, mean, rstd, weight + j, bias ? bias + j : bias, columns - j);
+    scale_part(y, x, mean, rstd, weight, bias, j, HRI_LANES, real);
+  if (j < columns) scale_part(y, x, mean, rstd, weight, bias, j, columns - j, real);
 }
 
-static inline __attribute__((always_inline)) void forward_row(const hri_norm_args *args, int64_t row, bool layer) {
-  int64_t columns = args->columns;
-  const float *x = args->x + row * columns;
-  const float *residual = args->residual ? args->residual + row * columns : 0;
-  float *s = residual ? args->s + row * columns : 0;
-  float sum = sum_row(x, residual, s, columns, !layer), mean = 0.0f, rstd;
+static HRI_INLINE void forward_row(const hri_norm_args *args, int64_t row, bool layer, hri_real real) {
+  int64_t columns = args->columns, at = row * columns;
+  const void *x = hri_real_from(args->x, at, real);
+  const void *residual = args->residual ? hri_real_from(args->residual, at, real) : 0;
+  void *s = residual ? hri_real_at(args->s, at, real) : 0;
+  float sum = sum_row(x, residual, s, columns, !layer, real), mean = 0.0f, rstd;
   if (residual) x = s;
   if (layer) {
     mean = (float)((double)sum / (double)columns);
-    sum = deviation_row(x, mean, columns);
+    sum = deviation_row(x, mean, columns, real);
   }
   rstd = (float)(1.0 / sqrt((double)sum / (double)columns + args->eps));
-  scale_row(args->y + row * columns, x, mean, rstd, args->weight, args->bias, columns);
+  scale_row(hri_real_at(args->y, at, real), x, mean, rstd, args->weight, args->bias, columns, real);
   if (!args->stats) return;
   if (layer) args->stats[2 * row] = mean;
   args->stats[layer ? 2 * row + 1 : row] = rstd;
@@ -97,40 +122,43 @@ static void rmsnorm(const hri_norm_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++)
-    forward_row(args, row, false);
+    HRI_BY_REAL(args->real, forward_row(args, row, false, REAL));
 }
 
 static void layernorm(const hri_norm_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++)
-    forward_row(args, row, true);
+    HRI_BY_REAL(args->real, forward_row(args, row, true, REAL));
 }
 
 /* ---- backward ---- */
 
-/* Per row: mean(g), mean(g * xhat), and the statistics. */
+/* One row of the operands (extra may be NULL), its statistics, mean(g) and mean(g * xhat). */
 typedef struct row_terms {
+  const void *dy, *x, *extra;
+  void *dx;
   float mean, rstd, mean_g, mean_gx;
 } row_terms;
 
-static inline __attribute__((always_inline)) row_terms sum_terms(const hri_norm_backward_args *args, int64_t row,
-                                                                 bool layer) {
-  int64_t columns = args->columns;
-  const float *dy = args->dy + row * columns, *x = args->x + row * columns;
+static HRI_INLINE row_terms sum_terms(const hri_norm_backward_args *args, int64_t row, bool layer, hri_real real) {
+  int64_t columns = args->columns, at = row * columns, j = 0;
+  const float *weight = args->weight;
   hri_vf g_sum = {0}, gx_sum = {0}, g;
-  int64_t j = 0;
-  row_terms terms;
+  row_terms terms = {.dy = hri_real_from(args->dy, at, real),
+                     .x = hri_real_from(args->x, at, real),
+                     .extra = args->extra ? hri_real_from(args->extra, at, real) : 0,
+                     .dx = hri_real_at(args->dx, at, real)};
   terms.mean = layer ? args->stats[2 * row] : 0.0f;
   terms.rstd = args->stats[layer ? 2 * row + 1 : row];
   for (; j + HRI_LANES <= columns; j += HRI_LANES) {
-    g = hri_vload(dy + j) * hri_vload(args->weight + j);
-    gx_sum += g * (hri_vload(x + j) - terms.mean);
+    g = hri_vload_real(terms.dy, j, real) * hri_vload(weight + j);
+    gx_sum += g * (hri_vload_real(terms.x, j, real) - terms.mean);
     g_sum += g;
   }
   if (j < columns) { /* absent lanes: dy = 0 */
-    g = hri_vload_n(dy + j, columns - j) * hri_vload_n(args->weight + j, columns - j);
-    gx_sum += g * (hri_vload_n(x + j, columns - j) - terms.mean);
+    g = hri_vload_real_n(terms.dy, j, columns - j, real) * hri_vload_n(weight + j, columns - j);
+    gx_sum += g * (hri_vload_real_n(terms.x, j, columns - j, real) - terms.mean);
     g_sum += g;
   }
   terms.mean_g = layer ? (float)((double)hri_vsum(g_sum) / (double)columns) : 0.0f;
@@ -138,40 +166,35 @@ static inline __attribute__((always_inline)) row_terms sum_terms(const hri_norm_
   return terms;
 }
 
-/* n columns of a row: dx, and their share of dweight and dbias (each may be NULL). */
-static inline __attribute__((always_inline)) void backward_part(float *dx, float *dweight, float *dbias,
-                                                                const float *dy, const float *x, const float *weight,
-                                                                const float *extra, row_terms terms, int64_t n) {
-  hri_vf g = hri_vload_n(dy, n), xhat = (hri_vload_n(x, n) - terms.mean) * terms.rstd;
-  hri_vf d = (g * hri_vload_n(weight, n) - terms.mean_g - xhat * terms.mean_gx) * terms.rstd;
-  if (extra) d += hri_vload_n(extra, n);
-  hri_vstore_n(dx, d, n);
-  if (dweight) hri_vstore_n(dweight, hri_vload_n(dweight, n) + g * xhat, n);
-  if (dbias) hri_vstore_n(dbias, hri_vload_n(dbias, n) + g, n);
+/* n columns of a row from j on: dx, and their share of dweight and dbias (each may be NULL). */
+static HRI_INLINE void backward_part(row_terms terms, float *dweight, float *dbias, const float *weight, int64_t j,
+                                     int64_t n, bool layer, hri_real real) {
+  hri_vf g = hri_vload_real_n(terms.dy, j, n, real), w = hri_vload_n(weight + j, n);
+  hri_vf xhat = (hri_vload_real_n(terms.x, j, n, real) - terms.mean) * terms.rstd;
+  hri_vf d = ((layer ? g * w - terms.mean_g : apart(g * w)) - xhat * terms.mean_gx) * terms.rstd;
+  if (terms.extra) d = as_stored(d, real) + hri_vload_real_n(terms.extra, j, n, real);
+  hri_vstore_real_n(terms.dx, j, d, n, real);
+  if (dweight) hri_vstore_n(dweight + j, hri_vload_n(dweight + j, n) + g * xhat, n);
+  if (dbias) hri_vstore_n(dbias + j, hri_vload_n(dbias + j, n) + g, n);
 }
 
-static inline __attribute__((always_inline)) void backward_row(const hri_norm_backward_args *args, int64_t row,
-                                                               float *dweight, float *dbias, bool layer) {
-  row_terms terms = sum_terms(args, row, layer);
-  int64_t columns = args->columns, at = row * columns, j = 0;
-  const float *dy = args->dy + at, *x = args->x + at, *extra = args->extra ? args->extra + at : 0;
-  float *dx = args->dx + at;
-#define PART(n)                                                                                                        \
-  backward_part(dx + j, dweight ? dweight + j : 0, dbias ? dbias + j : 0, dy + j, x + j, args->weight + j,             \
-                extra ? extra + j : 0, terms, n)
+static HRI_INLINE void backward_row(const hri_norm_backward_args *args, int64_t row, float *dweight, float *dbias,
+                                    bool layer, hri_real real) {
+  row_terms terms = sum_terms(args, row, layer, real);
+  int64_t columns = args->columns, j = 0;
+  const float *weight = args->weight;
   for (; j + HRI_LANES <= columns; j += HRI_LANES)
-    PART(HRI_LANES);
-  if (j < columns) PART(columns - j);
-#undef PART
+    backward_part(terms, dweight, dbias, weight, j, HRI_LANES, layer, real);
+  if (j < columns) backward_part(terms, dweight, dbias, weight, j, columns - j, layer, real);
 }
 
 /* One block of rows with its partials (either may be NULL). */
-static inline __attribute__((always_inline)) void backward_rows(const hri_norm_backward_args *args, int64_t begin,
-                                                                int64_t end, float *dweight, float *dbias, bool layer) {
+static HRI_INLINE void backward_rows(const hri_norm_backward_args *args, int64_t begin, int64_t end, float *dweight,
+                                     float *dbias, bool layer, hri_real real) {
   if (dweight) memset(dweight, 0, (size_t)args->columns * sizeof *dweight);
   if (dbias) memset(dbias, 0, (size_t)args->columns * sizeof *dbias);
   for (int64_t row = begin; row < end; row++)
-    backward_row(args, row, dweight, dbias, layer);
+    backward_row(args, row, dweight, dbias, layer, real);
 }
 
 /* out = (out if accumulate) + partials in block order. */
@@ -186,7 +209,7 @@ static void fold_partials(float *out, const float *partials, int64_t blocks, int
   }
 }
 
-static inline __attribute__((always_inline)) void backward(const hri_norm_backward_args *args, bool layer) {
+static HRI_INLINE void backward(const hri_norm_backward_args *args, bool layer) {
   int64_t rows = args->rows, columns = args->columns;
   int64_t size = hri_row_block(rows), blocks = hri_row_block_count(rows);
   float *dweight = args->dweight ? args->scratch : 0;
@@ -194,8 +217,9 @@ static inline __attribute__((always_inline)) void backward(const hri_norm_backwa
 #pragma omp parallel for num_threads(hri_team(args->threads, rows *columns)) schedule(static)
   for (int64_t block = 0; block < blocks; block++) {
     int64_t begin = block * size, end = begin + size < rows ? begin + size : rows;
-    backward_rows(args, begin, end, dweight ? dweight + block * columns : 0, dbias ? dbias + block * columns : 0,
-                  layer);
+    float *dw = dweight ? dweight + block * columns : 0, *db = dbias ? dbias + block * columns : 0;
+    if (layer) HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, true, REAL));
+    else HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, false, REAL));
   }
   if (dweight) fold_partials(args->dweight, dweight, blocks, columns, args->accumulate);
   if (dbias) fold_partials(args->dbias, dbias, blocks, columns, args->accumulate);

@@ -12,7 +12,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { BLOCK = 8192 }; /* elements per task; a multiple of every lane count and of HRI_ROUNDING_CHUNK */
+enum {
+  BLOCK = 8192, /* elements per task; a multiple of every lane count */
+  SPAN = 512    /* elements whose random bits are made at a time; a multiple of HRI_ROUNDING_CHUNK */
+};
 
 static inline int64_t block_count(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 
@@ -68,11 +71,12 @@ static double partial_sum(const double *partials, int64_t n) {
 /* ---- stochastic rounding ---- */
 
 typedef uint64_t quads __attribute__((vector_size(HRI_VECTOR_BYTES))); /* HRI_HALF_LANES of them */
-typedef uint64_t quads_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(2), may_alias));
 
 enum { ROUNDS = 10 };
-/* Random bits of a chunk for each array, and room to load a vector that begins near the end of it. */
-typedef uint16_t chunk_bits[HRI_ROUNDING_CHUNK + 32];
+/* Random bits of a span's elements for an array, and room to load a vector that begins near the end of it. */
+typedef uint16_t span_bits[SPAN + 32];
+typedef uint16_t shorts __attribute__((vector_size(HRI_VECTOR_BYTES)));
+typedef uint16_t shorts_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(2), may_alias));
 typedef struct round_keys {
   uint64_t first[ROUNDS], second[ROUNDS];
 } round_keys;
@@ -100,14 +104,21 @@ INLINE quads multiply_low(quads a, uint32_t b) {
 #endif
 }
 
-/* hri_philox with a block per 64-bit lane. The words stand in the low halves; what the high ones hold is of no account
- * until the end. `bits` gets the random bits of elements chunk * 64 .. + 63 (ops/optim/rounding.h). */
-INLINE void draw_chunk(uint16_t *bits, const hri_rounding *r, const round_keys *keys, hri_rounded state, int64_t chunk) {
+/* The arrangements of the bits of 2 * HRI_LANES elements, for the arrays that are rounded. */
+INLINE void store_arranged(span_bits *bits, int64_t at, shorts x, bool weight, bool first, bool second) {
+  if (weight) *(shorts_memory *)(bits[HRI_ROUNDED_WEIGHT] + at) = x;
+  if (first) *(shorts_memory *)(bits[HRI_ROUNDED_FIRST] + at) = x << 8 | x >> 8;
+  if (second) *(shorts_memory *)(bits[HRI_ROUNDED_SECOND] + at) = x ^ x << 8;
+}
+
+/* Random bits of elements chunk * 64 .. + 63 at bits[..] + at (ops/optim/rounding.h): hri_philox with a block per 64-bit
+ * lane. The words stand in the low halves; what the high ones hold is of no account until the end. */
+INLINE void draw_chunk(span_bits *bits, int64_t at, const hri_rounding *r, const round_keys *keys, int64_t chunk, bool weight, bool first, bool second) {
   quads zero = {0}, lane;
   for (int i = 0; i < HRI_HALF_LANES; i++)
     lane[i] = (uint64_t)i;
   for (int64_t block = 0; block < HRI_ROUNDING_CHUNK_BLOCKS; block += HRI_HALF_LANES) {
-    quads c0 = lane + hri_rounding_low(state, chunk * HRI_ROUNDING_CHUNK_BLOCKS + block), c1 = c0 >> 32;
+    quads c0 = lane + (uint64_t)(chunk * HRI_ROUNDING_CHUNK_BLOCKS + block), c1 = c0 >> 32;
     quads c2 = zero + (hri_rounding_high(r) & 0xFFFFFFFFu), c3 = zero + (hri_rounding_high(r) >> 32);
     for (int round = 0; round < ROUNDS; round++) {
       quads p0 = multiply_low(c0, 0xD2511F53u), p1 = multiply_low(c2, 0xCD9E8D57u);
@@ -116,8 +127,8 @@ INLINE void draw_chunk(uint16_t *bits, const hri_rounding *r, const round_keys *
       c1 = p1;
       c3 = p0;
     }
-    *(quads_memory *)(bits + block * 4) = (c0 & 0xFFFFFFFFu) | c1 << 32;
-    *(quads_memory *)(bits + HRI_ROUNDING_CHUNK / 2 + block * 4) = (c2 & 0xFFFFFFFFu) | c3 << 32;
+    store_arranged(bits, at + block * 4, (shorts)((c0 & 0xFFFFFFFFu) | c1 << 32), weight, first, second);
+    store_arranged(bits, at + HRI_ROUNDING_CHUNK / 2 + block * 4, (shorts)((c2 & 0xFFFFFFFFu) | c3 << 32), weight, first, second);
   }
 }
 
@@ -182,7 +193,7 @@ INLINE void store_weight(const hri_update_args *a, kind k, int64_t i, int64_t n,
   if (k.copy) hri_vstore_bf16_n(a->copy + i, w, n);
 }
 
-/* Elements [i, i + n), n <= HRI_LANES; random[state]: the bits for them. */
+/* Elements [i, i + n), n <= HRI_LANES; random[array]: the bits for them. */
 INLINE void adamw_part(const hri_update_args *a, const hri_adamw_factors *f, kind k, int64_t i, int64_t n, const uint16_t *const *random) {
   hri_vf grad = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale, first = hri_vload_real_n(a->m, i, n, k.moment);
   hri_vf second = hri_vload_real_n(a->v, i, n, k.moment), weight = hri_vload_real_n(a->w, i, n, k.w) * f->decay, denominator;
@@ -205,26 +216,26 @@ INLINE void sgd_part(const hri_update_args *a, const hri_sgd_factors *f, kind k,
   store_weight(a, k, i, n, weight - step * f->learning_rate, random[HRI_ROUNDED_WEIGHT]);
 }
 
-INLINE void part(const hri_update_args *a, const factors *f, kind k, int64_t i, int64_t n, chunk_bits *bits, int64_t at) {
+INLINE void part(const hri_update_args *a, const factors *f, kind k, int64_t i, int64_t n, span_bits *bits, int64_t at) {
   const uint16_t *random[3] = {bits[HRI_ROUNDED_WEIGHT] + at, bits[HRI_ROUNDED_FIRST] + at, bits[HRI_ROUNDED_SECOND] + at};
   if (k.rule == ADAMW) adamw_part(a, &f->adamw, k, i, n, random);
   else sgd_part(a, &f->sgd, k, i, n, random);
 }
 
-/* Elements [i, end); with random bits, a chunk of them at a time. */
+/* Elements [i, end); with random bits, a span of them at a time. */
 INLINE void update_range(const hri_update_args *args, const factors *all, int64_t i, int64_t end, kind k) {
   hri_update_args a = *args; /* copies: stores through w must not make the compiler reload them */
   factors f = *all;
-  bool random_moment = k.rule != SGD && k.moment == HRI_REAL_BF16, random = k.w == HRI_REAL_BF16 || random_moment;
-  _Alignas(64) chunk_bits bits[3];
+  bool random_moment = k.rule != SGD && k.moment == HRI_REAL_BF16, random_weight = k.w == HRI_REAL_BF16;
+  bool random = random_weight || random_moment;
+  _Alignas(64) span_bits bits[HRI_ROUNDED_COUNT];
   round_keys keys = {{0}, {0}};
   if (random) keys = round_keys_make(a.rounding.seed ^ HRI_ROUNDING_KEY);
   while (i < end) {
-    int64_t chunk = (a.first_element + i) / HRI_ROUNDING_CHUNK, at = (a.first_element + i) % HRI_ROUNDING_CHUNK, stop = end;
-    if (random && end - i > HRI_ROUNDING_CHUNK - at) stop = i + HRI_ROUNDING_CHUNK - at;
-    if (k.w == HRI_REAL_BF16) draw_chunk(bits[HRI_ROUNDED_WEIGHT], &a.rounding, &keys, HRI_ROUNDED_WEIGHT, chunk);
-    if (random_moment) draw_chunk(bits[HRI_ROUNDED_FIRST], &a.rounding, &keys, HRI_ROUNDED_FIRST, chunk);
-    if (random_moment && k.rule == ADAMW) draw_chunk(bits[HRI_ROUNDED_SECOND], &a.rounding, &keys, HRI_ROUNDED_SECOND, chunk);
+    int64_t element = a.first_element + i, chunk = element / HRI_ROUNDING_CHUNK, at = element % HRI_ROUNDING_CHUNK, stop = end;
+    if (random && end - i > SPAN - at) stop = i + SPAN - at;
+    for (int64_t drawn = 0; random && drawn < at + stop - i; drawn += HRI_ROUNDING_CHUNK)
+      draw_chunk(bits, drawn, &a.rounding, &keys, chunk++, random_weight, random_moment, random_moment && k.rule == ADAMW);
     for (; i + HRI_LANES <= stop; i += HRI_LANES, at += HRI_LANES)
       part(&a, &f, k, i, HRI_LANES, bits, at);
     if (i < stop) part(&a, &f, k, i, stop - i, bits, at);

@@ -14,44 +14,55 @@ static inline int64_t block_end(int64_t begin, int64_t n) { return begin + BLOCK
 
 /* ---- add, scale, bias gradient ---- */
 
-static void add(float *y, const float *a, const float *b, int64_t n, int threads) {
+static HRI_INLINE void add_part(void *y, const void *a, const void *b, int64_t i, int64_t n, hri_real real) {
+  hri_vstore_real_n(y, i, hri_vload_real_n(a, i, n, real) + hri_vload_real_n(b, i, n, real), n, real);
+}
+
+static HRI_INLINE void add_range(void *y, const void *a, const void *b, int64_t i, int64_t end, hri_real real) {
+  for (; i + HRI_LANES <= end; i += HRI_LANES)
+    add_part(y, a, b, i, HRI_LANES, real);
+  if (i < end) add_part(y, a, b, i, end - i, real);
+}
+
+static void add(void *y, const void *a, const void *b, int64_t n, hri_real real, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < block_count(n); block++) {
-    int64_t i = block * BLOCK, end = block_end(i, n);
-    for (; i + HRI_LANES <= end; i += HRI_LANES)
-      hri_vstore(y + i, hri_vload(a + i) + hri_vload(b + i));
-    if (i < end) hri_vstore_n(y + i, hri_vload_n(a + i, end - i) + hri_vload_n(b + i, end - i), end - i);
+  for (int64_t block = 0; block < block_count(n); block++)
+    HRI_BY_REAL(real, add_range(y, a, b, block * BLOCK, block_end(block * BLOCK, n), REAL));
+}
+
+static HRI_INLINE void scale_range(void *y, const void *x, float factor, int64_t i, int64_t end, hri_real real) {
+  for (; i + HRI_LANES <= end; i += HRI_LANES)
+    hri_vstore_real(y, i, hri_vload_real(x, i, real) * factor, real);
+  if (i < end) hri_vstore_real_n(y, i, hri_vload_real_n(x, i, end - i, real) * factor, end - i, real);
+}
+
+static void scale(void *y, const void *x, float factor, int64_t n, hri_real real, int threads) {
+#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
+  for (int64_t block = 0; block < block_count(n); block++)
+    HRI_BY_REAL(real, scale_range(y, x, factor, block * BLOCK, block_end(block * BLOCK, n), REAL));
+}
+
+/* sum[columns] = the sum of rows [begin, end) of dy, in row order. */
+static HRI_INLINE void sum_rows(float *sum, const void *dy, int64_t begin, int64_t end, int64_t columns,
+                                hri_real real) {
+  memset(sum, 0, (size_t)columns * sizeof *sum);
+  for (int64_t row = begin; row < end; row++) {
+    int64_t at = row * columns, i = 0;
+    for (; i + HRI_LANES <= columns; i += HRI_LANES)
+      hri_vstore(sum + i, hri_vload(sum + i) + hri_vload_real(dy, at + i, real));
+    if (i < columns)
+      hri_vstore_n(sum + i, hri_vload_n(sum + i, columns - i) + hri_vload_real_n(dy, at + i, columns - i, real),
+                   columns - i);
   }
 }
 
-static void scale(float *y, const float *x, float factor, int64_t n, int threads) {
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t block = 0; block < block_count(n); block++) {
-    int64_t i = block * BLOCK, end = block_end(i, n);
-    for (; i + HRI_LANES <= end; i += HRI_LANES)
-      hri_vstore(y + i, hri_vload(x + i) * factor);
-    if (i < end) hri_vstore_n(y + i, hri_vload_n(x + i, end - i) * factor, end - i);
-  }
-}
-
-/* sum[n] += x */
-static void add_to(float *sum, const float *x, int64_t n) {
-  int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES)
-    hri_vstore(sum + i, hri_vload(sum + i) + hri_vload(x + i));
-  if (i < n) hri_vstore_n(sum + i, hri_vload_n(sum + i, n - i) + hri_vload_n(x + i, n - i), n - i);
-}
-
-static void bias_gradient(float *db, const float *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
-                          int threads) {
+static void bias_gradient(float *db, const void *dy, int64_t rows, int64_t columns, bool accumulate, float *scratch,
+                          hri_real real, int threads) {
   int64_t size = hri_row_block(rows), blocks = hri_row_block_count(rows);
 #pragma omp parallel for num_threads(hri_team(threads, rows *columns)) schedule(static)
   for (int64_t block = 0; block < blocks; block++) {
-    int64_t begin = block * size, count = rows - begin < size ? rows - begin : size;
-    float *sum = scratch + block * columns;
-    memset(sum, 0, (size_t)columns * sizeof *sum);
-    for (int64_t row = begin; row < begin + count; row++)
-      add_to(sum, dy + row * columns, columns);
+    int64_t begin = block * size, end = rows - begin < size ? rows : begin + size;
+    HRI_BY_REAL(real, sum_rows(scratch + block * columns, dy, begin, end, columns, REAL));
   }
   for (int64_t j = 0; j < columns; j += HRI_LANES) {
     int64_t n = columns - j < HRI_LANES ? columns - j : HRI_LANES;
@@ -65,156 +76,163 @@ static void bias_gradient(float *db, const float *dy, int64_t rows, int64_t colu
 
 /* ---- activations ---- */
 
+/* As HRI_BY_REAL, for the two activations: KIND is the constant. */
+#define BY_KIND(kind, ...)                                                                                             \
+  do {                                                                                                                 \
+    if ((kind) == HR_ACTIVATION_SILU) {                                                                                \
+      const hr_activation KIND = HR_ACTIVATION_SILU;                                                                    \
+      __VA_ARGS__;                                                                                                     \
+    } else {                                                                                                           \
+      const hr_activation KIND = HR_ACTIVATION_GELU_TANH;                                                              \
+      __VA_ARGS__;                                                                                                     \
+    }                                                                                                                  \
+  } while (0)
+
 #define GELU_SCALE 1.5957691216057308f /* 2 sqrt(2/pi) */
 #define GELU_CUBIC 0.044715f
 
 static inline hri_vf clamp_exponent(hri_vf z) { return hri_vmin(hri_vset(80.0f), hri_vmax(hri_vset(-80.0f), z)); }
 
 /* z with act(x) = x * sigmoid(z). */
-static inline __attribute__((always_inline)) hri_vf act_exponent(hr_activation kind, hri_vf x) {
+static HRI_INLINE hri_vf act_exponent(hr_activation kind, hri_vf x) {
   return kind == HR_ACTIVATION_SILU ? x : GELU_SCALE * (x + GELU_CUBIC * (x * x * x));
 }
-static inline __attribute__((always_inline)) hri_vf act_exponent_slope(hr_activation kind, hri_vf x) {
+static HRI_INLINE hri_vf act_exponent_slope(hr_activation kind, hri_vf x) {
   return kind == HR_ACTIVATION_SILU ? hri_vset(1.0f) : GELU_SCALE * (1.0f + 3.0f * GELU_CUBIC * (x * x));
 }
 
-static inline __attribute__((always_inline)) hri_vf act(hr_activation kind, hri_vf x) {
-  return x / (1.0f + hri_vexp(-act_exponent(kind, x)));
-}
+static HRI_INLINE hri_vf act(hr_activation kind, hri_vf x) { return x / (1.0f + hri_vexp(-act_exponent(kind, x))); }
 
 /* act(x) and act'(x) from one exponential. */
 typedef struct value_slope {
   hri_vf value, slope;
 } value_slope;
 
-static inline __attribute__((always_inline)) value_slope act_slope(hr_activation kind, hri_vf x) {
+static HRI_INLINE value_slope act_slope(hr_activation kind, hri_vf x) {
   hri_vf e = hri_vexp(-clamp_exponent(act_exponent(kind, x)));
   hri_vf s = 1.0f / (1.0f + e), value = x * s;
   return (value_slope){value, s + value * act_exponent_slope(kind, x) * (e * s)};
 }
 
-static inline __attribute__((always_inline)) void act_range(hr_activation kind, float *y, const float *x, int64_t n) {
-  int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES)
-    hri_vstore(y + i, act(kind, hri_vload(x + i)));
-  if (i < n) hri_vstore_n(y + i, act(kind, hri_vload_n(x + i, n - i)), n - i);
+static HRI_INLINE void act_range(hr_activation kind, void *y, const void *x, int64_t i, int64_t end, hri_real real) {
+  for (; i + HRI_LANES <= end; i += HRI_LANES)
+    hri_vstore_real(y, i, act(kind, hri_vload_real(x, i, real)), real);
+  if (i < end) hri_vstore_real_n(y, i, act(kind, hri_vload_real_n(x, i, end - i, real)), end - i, real);
 }
 
-static inline __attribute__((always_inline)) void act_backward_range(hr_activation kind, float *dx, const float *dy,
-                                                                     const float *x, int64_t n) {
-  int64_t i = 0;
-  for (; i + HRI_LANES <= n; i += HRI_LANES)
-    hri_vstore(dx + i, hri_vload(dy + i) * act_slope(kind, hri_vload(x + i)).slope);
-  if (i < n) hri_vstore_n(dx + i, hri_vload_n(dy + i, n - i) * act_slope(kind, hri_vload_n(x + i, n - i)).slope, n - i);
-}
-
-static void activation(hr_activation kind, float *y, const float *x, int64_t n, int threads) {
+static void activation(hr_activation kind, void *y, const void *x, int64_t n, hri_real real, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
   for (int64_t block = 0; block < block_count(n); block++) {
-    int64_t begin = block * BLOCK, count = block_end(begin, n) - begin;
-    if (kind == HR_ACTIVATION_SILU)
-      act_range(HR_ACTIVATION_SILU, y + begin, x + begin, count);
-    else
-      act_range(HR_ACTIVATION_GELU_TANH, y + begin, x + begin, count);
+    int64_t begin = block * BLOCK, end = block_end(begin, n);
+    BY_KIND(kind, HRI_BY_REAL(real, act_range(KIND, y, x, begin, end, REAL)));
   }
 }
 
-static void activation_backward(hr_activation kind, float *dx, const float *dy, const float *x, int64_t n,
+static HRI_INLINE void act_backward_part(hr_activation kind, void *dx, const void *dy, const void *x, int64_t i,
+                                         int64_t n, hri_real real) {
+  hri_vf slope = act_slope(kind, hri_vload_real_n(x, i, n, real)).slope;
+  hri_vstore_real_n(dx, i, hri_vload_real_n(dy, i, n, real) * slope, n, real);
+}
+
+static HRI_INLINE void act_backward_range(hr_activation kind, void *dx, const void *dy, const void *x, int64_t i,
+                                          int64_t end, hri_real real) {
+  for (; i + HRI_LANES <= end; i += HRI_LANES)
+    act_backward_part(kind, dx, dy, x, i, HRI_LANES, real);
+  if (i < end) act_backward_part(kind, dx, dy, x, i, end - i, real);
+}
+
+static void activation_backward(hr_activation kind, void *dx, const void *dy, const void *x, int64_t n, hri_real real,
                                 int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
   for (int64_t block = 0; block < block_count(n); block++) {
-    int64_t begin = block * BLOCK, count = block_end(begin, n) - begin;
-    if (kind == HR_ACTIVATION_SILU)
-      act_backward_range(HR_ACTIVATION_SILU, dx + begin, dy + begin, x + begin, count);
-    else
-      act_backward_range(HR_ACTIVATION_GELU_TANH, dx + begin, dy + begin, x + begin, count);
+    int64_t begin = block * BLOCK, end = block_end(begin, n);
+    BY_KIND(kind, HRI_BY_REAL(real, act_backward_range(KIND, dx, dy, x, begin, end, REAL)));
   }
 }
 
 /* ---- gated units ---- */
 
-static inline __attribute__((always_inline)) void glu_row(hr_activation kind, float *y, const float *gate,
-                                                          const float *up, int64_t width) {
+/* n elements of row `row` from i on; the gate of a row stands before its `up`. */
+static HRI_INLINE void glu_part(hr_activation kind, void *y, const void *gu, int64_t row, int64_t width, int64_t i,
+                                int64_t n, hri_real real) {
+  int64_t gate = row * 2 * width + i, up = gate + width;
+  hri_vf value = act(kind, hri_vload_real_n(gu, gate, n, real));
+  hri_vstore_real_n(y, row * width + i, value * hri_vload_real_n(gu, up, n, real), n, real);
+}
+
+static HRI_INLINE void glu_row(hr_activation kind, void *y, const void *gu, int64_t row, int64_t width,
+                               hri_real real) {
   int64_t i = 0;
   for (; i + HRI_LANES <= width; i += HRI_LANES)
-    hri_vstore(y + i, act(kind, hri_vload(gate + i)) * hri_vload(up + i));
-  if (i < width)
-    hri_vstore_n(y + i, act(kind, hri_vload_n(gate + i, width - i)) * hri_vload_n(up + i, width - i), width - i);
+    glu_part(kind, y, gu, row, width, i, HRI_LANES, real);
+  if (i < width) glu_part(kind, y, gu, row, width, i, width - i, real);
 }
 
-static inline __attribute__((always_inline)) void glu_backward_part(hr_activation kind, float *dgate, float *dup,
-                                                                    const float *dy, const float *gate, const float *up,
-                                                                    int64_t n) {
-  hri_vf g = hri_vload_n(dy, n), u = hri_vload_n(up, n);
-  value_slope a = act_slope(kind, hri_vload_n(gate, n));
-  hri_vstore_n(dgate, g * u * a.slope, n);
-  hri_vstore_n(dup, g * a.value, n);
+static HRI_INLINE void glu_backward_part(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t row,
+                                         int64_t width, int64_t i, int64_t n, hri_real real) {
+  int64_t gate = row * 2 * width + i, up = gate + width;
+  hri_vf g = hri_vload_real_n(dy, row * width + i, n, real), u = hri_vload_real_n(gu, up, n, real);
+  value_slope a = act_slope(kind, hri_vload_real_n(gu, gate, n, real));
+  hri_vstore_real_n(dgu, gate, g * u * a.slope, n, real);
+  hri_vstore_real_n(dgu, up, g * a.value, n, real);
 }
 
-static inline __attribute__((always_inline)) void glu_backward_row(hr_activation kind, float *dgu, const float *dy,
-                                                                   const float *gu, int64_t width) {
+static HRI_INLINE void glu_backward_row(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t row,
+                                        int64_t width, hri_real real) {
   int64_t i = 0;
   for (; i + HRI_LANES <= width; i += HRI_LANES)
-    glu_backward_part(kind, dgu + i, dgu + width + i, dy + i, gu + i, gu + width + i, HRI_LANES);
-  if (i < width) glu_backward_part(kind, dgu + i, dgu + width + i, dy + i, gu + i, gu + width + i, width - i);
+    glu_backward_part(kind, dgu, dy, gu, row, width, i, HRI_LANES, real);
+  if (i < width) glu_backward_part(kind, dgu, dy, gu, row, width, i, width - i, real);
 }
 
-static void glu(hr_activation kind, float *y, const float *gu, int64_t rows, int64_t width, int threads) {
+static void glu(hr_activation kind, void *y, const void *gu, int64_t rows, int64_t width, hri_real real, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, rows *width)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) {
-    const float *gate = gu + row * 2 * width, *up = gate + width;
-    if (kind == HR_ACTIVATION_SILU)
-      glu_row(HR_ACTIVATION_SILU, y + row * width, gate, up, width);
-    else
-      glu_row(HR_ACTIVATION_GELU_TANH, y + row * width, gate, up, width);
-  }
+  for (int64_t row = 0; row < rows; row++)
+    BY_KIND(kind, HRI_BY_REAL(real, glu_row(KIND, y, gu, row, width, REAL)));
 }
 
-static void glu_backward(hr_activation kind, float *dgu, const float *dy, const float *gu, int64_t rows, int64_t width,
-                         int threads) {
+static void glu_backward(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
+                         hri_real real, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, rows *width)) schedule(static)
-  for (int64_t row = 0; row < rows; row++) {
-    int64_t at = row * 2 * width;
-    if (kind == HR_ACTIVATION_SILU)
-      glu_backward_row(HR_ACTIVATION_SILU, dgu + at, dy + row * width, gu + at, width);
-    else
-      glu_backward_row(HR_ACTIVATION_GELU_TANH, dgu + at, dy + row * width, gu + at, width);
-  }
+  for (int64_t row = 0; row < rows; row++)
+    BY_KIND(kind, HRI_BY_REAL(real, glu_backward_row(KIND, dgu, dy, gu, row, width, REAL)));
 }
 
 /* ---- rotary embedding ---- */
 
-/* Pairs [i, i + n) of one head: (a, b) -> (a cos - b sin, b cos + a sin). */
-static inline void turn_part(float *y, const float *x, const float *cosines, const float *sines, float sign,
-                             int64_t half, int64_t i, int64_t n) {
-  hri_vf a = hri_vload_n(x + i, n), b = hri_vload_n(x + half + i, n);
+/* Pairs [i, i + n) of the head at element `at`: (a, b) -> (a cos - b sin, b cos + a sin). */
+static HRI_INLINE void turn_part(void *y, const void *x, int64_t at, const float *cosines, const float *sines,
+                                 float sign, int64_t half, int64_t i, int64_t n, hri_real real) {
+  hri_vf a = hri_vload_real_n(x, at + i, n, real), b = hri_vload_real_n(x, at + half + i, n, real);
   hri_vf c = hri_vload_n(cosines + i, n), s = hri_vload_n(sines + i, n) * sign;
-  hri_vstore_n(y + i, a * c - b * s, n);
-  hri_vstore_n(y + half + i, b * c + a * s, n);
+  hri_vstore_real_n(y, at + i, a * c - b * s, n, real);
+  hri_vstore_real_n(y, at + half + i, b * c + a * s, n, real);
 }
 
-static void rope_row(const hri_rope_args *args, int64_t row) {
-  int64_t half = args->head_size / 2, turned = args->heads + args->kv_heads;
-  int64_t width = (turned + args->kv_heads) * args->head_size;
-  const float *x = args->x + row * width, *cosines = args->cosines + args->position[row] * half;
+static HRI_INLINE void rope_row(const hri_rope_args *args, int64_t row, hri_real real) {
+  int64_t size = args->head_size, half = size / 2, turned = (args->heads + args->kv_heads) * size;
+  int64_t kept = args->kv_heads * size, begin = row * (turned + kept);
+  const float *cosines = args->cosines + args->position[row] * half;
   const float *sines = args->sines + args->position[row] * half;
-  float *y = args->y + row * width, sign = args->inverse ? -1.0f : 1.0f;
-  for (int64_t head = 0; head < turned; head++) {
-    int64_t at = head * args->head_size, i = 0;
+  const void *x = args->x;
+  void *y = args->y;
+  float sign = args->inverse ? -1.0f : 1.0f;
+  for (int64_t at = begin; at < begin + turned; at += size) {
+    int64_t i = 0;
     for (; i + HRI_LANES <= half; i += HRI_LANES)
-      turn_part(y + at, x + at, cosines, sines, sign, half, i, HRI_LANES);
-    if (i < half) turn_part(y + at, x + at, cosines, sines, sign, half, i, half - i);
+      turn_part(y, x, at, cosines, sines, sign, half, i, HRI_LANES, real);
+    if (i < half) turn_part(y, x, at, cosines, sines, sign, half, i, half - i, real);
   }
   if (y != x)
-    memcpy(y + turned * args->head_size, x + turned * args->head_size,
-           (size_t)(args->kv_heads * args->head_size) * sizeof *y);
+    memcpy(hri_real_at(y, begin + turned, real), hri_real_from(x, begin + turned, real),
+           (size_t)kept * hri_real_bytes(real));
 }
 
 static void rope(const hri_rope_args *args) {
   int64_t rows = args->rows, width = (args->heads + 2 * args->kv_heads) * args->head_size;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows *width)) schedule(static)
   for (int64_t row = 0; row < rows; row++)
-    rope_row(args, row);
+    HRI_BY_REAL(args->real, rope_row(args, row, REAL));
 }
 
 /* ---- vector math on arrays ---- */

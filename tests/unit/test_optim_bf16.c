@@ -1,0 +1,417 @@
+/* Optimizer steps in every combination of types, on every instruction set that this machine has:
+ *   - stochastic rounding gives the bits of its scalar definition (ops/optim/rounding.h), whatever the slice, the
+ *     alignment and the team; it is unbiased, exact where bf16 is, and shows NaN and infinity;
+ *   - a step with bf16 arrays is the fp32 step, rounded; it is as near to the double reference as that allows.
+ *
+ * Where a test asks for equal bits on all instruction sets, its arithmetic is exact: with w = 0, rate 1 and no decay SGD
+ * gives w = -g, with m = v = 0 and beta1 = beta2 = 0 AdamW gives m = g, v = g * g. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "ops/cpu.h"
+#include "ops/optim/ref.h"
+#include "ops/optim/rounding.h"
+#include "ops/scratch.h"
+
+typedef struct isa {
+  const char *name;
+  hri_cpu_kernels kernels;
+} isa;
+
+static isa isas[3];
+static int isa_count;
+
+#define ADD_ISA(suffix)                                                                                                \
+  do {                                                                                                                 \
+    isas[isa_count].name = #suffix;                                                                                    \
+    hri_optim_kernels_##suffix(&isas[isa_count++].kernels);                                                            \
+  } while (0)
+
+static int setup(void **state) {
+  (void)state;
+  ADD_ISA(base);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) ADD_ISA(avx2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    ADD_ISA(avx512);
+#endif
+  return 0;
+}
+
+/* ---- arrays of either type, that begin one element behind a 64-byte boundary ---- */
+
+static void *pool[64];
+static size_t pool_count;
+
+static void *take(int64_t n, hri_real real) {
+  size_t size = hri_real_bytes(real);
+  void *memory = NULL;
+  assert_true(pool_count < sizeof pool / sizeof *pool);
+  assert_int_equal(posix_memalign(&memory, 64, (size_t)(n + 2) * size), 0);
+  pool[pool_count++] = memory;
+  memset(memory, 0, (size_t)(n + 2) * size);
+  return (unsigned char *)memory + size;
+}
+
+static int release(void **state) {
+  (void)state;
+  while (pool_count) free(pool[--pool_count]);
+  return 0;
+}
+
+static float get(const void *x, int64_t i, hri_real real) { return real == HRI_REAL_BF16 ? hri_bf16_widen(((const hri_bf16 *)x)[i]) : ((const float *)x)[i]; }
+static void put(void *x, int64_t i, hri_real real, float value) {
+  if (real == HRI_REAL_BF16) ((hri_bf16 *)x)[i] = hri_bf16_round(value);
+  else ((float *)x)[i] = value;
+}
+static float from_bits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+static void assert_same(const void *a, const void *b, int64_t n, hri_real real) {
+  if (n) assert_memory_equal(a, b, (size_t)n * hri_real_bytes(real));
+}
+
+/* Uniform in [low, high), a function of (stream, i), in a value that bf16 holds too. */
+static float drawn(uint64_t stream, int64_t i, double low, double high) {
+  uint32_t word[4];
+  hri_philox(77, stream, (uint64_t)i, word);
+  return hri_bf16_widen(hri_bf16_round((float)(low + (high - low) * hri_uniform(word[0], word[1]))));
+}
+
+/* ---- stochastic rounding ---- */
+
+static const hri_sgd_factors negate = {.learning_rate = 1, .gradient_scale = 1};
+static const hri_adamw_factors keep = {.decay = 1, .one_minus_beta1 = 1, .one_minus_beta2 = 1, .inv_sqrt_bias2 = 1, .epsilon = 1, .gradient_scale = 1};
+
+/* w[i] = -g[i], rounded. */
+static void round_weights(const hri_cpu_kernels *k, hri_bf16 *w, const float *g, int64_t n, hri_rounding r, int64_t first, int threads) {
+  if (n) memset(w, 0, (size_t)n * sizeof *w);
+  k->sgd(&(hri_update_args){.n = n, .w = w, .w_real = HRI_REAL_BF16, .g = g, .rounding = r, .first_element = first, .threads = threads}, &negate);
+}
+
+/* m[i] = g[i], v[i] = g[i]^2, rounded. */
+static void round_moments(const hri_cpu_kernels *k, hri_bf16 *m, hri_bf16 *v, const float *g, int64_t n, hri_rounding r, int64_t first, int threads) {
+  float *w = take(n, HRI_REAL_F32);
+  if (n) memset(m, 0, (size_t)n * sizeof *m), memset(v, 0, (size_t)n * sizeof *v);
+  k->adamw(&(hri_update_args){.n = n, .w = w, .m = m, .v = v, .moment_real = HRI_REAL_BF16, .g = g, .rounding = r, .first_element = first, .threads = threads}, &keep);
+}
+
+static float interesting(int64_t i) {
+  static const uint32_t bits[] = {0x00000000, 0x00000001, 0x00008000, 0x0000FFFF, 0x00010000, 0x80000001, 0x007FFFFF, 0x3F800000, 0x3F800001,
+                                  0x3F80FFFF, 0xBF808000, 0x7F7EFFFF, 0x7F7F0000, 0x7F7F0001, 0x7F7F7FFF, 0x7F7F8000, 0x7F7FFFFF, 0xFF7F7FFF,
+                                  0xFF7F8000, 0x7F800000, 0xFF800000};
+  uint32_t word[4];
+  int64_t count = (int64_t)(sizeof bits / sizeof *bits);
+  if (i % 3 == 0 && i / 3 < count) return from_bits(bits[i / 3]);
+  hri_philox(5, 5, (uint64_t)i, word);
+  return from_bits((word[0] & 0x807FFFFFu) | (word[1] % 0xFFu) << 23);
+}
+
+static void rounding_has_the_bits_of_its_definition(void **state) {
+  enum { N = 700 };
+  static const int64_t firsts[] = {0, 1, 63, 64, 77, 511, 4095, ((int64_t)1 << 35) + 5};
+  static const int64_t sizes[] = {0, 1, 3, 15, 17, 63, 64, 65, 130, N};
+  float *g = take(N, HRI_REAL_F32);
+  hri_bf16 *w = take(N, HRI_REAL_BF16), *m = take(N, HRI_REAL_BF16), *v = take(N, HRI_REAL_BF16);
+  (void)state;
+  for (int64_t i = 0; i < N; i++) g[i] = interesting(i);
+  for (int s = 0; s < isa_count; s++)
+    for (size_t c = 0; c < 80; c++) {
+      int64_t first = firsts[c % 8], n = sizes[c / 8];
+      hri_rounding r = {.seed = 0x123456789ABCDEFu + c, .step = 3 + c, .site = 0x80000001u};
+      size_t mark = pool_count;
+      round_weights(&isas[s].kernels, w, g, n, r, first, 1);
+      round_moments(&isas[s].kernels, m, v, g, n, r, first, 1);
+      for (int64_t i = 0; i < n; i++) {
+        float square = g[i] * g[i];
+        assert_int_equal(w[i] & (g[i] == 0 ? 0x7FFF : 0xFFFF), hri_bf16_round_random(-g[i], hri_rounding_bits(&r, HRI_ROUNDED_WEIGHT, first + i)) & (g[i] == 0 ? 0x7FFF : 0xFFFF));
+        assert_int_equal(v[i], hri_bf16_round_random(square, hri_rounding_bits(&r, HRI_ROUNDED_SECOND, first + i)));
+        if (isinf(g[i])) continue; /* m + (g - m) * 1 with m = 0 */
+        assert_int_equal(m[i], hri_bf16_round_random(g[i], hri_rounding_bits(&r, HRI_ROUNDED_FIRST, first + i)));
+      }
+      while (pool_count > mark) free(pool[--pool_count]);
+    }
+}
+
+static void scalar_rounding_keeps_what_bf16_holds(void **state) {
+  (void)state;
+  for (uint32_t half = 0; half < 0x10000; half++)
+    for (uint32_t random = 0; random < 0x10000; random += 0xFFFF) {
+      float x = hri_bf16_widen((hri_bf16)half);
+      if (isnan(x)) assert_true(isnan(hri_bf16_widen(hri_bf16_round_random(x, random))));
+      else assert_int_equal(hri_bf16_round_random(x, random), half);
+    }
+  /* beyond the largest finite value: to nearest, whatever the random bits */
+  assert_int_equal(hri_bf16_round_random(from_bits(0x7F7F7FFF), 0xFFFF), 0x7F7F);
+  assert_int_equal(hri_bf16_round_random(from_bits(0xFF7F8000), 0), 0xFF80);
+  assert_true(isnan(hri_bf16_widen(hri_bf16_round_random(from_bits(0xFFFFFFFF), 0xFFFF))));
+  assert_true(isnan(hri_bf16_widen(hri_bf16_round_random(from_bits(0x7F800001), 0))));
+}
+
+/* Ups among n draws of probability p: five standard deviations off once in two million; the draws are fixed by the seed. */
+static void assert_share(int64_t ups, int64_t n, double p) { assert_true(fabs((double)ups - (double)n * p) < 5.0 * sqrt((double)n * p * (1.0 - p))); }
+
+static void rounding_is_unbiased(void **state) {
+  enum { N = 20000, STEPS = 10 };
+  static const uint32_t lows[] = {0x0001, 0x0200, 0x4321, 0x8000, 0xC0DE, 0xFFFF};
+  float *g = take(N, HRI_REAL_F32);
+  hri_bf16 *w = take(N, HRI_REAL_BF16), *m = take(N, HRI_REAL_BF16), *v = take(N, HRI_REAL_BF16);
+  (void)state;
+  for (size_t c = 0; c < sizeof lows / sizeof *lows; c++) {
+    int64_t up_w = 0, up_m = 0, up_v = 0;
+    float x = from_bits(0x3FA00000u | lows[c]), square = x * x;
+    uint32_t square_bits;
+    memcpy(&square_bits, &square, sizeof square_bits);
+    for (int64_t i = 0; i < N; i++) g[i] = x;
+    for (uint64_t step = 1; step <= STEPS; step++) {
+      hri_rounding r = {.seed = 11, .step = step, .site = (uint32_t)c};
+      size_t mark = pool_count;
+      round_weights(&isas[isa_count - 1].kernels, w, g, N, r, 0, 2);
+      round_moments(&isas[isa_count - 1].kernels, m, v, g, N, r, 0, 2);
+      while (pool_count > mark) free(pool[--pool_count]);
+      for (int64_t i = 0; i < N; i++) {
+        up_w += w[i] == 0xBFA1, up_m += m[i] == 0x3FA1, up_v += v[i] == (square_bits >> 16) + 1;
+        assert_true(w[i] == 0xBFA1 || w[i] == 0xBFA0);
+      }
+    }
+    assert_share(up_w, (int64_t)N * STEPS, lows[c] / 65536.0);
+    assert_share(up_m, (int64_t)N * STEPS, lows[c] / 65536.0);
+    assert_share(up_v, (int64_t)N * STEPS, (square_bits & 0xFFFF) / 65536.0);
+  }
+}
+
+/* Over all 65536 bits: each arrangement is a permutation, and the joint chance that two arrays round up is the product
+ * of their chances to within 2^-8. */
+static void arrangements_are_uniform_and_pairwise_nearly_independent(void **state) {
+  static unsigned char seen[65536];
+  (void)state;
+  for (hri_rounded a = 0; a < HRI_ROUNDED_COUNT; a++) {
+    memset(seen, 0, sizeof seen);
+    for (uint32_t bits = 0; bits < 65536; bits++) seen[hri_rounding_arrange(bits, a)]++;
+    for (uint32_t bits = 0; bits < 65536; bits++) assert_int_equal(seen[bits], 1);
+    for (hri_rounded b = 0; b < a; b++)
+      for (uint32_t p = 977; p < 65536; p += 5003)
+        for (uint32_t q = 613; q < 65536; q += 4999) {
+          int64_t both = 0;
+          for (uint32_t bits = 0; bits < 65536; bits++) both += hri_rounding_arrange(bits, a) < p && hri_rounding_arrange(bits, b) < q;
+          assert_true(fabs((double)both / 65536 - (double)p / 65536 * q / 65536) <= 1.0 / 256);
+        }
+  }
+}
+
+static void a_second_moment_falls(void **state) {
+  enum { N = 4096, STEPS = 1000 };
+  float *w = take(N, HRI_REAL_F32), *g = take(N, HRI_REAL_F32);
+  hri_bf16 *m = take(N, HRI_REAL_BF16), *v = take(N, HRI_REAL_BF16);
+  hri_adamw_factors f = keep;
+  double sum = 0;
+  (void)state;
+  f.beta2 = 0.999f, f.one_minus_beta2 = 0.001f;
+  for (int64_t i = 0; i < N; i++) v[i] = hri_bf16_round(1.0f);
+  for (uint64_t step = 1; step <= STEPS; step++)
+    isas[isa_count - 1].kernels.adamw(&(hri_update_args){.n = N, .w = w, .m = m, .v = v, .moment_real = HRI_REAL_BF16, .g = g, .rounding = {.seed = 1, .step = step}, .threads = 1}, &f);
+  for (int64_t i = 0; i < N; i++) sum += (double)hri_bf16_widen(v[i]);
+  /* A step takes 0.001 v: 0.13 of a unit of the last place where that is v / 128, 0.26 where it is v / 256. It so adds
+   * less than v^2 / 2^17 of variance. */
+  assert_true(fabs(sum / N / pow(0.999, STEPS) - 1.0) < 5.0 * sqrt(STEPS * 0x1p-17 / N) + 1e-4);
+}
+
+/* ---- every combination of types ---- */
+
+typedef struct variant {
+  int states; /* 2 AdamW, 1 momentum, 0 SGD */
+  hri_real w, moment, gradient;
+  bool copy;
+} variant;
+
+static bool variant_get(int index, variant *out) {
+  *out = (variant){.states = index / 12, .w = index % 3 == 2 ? HRI_REAL_BF16 : HRI_REAL_F32, .copy = index % 3 == 1,
+                   .gradient = index / 3 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32, .moment = index / 6 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32};
+  return index < 36;
+}
+
+typedef struct arrays {
+  void *w, *m, *v;
+  hri_bf16 *copy;
+  void *g;
+} arrays;
+
+/* Values that bf16 holds, so that a variant and its fp32 counterpart start from the same. */
+static arrays make(const variant *t, int64_t n) {
+  arrays a = {take(n, t->w), take(n, t->moment), take(n, t->moment), take(n, HRI_REAL_BF16), take(n, t->gradient)};
+  for (int64_t i = 0; i < n; i++) {
+    put(a.w, i, t->w, drawn(1, i, -2, 2));
+    put(a.m, i, t->moment, drawn(2, i, -0.1, 0.1));
+    put(a.v, i, t->moment, drawn(3, i, 0.001, 0.01));
+    put(a.g, i, t->gradient, drawn(4, i, -1, 1));
+  }
+  return a;
+}
+
+static const double rate = 0.02, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, decay = 0.1, gradient_scale = 0.5;
+static const int64_t applied = 7;
+static const hri_rounding rounding = {.seed = 99, .step = 7, .site = 12};
+
+static void step(const hri_cpu_kernels *k, const variant *t, const arrays *a, int64_t begin, int64_t n, int threads) {
+  hri_adamw_factors adamw = hri_adamw_factors_make(rate, beta1, beta2, epsilon, decay, applied, gradient_scale);
+  hri_sgd_factors sgd = {.learning_rate = (float)rate, .weight_decay = (float)decay, .momentum = (float)beta1, .gradient_scale = (float)gradient_scale};
+  hri_update_args u = {.n = n, .w = hri_real_at(a->w, begin, t->w), .w_real = t->w, .copy = t->copy ? a->copy + begin : NULL,
+                       .m = t->states > 0 ? hri_real_at(a->m, begin, t->moment) : NULL, .v = t->states > 1 ? hri_real_at(a->v, begin, t->moment) : NULL,
+                       .moment_real = t->moment, .g = hri_real_from(a->g, begin, t->gradient), .gradient_real = t->gradient, .rounding = rounding,
+                       .first_element = begin, .threads = threads};
+  if (t->states == 2) k->adamw(&u, &adamw);
+  else k->sgd(&u, &sgd);
+}
+
+static void hold_rounded(const void *got, hri_real real, const float *plain, hri_rounded array, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    float want = real == HRI_REAL_BF16 ? hri_bf16_widen(hri_bf16_round_random(plain[i], hri_rounding_bits(&rounding, array, i))) : plain[i];
+    float is = get(got, i, real);
+    assert_memory_equal(&is, &want, sizeof want);
+  }
+}
+
+static void each_variant_is_the_fp32_step_rounded(void **state) {
+  static const int64_t sizes[] = {1, 15, 64, 1001, 20000};
+  (void)state;
+  for (int s = 0; s < isa_count; s++)
+    for (int c = 0; c < 36 * 5; c++) {
+      variant t, plain;
+      int64_t n = sizes[c / 36];
+      arrays a, b;
+      variant_get(c % 36, &t);
+      plain = (variant){.states = t.states};
+      a = make(&t, n), b = make(&plain, n);
+      step(&isas[s].kernels, &t, &a, 0, n, 1 + c % 4);
+      step(&isas[s].kernels, &plain, &b, 0, n, 1);
+      hold_rounded(a.w, t.w, b.w, HRI_ROUNDED_WEIGHT, n);
+      hold_rounded(a.m, t.moment, b.m, HRI_ROUNDED_FIRST, t.states > 0 ? n : 0);
+      hold_rounded(a.v, t.moment, b.v, HRI_ROUNDED_SECOND, t.states > 1 ? n : 0);
+      for (int64_t i = 0; t.copy && i < n; i++) assert_int_equal(a.copy[i], hri_bf16_round(((float *)b.w)[i]));
+      assert_true(t.copy || a.copy[0] == 0);
+      release(NULL);
+    }
+}
+
+/* fp32 arithmetic: 8 roundings at most of values not above `size`; bf16: one more, by less than a unit of its last place,
+ * which is 2^-7 of the value at most. */
+static void hold_near(const void *got, hri_real real, const double *want, double size, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    assert_true(fabs((double)get(got, i, real) - want[i]) <= 8 * 0x1p-24 * (size + fabs(want[i])) + (real == HRI_REAL_BF16 ? 0x1p-7 * fabs(want[i]) : 0.0));
+}
+
+static void each_variant_is_near_the_double_reference(void **state) {
+  enum { N = 3001 };
+  static double w[N], m[N], v[N], g[N];
+  (void)state;
+  for (int s = 0; s < isa_count; s++)
+    for (int c = 0; c < 36; c++) {
+      variant t;
+      arrays a;
+      variant_get(c, &t);
+      a = make(&t, N);
+      for (int64_t i = 0; i < N; i++) w[i] = get(a.w, i, t.w), m[i] = get(a.m, i, t.moment), v[i] = get(a.v, i, t.moment), g[i] = get(a.g, i, t.gradient);
+      step(&isas[s].kernels, &t, &a, 0, N, 2);
+      if (t.states == 2) hri_ref_adamw(w, m, v, g, N, rate, beta1, beta2, epsilon, decay, applied, gradient_scale);
+      else hri_ref_sgd(w, t.states ? m : NULL, g, N, rate, decay, beta1, gradient_scale);
+      hold_near(a.w, t.w, w, 4.0, N);
+      hold_near(a.m, t.moment, m, 1.0, t.states > 0 ? N : 0);
+      hold_near(a.v, t.moment, v, 0.25, t.states > 1 ? N : 0);
+      release(NULL);
+    }
+}
+
+static void teams_and_slices_do_not_show(void **state) {
+  enum { N = 40003 };
+  static const int64_t cuts[] = {0, 1, 64, 129, 8192, 20011, 20012, N};
+  (void)state;
+  for (int s = 0; s < isa_count; s++)
+    for (int c = 0; c < 36; c++)
+      for (int way = 2; way <= 5; way++) { /* teams of 2, 3, 4; slices */
+        variant t;
+        arrays a, b;
+        variant_get(c, &t);
+        a = make(&t, N), b = make(&t, N);
+        step(&isas[s].kernels, &t, &a, 0, N, 1);
+        if (way < 5) step(&isas[s].kernels, &t, &b, 0, N, way);
+        for (int k = 0; way == 5 && k < 7; k++) step(&isas[s].kernels, &t, &b, cuts[k], cuts[k + 1] - cuts[k], 2);
+        assert_same(a.w, b.w, N, t.w);
+        assert_same(a.m, b.m, N, t.moment);
+        assert_same(a.v, b.v, N, t.moment);
+        assert_same(a.copy, b.copy, N, HRI_REAL_BF16);
+        release(NULL);
+      }
+}
+
+static void nan_and_infinite_gradients_show(void **state) {
+  enum { N = 100, BAD = 37, INFINITE = 99 };
+  (void)state;
+  for (int s = 0; s < isa_count; s++)
+    for (int c = 0; c < 36; c++) {
+      variant t;
+      arrays a;
+      variant_get(c, &t);
+      a = make(&t, N);
+      if (t.gradient == HRI_REAL_BF16) ((hri_bf16 *)a.g)[BAD] = 0xFFFF; /* as poisoned memory holds it */
+      else memset((float *)a.g + BAD, 0xFF, sizeof(float));
+      put(a.g, INFINITE, t.gradient, INFINITY);
+      step(&isas[s].kernels, &t, &a, 0, N, 1);
+      for (int64_t i = 0; i < N; i++) {
+        bool bad = i == BAD || i == INFINITE;
+        assert_int_equal(isfinite(get(a.w, i, t.w)) == 0, bad);
+        if (t.states > 0) assert_int_equal(isfinite(get(a.m, i, t.moment)) == 0, bad);
+        if (t.states > 1) assert_int_equal(isfinite(get(a.v, i, t.moment)) == 0, bad);
+        if (t.copy) assert_int_equal(isfinite(get(a.copy, i, HRI_REAL_BF16)) == 0, bad);
+      }
+      assert_true(isnan(get(a.w, BAD, t.w)));
+      release(NULL);
+    }
+}
+
+static void square_sum_of_bf16_is_that_of_the_same_fp32(void **state) {
+  int64_t n = 2 * HRI_SQUARE_SUM_BLOCK + 45;
+  float *wide = take(n, HRI_REAL_F32);
+  hri_bf16 *half = take(n, HRI_REAL_BF16);
+  (void)state;
+  for (int64_t i = 0; i < n; i++) wide[i] = drawn(9, i, -3, 3), half[i] = hri_bf16_round(wide[i]);
+  for (int s = 0; s < isa_count; s++)
+    for (int threads = 1; threads <= 4; threads++) {
+      double a[3], b[3];
+      isas[s].kernels.square_sum(a, wide, HRI_REAL_F32, n, 1);
+      isas[s].kernels.square_sum(b, half, HRI_REAL_BF16, n, threads);
+      assert_memory_equal(a, b, sizeof a);
+      half[n - 1] = 0x7FC0;
+      isas[s].kernels.square_sum(b, half, HRI_REAL_BF16, n, threads);
+      assert_true(isfinite(b[1]) && isnan(b[2]));
+      half[n - 1] = hri_bf16_round(wide[n - 1]);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, release)
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(rounding_has_the_bits_of_its_definition),
+      TEST(scalar_rounding_keeps_what_bf16_holds),
+      TEST(rounding_is_unbiased),
+      TEST(arrangements_are_uniform_and_pairwise_nearly_independent),
+      TEST(a_second_moment_falls),
+      TEST(each_variant_is_the_fp32_step_rounded),
+      TEST(each_variant_is_near_the_double_reference),
+      TEST(teams_and_slices_do_not_show),
+      TEST(nan_and_infinite_gradients_show),
+      TEST(square_sum_of_bf16_is_that_of_the_same_fp32),
+  };
+  return cmocka_run_group_tests_name("optim_bf16", tests, setup, NULL);
+}
