@@ -1,9 +1,10 @@
 /* Rate of the matrix products of GPT-2 124M and SmolLM2-135M layers.
  *
- *   bench_gemm [rows [repeats [what]]]     rows: tokens per product (1024); repeats: the best of so many counts (5)
+ *   bench_gemm [rows [repeats [what [threads]]]]     rows: tokens per product (1024); repeats: the best of so many counts (5)
  *     what = library    the library with plain and with packed b, alone and together with the packing (the default)
  *     what = portable   the library beside the code of ours
  *     what = few        forward with 1 to 16 rows (generation), library and ours, as GB/s of reading w; rows do not matter
+ *     threads           1 and 2 unless given; one thread is timed by its own processor time
  *
  * One line per product, team, kind and types. What is compared is measured in turns, since the machine's rate may swing
  * with its neighbours: compare within a line. */
@@ -22,11 +23,11 @@ enum { SIDES = sizeof sides / sizeof *sides };
 
 static hri_isa isa;
 static int64_t rows = 1024;
-static int repeats = 5;
+static int repeats = 5, first_team = 1, last_team = 2;
 
-static double now(void) {
+static double now(int threads) {
   struct timespec t;
-  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  (void)clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -68,12 +69,13 @@ static void operands_free(operands *o) {
 /* One way to run a product: by a cache, with b packed or not, the packing included or not. */
 typedef struct contender {
   hri_gemm *gemm;
+  int threads;
   void *scratch, *packed;
   double best, best_packing;
 } contender;
 
 static contender contender_make(hri_gemm_cache *cache, hri_gemm_shape s, const operands *o) {
-  contender c = {.best = 1e9, .best_packing = 1e9};
+  contender c = {.threads = s.threads, .best = 1e9, .best_packing = 1e9};
   uint64_t bytes, packed_bytes = 0;
   hr_error error;
   if (s.packed) {
@@ -95,13 +97,13 @@ static void contender_free(contender *c) {
 static double least(double a, double b) { return a < b ? a : b; }
 
 static void once(contender *c, const operands *o) {
-  double start = now(), packed;
+  double start = now(c->threads), packed;
   hr_error error;
   if (!c->gemm) return;
   if (c->packed) hri_gemm_pack(c->gemm, o->b, c->packed);
-  packed = now();
+  packed = now(c->threads);
   check(hri_gemm_run(c->gemm, o->a, c->packed ? c->packed : o->b, NULL, o->c, c->scratch, &error), &error);
-  c->best = least(c->best, now() - packed);
+  c->best = least(c->best, now(c->threads) - packed);
   c->best_packing = least(c->best_packing, packed - start);
 }
 
@@ -154,7 +156,7 @@ static void each_product(hri_gemm_cache *const caches[2], void (*line)(hri_gemm_
   for (int i = 0; i < SIDES; i++)
     for (int type = 0; type < 2; type++)
       for (int kind = 0; kind < HRI_GEMM_KIND_COUNT; kind++)
-        for (int threads = 1; threads <= 2; threads++) {
+        for (int threads = first_team; threads <= last_team; threads++) {
           hri_gemm_shape s = {.kind = (hri_gemm_kind)kind, .type = (hri_real)type, .out = kind == HRI_GEMM_DW ? HRI_REAL_F32 : (hri_real)type, .m = rows,
                               .n = sides[i][0], .k = sides[i][1], .threads = threads};
           line(caches, s);
@@ -184,13 +186,13 @@ static void line_few(hri_onednn *onednn, hri_gemm_shape s) {
   }
 #endif
   for (int i = 0; i < repeats; i++) {
-    double start = now();
+    double start = now(s.threads);
     ours.run(&s, o.a, o.b, NULL, o.c, scratch);
-    best[1] = least(best[1], now() - start);
+    best[1] = least(best[1], now(s.threads) - start);
 #if defined(HRI_HAVE_ONEDNN)
-    start = now();
+    start = now(s.threads);
     if (gemm) check(hri_onednn_gemm_run(onednn, gemm, o.a, o.b, NULL, o.c, theirs, &error), &error);
-    if (gemm) best[0] = least(best[0], now() - start);
+    if (gemm) best[0] = least(best[0], now(s.threads) - start);
 #endif
   }
 #if defined(HRI_HAVE_ONEDNN)
@@ -214,7 +216,7 @@ static void few_rows(void) {
   printf("     M      N      K  kind    types            library     ours  (GB/s of w)\n");
   for (int i = 0; i < SIDES; i++)
     for (int type = 0; type < 2; type++)
-      for (int threads = 1; threads <= 2; threads++)
+      for (int threads = first_team; threads <= last_team; threads++)
         for (int64_t m = 1; m <= 16; m *= 2)
           line_few(onednn, (hri_gemm_shape){.kind = HRI_GEMM_FORWARD, .type = (hri_real)type, .out = (hri_real)type, .m = m, .n = sides[i][0],
                                             .k = sides[i][1], .threads = threads});
@@ -230,6 +232,7 @@ int main(int argc, char **argv) {
   hr_error error;
   if (argc > 1) rows = atoll(argv[1]);
   if (argc > 2) repeats = atoi(argv[2]);
+  if (argc > 4) first_team = last_team = atoi(argv[4]);
   check(hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &isa, &error), &error);
   check(hri_gemm_cache_create(isa, &caches[0], &error), &error);
   check(hri_gemm_cache_create_with(isa, &portable, &caches[1], &error), &error);

@@ -1,38 +1,40 @@
-/* Memory throughput of the element-wise and reduction kernels, beside the plainest loop of the same kind.
+/* Memory throughput of the element-wise and reduction kernels, in fp32 and in bf16, beside a loop that moves the same
+ * bytes.
  *
- *   bench_kernels [threads, default 2 [part of a kernel's name]]
+ *   bench_kernels [threads, default 2 [part of a kernel's name, default "" for all [instruction set, default the best]]]
  *
- * Prints per instruction set and kernel the GB/s of its necessary traffic (each operand read or written once), and its
- * share of what a yardstick moves: an in-place scale for kernels that write over an operand, a copy for those that
- * write elsewhere (a write to a line that is not cached reads it first), a scan for those that only read. Both are
- * timed in turns, so that neighbours disturb both alike. Arrays are larger than the last cache; the best of several
- * turns counts. */
+ * Prints GB/s of the necessary traffic (each operand read or written once) and its share of what the yardstick moves: as
+ * many arrays read and written, in place or elsewhere as in the kernel (a write to a line that is not cached reads it
+ * first), with next to no arithmetic. Both are timed in turns, so that neighbours disturb both alike, and the best of
+ * several turns counts. Arrays are of 64 MiB, more than the last cache, and of 512 KiB. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
-#include "base/mem.h"
 #include "ops/cpu.h"
 #include "ops/move/random.h"
 #include "ops/scratch.h"
 
-enum { ROWS = 16384, COLUMNS = 768, VOCABULARY = 50257, STORED = 50304, LOSS_ROWS = 512, HIDDEN = 2048, TURNS = 7 };
-static const int64_t N = (int64_t)ROWS * COLUMNS; /* 12.6M elements, 50 MB */
+enum { COLUMNS = 768, VOCABULARY = 50257, STORED = 50304, HIDDEN = 2048, POSITIONS = 1024, ARRAYS = 5 };
 
-typedef struct arrays {
-  float *a, *b, *c, *d, *logits, *scratch, *stats, *losses, *table;
-  int32_t *labels, *position;
+/* Operands of one size and type. All arrays have n elements; kernels over rows take n / (their columns) of them. */
+typedef struct operands {
+  hri_real real;
   int threads;
-} arrays;
-
-typedef enum yardstick { SCALE = 0, COPY, SCAN } yardstick;
+  int64_t n;
+  void *array[ARRAYS];
+  float *scratch, *stats, *table, *angles;
+  int32_t *index, *position;
+} operands;
 
 typedef struct kernel_case {
   const char *name;
-  void (*run)(const hri_cpu_kernels *k, const arrays *m);
-  double bytes; /* per element of N */
-  yardstick yardstick;
+  void (*run)(const hri_cpu_kernels *k, const operands *m);
+  int reads, writes; /* arrays */
+  bool in_place;     /* the first one written is the first one read */
+  double share;      /* of the n elements of each array */
 } kernel_case;
 
 static double now(void) {
@@ -41,191 +43,242 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static hri_norm_args norm_args(const arrays *m) {
-  return (hri_norm_args){.rows = ROWS,
-                         .columns = COLUMNS,
-                         .x = m->a,
-                         .residual = m->b,
-                         .s = m->c,
-                         .weight = m->table,
-                         .bias = m->table,
-                         .eps = 1e-5,
-                         .y = m->d,
-                         .stats = m->stats,
-                         .threads = m->threads};
-}
-static hri_norm_backward_args norm_backward_args(const arrays *m) {
-  return (hri_norm_backward_args){.rows = ROWS,
-                                  .columns = COLUMNS,
-                                  .dy = m->a,
-                                  .x = m->b,
-                                  .stats = m->stats,
-                                  .weight = m->table,
-                                  .extra = m->c,
-                                  .dx = m->d,
-                                  .dweight = m->table + COLUMNS,
-                                  .dbias = m->table + 2 * COLUMNS,
-                                  .scratch = m->scratch,
-                                  .threads = m->threads};
+/* ---- the yardstick ---- */
+
+typedef uint64_t line __attribute__((vector_size(64), may_alias));
+enum { BLOCK = 512 }; /* lines per task */
+
+static HRI_INLINE void move_block(line *const *array, int64_t i, int64_t end, int reads, int writes, bool in_place,
+                                  line *seen) {
+  for (; i < end; i++) {
+    line v = array[0][i];
+    for (int r = 1; r < reads; r++)
+      v ^= array[r][i];
+    if (writes > 0) array[in_place ? 0 : 3][i] = v;
+    if (writes > 1) array[4][i] = v;
+    if (writes == 0) *seen ^= v;
+  }
 }
 
-static void run_rmsnorm(const hri_cpu_kernels *k, const arrays *m) {
+static void move_lines(const operands *m, const kernel_case *c) {
+  int64_t lines = (int64_t)((double)m->n * c->share) * (int64_t)hri_real_bytes(m->real) / 64;
+  line *array[ARRAYS], all = {0};
+  for (int i = 0; i < ARRAYS; i++)
+    array[i] = m->array[i];
+#pragma omp parallel for num_threads(m->threads) schedule(static)
+  for (int64_t begin = 0; begin < lines; begin += BLOCK) {
+    int64_t end = begin + BLOCK < lines ? begin + BLOCK : lines;
+    line seen = {0};
+#define MOVE(r, w, p)                                                                                                  \
+  if (c->reads == r && c->writes == w && c->in_place == p) move_block(array, begin, end, r, w, p, &seen)
+    MOVE(1, 0, false);
+    MOVE(1, 1, false);
+    MOVE(1, 1, true);
+    MOVE(2, 1, false);
+    MOVE(2, 1, true);
+    MOVE(2, 2, false);
+    MOVE(3, 1, false);
+    MOVE(3, 2, false);
+#undef MOVE
+    if (c->reads == 0)
+      for (int64_t i = begin; i < end; i++)
+        array[3][i] = all;
+    if (seen[0] == 1 && seen[1] == 77) abort(); /* the sums are used */
+  }
+}
+
+/* ---- the kernels ---- */
+
+static int64_t rows_of(const operands *m, int64_t columns) { return m->n / columns; }
+
+static hri_norm_args norm_args(const operands *m) {
+  return (hri_norm_args){.rows = rows_of(m, COLUMNS), .columns = COLUMNS, .real = m->real, .x = m->array[0],
+                         .residual = m->array[1], .s = m->array[3], .weight = m->table, .bias = m->table, .eps = 1e-5,
+                         .y = m->array[4], .stats = m->stats, .threads = m->threads};
+}
+static hri_norm_backward_args norm_backward_args(const operands *m) {
+  return (hri_norm_backward_args){.rows = rows_of(m, COLUMNS), .columns = COLUMNS, .real = m->real, .dy = m->array[0],
+                                  .x = m->array[1], .stats = m->stats, .weight = m->table, .extra = m->array[2],
+                                  .dx = m->array[3], .dweight = m->table + COLUMNS, .dbias = m->table + 2 * COLUMNS,
+                                  .scratch = m->scratch, .threads = m->threads};
+}
+static void run_rmsnorm(const hri_cpu_kernels *k, const operands *m) {
   hri_norm_args a = norm_args(m);
   a.bias = NULL;
   k->rmsnorm(&a);
 }
-static void run_layernorm(const hri_cpu_kernels *k, const arrays *m) {
+static void run_layernorm(const hri_cpu_kernels *k, const operands *m) {
   hri_norm_args a = norm_args(m);
   k->layernorm(&a);
 }
-static void run_rmsnorm_backward(const hri_cpu_kernels *k, const arrays *m) {
+static void run_rmsnorm_backward(const hri_cpu_kernels *k, const operands *m) {
   hri_norm_backward_args a = norm_backward_args(m);
   a.dbias = NULL;
   k->rmsnorm_backward(&a);
 }
-static void run_layernorm_backward(const hri_cpu_kernels *k, const arrays *m) {
+static void run_layernorm_backward(const hri_cpu_kernels *k, const operands *m) {
   hri_norm_backward_args a = norm_backward_args(m);
   k->layernorm_backward(&a);
 }
-static void run_add(const hri_cpu_kernels *k, const arrays *m) { k->add(m->a, m->a, m->b, N, HRI_REAL_F32, m->threads); }
-static void run_copy(const hri_cpu_kernels *k, const arrays *m) { k->copy(m->a, m->b, N * 4, m->threads); }
-static void run_zero(const hri_cpu_kernels *k, const arrays *m) { k->zero(m->d, N * 4, m->threads); }
-static void run_bias(const hri_cpu_kernels *k, const arrays *m) {
-  k->bias_gradient(m->table, m->a, ROWS, COLUMNS, false, m->scratch, HRI_REAL_F32, m->threads);
+static void run_add(const hri_cpu_kernels *k, const operands *m) {
+  k->add(m->array[0], m->array[0], m->array[1], m->n, m->real, m->threads);
 }
-static void run_gelu(const hri_cpu_kernels *k, const arrays *m) {
-  k->activation(HR_ACTIVATION_GELU_TANH, m->d, m->a, N, HRI_REAL_F32, m->threads);
+static void run_copy(const hri_cpu_kernels *k, const operands *m) {
+  k->copy(m->array[3], m->array[0], m->n * (int64_t)hri_real_bytes(m->real), m->threads);
 }
-static void run_gelu_backward(const hri_cpu_kernels *k, const arrays *m) {
-  k->activation_backward(HR_ACTIVATION_GELU_TANH, m->d, m->b, m->a, N, HRI_REAL_F32, m->threads);
+static void run_zero(const hri_cpu_kernels *k, const operands *m) {
+  k->zero(m->array[3], m->n * (int64_t)hri_real_bytes(m->real), m->threads);
 }
-static void run_swiglu(const hri_cpu_kernels *k, const arrays *m) {
-  k->glu(HR_ACTIVATION_SILU, m->d, m->a, N / 2 / HIDDEN, HIDDEN, HRI_REAL_F32, m->threads);
+/* From the type to the other one, over as many bytes as one array read and one written. */
+static void run_cast(const hri_cpu_kernels *k, const operands *m) {
+  if (m->real == HRI_REAL_F32) k->cast(m->array[3], HRI_REAL_BF16, m->array[0], HRI_REAL_F32, m->n, m->threads);
+  else k->cast(m->array[3], HRI_REAL_F32, m->array[0], HRI_REAL_BF16, m->n / 2, m->threads);
 }
-static void run_swiglu_backward(const hri_cpu_kernels *k, const arrays *m) {
-  k->glu_backward(HR_ACTIVATION_SILU, m->d, m->b, m->a, N / 2 / HIDDEN, HIDDEN, HRI_REAL_F32, m->threads);
+static void run_bias(const hri_cpu_kernels *k, const operands *m) {
+  k->bias_gradient(m->table, m->array[0], rows_of(m, COLUMNS), COLUMNS, false, m->scratch, m->real, m->threads);
 }
-static void run_rope(const hri_cpu_kernels *k, const arrays *m) {
-  k->rope(&(hri_rope_args){.rows = ROWS / 4,
-                           .heads = 24,
-                           .kv_heads = 12,
-                           .head_size = 64,
-                           .x = m->d,
-                           .y = m->d,
-                           .cosines = m->b,
-                           .sines = m->c,
-                           .position = m->position,
-                           .threads = m->threads});
+static void run_gelu(const hri_cpu_kernels *k, const operands *m) {
+  k->activation(HR_ACTIVATION_GELU_TANH, m->array[3], m->array[0], m->n, m->real, m->threads);
 }
-static void run_embed(const hri_cpu_kernels *k, const arrays *m) {
-  k->embed(&(hri_embed_args){.rows = ROWS,
-                             .columns = COLUMNS,
-                             .tokens = m->a,
-                             .positions = m->b,
-                             .ids = m->labels,
-                             .position = m->position,
-                             .y = m->d,
+static void run_gelu_backward(const hri_cpu_kernels *k, const operands *m) {
+  k->activation_backward(HR_ACTIVATION_GELU_TANH, m->array[3], m->array[0], m->array[1], m->n, m->real, m->threads);
+}
+static void run_swiglu(const hri_cpu_kernels *k, const operands *m) {
+  k->glu(HR_ACTIVATION_SILU, m->array[3], m->array[0], rows_of(m, 2 * HIDDEN), HIDDEN, m->real, m->threads);
+}
+static void run_swiglu_backward(const hri_cpu_kernels *k, const operands *m) {
+  k->glu_backward(HR_ACTIVATION_SILU, m->array[3], m->array[1], m->array[0], rows_of(m, 2 * HIDDEN), HIDDEN, m->real,
+                  m->threads);
+}
+/* In place, where the quarter of a row that holds the values is not touched. */
+static void run_rope(const hri_cpu_kernels *k, const operands *m) {
+  k->rope(&(hri_rope_args){.rows = rows_of(m, 48 * 64), .heads = 24, .kv_heads = 12, .head_size = 64, .real = m->real,
+                           .x = m->array[0], .y = m->array[0], .cosines = m->angles,
+                           .sines = m->angles + POSITIONS * 32, .position = m->position, .threads = m->threads});
+}
+static void run_embed(const hri_cpu_kernels *k, const operands *m) {
+  k->embed(&(hri_embed_args){.rows = rows_of(m, COLUMNS), .columns = COLUMNS, .real = m->real, .tokens = m->array[0],
+                             .positions = m->array[1], .ids = m->index, .position = m->position, .y = m->array[3],
                              .threads = m->threads});
 }
-static void run_embed_backward(const hri_cpu_kernels *k, const arrays *m) {
-  k->embed_backward(&(hri_embed_backward_args){.rows = ROWS,
-                                               .columns = COLUMNS,
-                                               .dy = m->a,
-                                               .index = m->labels,
-                                               .skip_index = -1,
-                                               .dtable = m->d,
-                                               .stored_rows = ROWS,
-                                               .accumulate = true,
+/* The table is fp32: half the rows of a bf16 array fit. */
+static void run_embed_backward(const hri_cpu_kernels *k, const operands *m) {
+  k->embed_backward(&(hri_embed_backward_args){.rows = rows_of(m, COLUMNS) / 2, .columns = COLUMNS, .real = m->real,
+                                               .dy = m->array[1], .index = m->index + rows_of(m, COLUMNS),
+                                               .skip_index = -1, .dtable = m->array[0],
+                                               .stored_rows = rows_of(m, COLUMNS) / 2, .accumulate = true,
                                                .threads = m->threads});
 }
-static hri_cross_entropy_args loss_args(const arrays *m) {
-  return (hri_cross_entropy_args){.rows = LOSS_ROWS,
-                                  .vocabulary = VOCABULARY,
-                                  .stored = STORED,
-                                  .logits = m->logits,
-                                  .labels = m->labels,
-                                  .gradient_scale = 1e-3,
-                                  .losses = m->losses,
-                                  .threads = m->threads};
+static hri_cross_entropy_args loss_args(const operands *m) {
+  return (hri_cross_entropy_args){.rows = rows_of(m, STORED), .vocabulary = VOCABULARY, .stored = STORED,
+                                  .real = m->real, .logits = m->array[0], .labels = m->index, .gradient_scale = 1e-3,
+                                  .losses = m->stats, .threads = m->threads};
 }
-static void run_loss(const hri_cpu_kernels *k, const arrays *m) {
+static void run_loss(const hri_cpu_kernels *k, const operands *m) {
   hri_cross_entropy_args a = loss_args(m);
-  a.dlogits = m->logits;
+  a.dlogits = m->array[0];
   k->cross_entropy(&a);
 }
-static void run_evaluation(const hri_cpu_kernels *k, const arrays *m) {
+static void run_evaluation(const hri_cpu_kernels *k, const operands *m) {
   hri_cross_entropy_args a = loss_args(m);
   k->cross_entropy(&a);
 }
-static void run_square_sum(const hri_cpu_kernels *k, const arrays *m) {
-  k->square_sum((double *)m->scratch, m->a, HRI_REAL_F32, N, m->threads);
-}
-static void run_adamw(const hri_cpu_kernels *k, const arrays *m) {
-  hri_adamw_factors f = hri_adamw_factors_make(1e-4, 0.9, 0.999, 1e-8, 0.01, 10, 1.0);
-  k->adamw(&(hri_update_args){.n = N, .w = m->a, .m = m->b, .v = m->c, .g = m->d, .threads = m->threads}, &f);
-}
-static void run_finite(const hri_cpu_kernels *k, const arrays *m) { k->first_nonfinite(m->a, N, HRI_REAL_F32, m->threads); }
-
-static void run_scale(const hri_cpu_kernels *k, const arrays *m) {
-  k->scale(m->logits, m->logits, 0.999f, N, HRI_REAL_F32, m->threads);
+static void run_finite(const hri_cpu_kernels *k, const operands *m) {
+  k->first_nonfinite(m->array[0], m->n, m->real, m->threads);
 }
 
-static const kernel_case yardsticks[] = {
-    {"scale", run_scale, 8.0, SCALE}, {"copy", run_copy, 8.0, COPY}, {"scan", run_finite, 4.0, SCAN}};
-
-#define LOSS_SHARE (LOSS_ROWS * (double)STORED / ((double)ROWS * COLUMNS))
 static const kernel_case cases[] = {
-    {"add", run_add, 12.0, SCALE},
-    {"zero", run_zero, 4.0, SCALE},
-    {"bias gradient", run_bias, 4.0, SCAN},
-    {"rmsnorm + residual", run_rmsnorm, 16.0, COPY},
-    {"layernorm + residual", run_layernorm, 16.0, COPY},
-    {"rmsnorm backward", run_rmsnorm_backward, 16.0, COPY},
-    {"layernorm backward", run_layernorm_backward, 16.0, COPY},
-    {"gelu", run_gelu, 8.0, COPY},
-    {"gelu backward", run_gelu_backward, 12.0, COPY},
-    {"swiglu", run_swiglu, 6.0, COPY},
-    {"swiglu backward", run_swiglu_backward, 10.0, COPY},
-    {"rope", run_rope, 6.0, SCALE},
-    {"embed", run_embed, 8.0, COPY},
-    {"embed backward", run_embed_backward, 12.0, SCALE},
-    {"cross entropy", run_loss, 8.0 * LOSS_SHARE, SCALE},
-    {"cross entropy, evaluation", run_evaluation, 4.0 * LOSS_SHARE, SCAN},
-    {"square sum", run_square_sum, 4.0, SCAN},
-    {"adamw", run_adamw, 28.0, SCALE},
+    {"copy", run_copy, 1, 1, false, 1.0},
+    {"zero", run_zero, 0, 1, false, 1.0},
+    {"cast to the other type", run_cast, 1, 1, false, 0.75},
+    {"first nonfinite", run_finite, 1, 0, false, 1.0},
+    {"add", run_add, 2, 1, true, 1.0},
+    {"bias gradient", run_bias, 1, 0, false, 1.0},
+    {"rmsnorm + residual", run_rmsnorm, 2, 2, false, 1.0},
+    {"layernorm + residual", run_layernorm, 2, 2, false, 1.0},
+    {"rmsnorm backward + residual", run_rmsnorm_backward, 3, 1, false, 1.0},
+    {"layernorm backward + residual", run_layernorm_backward, 3, 1, false, 1.0},
+    {"gelu", run_gelu, 1, 1, false, 1.0},
+    {"gelu backward", run_gelu_backward, 2, 1, false, 1.0},
+    {"swiglu", run_swiglu, 2, 1, false, 0.5},
+    {"swiglu backward", run_swiglu_backward, 3, 2, false, 0.5},
+    {"rope", run_rope, 1, 1, true, 0.75},
+    {"embed", run_embed, 1, 1, false, 1.0},
+    {"embed backward", run_embed_backward, 2, 1, true, 0.5},
+    {"cross entropy", run_loss, 1, 1, true, 1.0},
+    {"cross entropy, evaluation", run_evaluation, 1, 0, false, 1.0},
 };
 
-static double timed(const kernel_case *c, const hri_cpu_kernels *k, const arrays *m) {
-  double start = now();
-  c->run(k, m);
-  return now() - start;
+/* ---- measuring ---- */
+
+static void *need(size_t bytes) {
+  size_t room = (bytes + (2u << 20) - 1) / (2u << 20) * (2u << 20);
+  void *memory = NULL;
+  if (posix_memalign(&memory, 2u << 20, room) != 0) exit(1);
+  (void)madvise(memory, room, MADV_HUGEPAGE);
+  return memset(memory, 0, bytes);
 }
 
-static void refill(const arrays *m) {
-  float *all[4] = {m->a, m->b, m->c, m->d};
+static void refill(const hri_cpu_kernels *k, const operands *m) {
+  float *values = need((size_t)m->n * sizeof *values);
+  for (int i = 0; i < 3; i++) {
+    hri_fill_normal(values, m->n, 1.0, 1, (uint64_t)i, 0, m->threads);
+    k->cast(m->array[i], m->real, values, HRI_REAL_F32, m->n, m->threads);
+  }
+  free(values);
+}
+
+static void measure(const hri_cpu_kernels *k, const operands *m, const kernel_case *c, int turns) {
+  double best = 1e9, yard_best = 1e9, bytes;
+  for (int turn = 0; turn < turns; turn++) {
+    double start = now(), middle, time;
+    move_lines(m, c);
+    middle = now();
+    c->run(k, m);
+    time = now() - middle;
+    best = time < best ? time : best;
+    yard_best = middle - start < yard_best ? middle - start : yard_best;
+  }
+  bytes = (double)m->n * c->share * (double)hri_real_bytes(m->real) * (c->reads + c->writes);
+  printf("  %6.1f GB/s %4.0f %%", bytes / best * 1e-9, 100.0 * yard_best / best);
+}
+
+static void make_operands(operands *m, hri_real real, int64_t bytes, int threads) {
+  int64_t rows;
+  m->real = real;
+  m->threads = threads;
+  m->n = bytes / (int64_t)hri_real_bytes(real);
+  rows = rows_of(m, COLUMNS);
+  for (int i = 0; i < ARRAYS; i++)
+    m->array[i] = need((size_t)bytes);
+  m->scratch = need(hri_norm_backward_scratch_bytes(rows, COLUMNS, true, true, threads));
+  m->stats = need((size_t)(2 * rows) * sizeof(float));
+  m->table = need(sizeof(float) * 3 * COLUMNS);
+  m->angles = need(sizeof(float) * 2 * 32 * POSITIONS);
+  m->index = need((size_t)(2 * rows) * sizeof(int32_t));
+  m->position = need((size_t)rows * sizeof(int32_t));
+  for (int64_t i = 0; i < rows; i++) { /* the second half for the table of half the rows */
+    m->index[i] = (int32_t)((uint64_t)i * 2654435761u % (uint64_t)rows);
+    m->index[rows + i] = (int32_t)((uint64_t)i * 2654435761u % (uint64_t)(rows / 2));
+    m->position[i] = (int32_t)(i % (rows < POSITIONS ? rows : POSITIONS));
+  }
+}
+
+static void measure_all(const char *isa, const hri_cpu_kernels *k, int threads, const char *only) {
+  operands m[4];
   for (int i = 0; i < 4; i++)
-    hri_fill_normal(all[i], N, 1.0, 1, (uint64_t)i, 0, m->threads);
-  for (int64_t i = 0; i < N; i++)
-    m->c[i] *= m->c[i]; /* second moments are positive */
-  hri_fill_normal(m->logits, (int64_t)LOSS_ROWS * STORED, 2.0, 1, 9, 0, m->threads);
-}
-
-static void measure(const char *isa, const hri_cpu_kernels *k, const arrays *m, const char *only) {
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const kernel_case *c = &cases[i], *yard = &yardsticks[c->yardstick];
-    double best = 1e9, yard_best = 1e9, rate, yard_rate;
-    if (only && !strstr(c->name, only)) continue;
-    refill(m);
-    for (int turn = 0; turn < TURNS; turn++) {
-      double time = timed(yard, k, m);
-      yard_best = time < yard_best ? time : yard_best;
-      time = timed(c, k, m);
-      best = time < best ? time : best;
+    make_operands(&m[i], i < 2 ? HRI_REAL_F32 : HRI_REAL_BF16, i % 2 ? 512 << 10 : 64 << 20, threads);
+  printf("%s, %d threads; GB/s and share of a plain loop over the same bytes\n%-30s  %18s  %18s  %18s  %18s\n", isa,
+         threads, "", "fp32, 64 MiB", "fp32, 512 KiB", "bf16, 64 MiB", "bf16, 512 KiB");
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    if (only && !strstr(cases[c].name, only)) continue;
+    printf("%-30s", cases[c].name);
+    for (int i = 0; i < 4; i++) {
+      refill(k, &m[i]);
+      measure(k, &m[i], &cases[c], i % 2 ? 200 : 7);
     }
-    rate = c->bytes * (double)N / best * 1e-9;
-    yard_rate = yard->bytes * (double)N / yard_best * 1e-9;
-    printf("%-8s %-28s %7.1f GB/s  %5.0f %% of %s (%.1f)\n", isa, c->name, rate, 100 * rate / yard_rate, yard->name,
-           yard_rate);
+    printf("\n");
+    (void)fflush(stdout);
   }
 }
 
@@ -236,38 +289,19 @@ static void measure(const char *isa, const hri_cpu_kernels *k, const arrays *m, 
     hri_pointwise_kernels_##isa(&k);                                                                                   \
     hri_embed_kernels_##isa(&k);                                                                                       \
     hri_loss_kernels_##isa(&k);                                                                                        \
-    hri_optim_kernels_##isa(&k);                                                                                       \
     hri_move_kernels_##isa(&k);                                                                                        \
-    measure(#isa, &k, &m, only);                                                                                       \
+    measure_all(#isa, &k, threads, only);                                                                              \
+    return 0;                                                                                                          \
   } while (0)
 
-static void *need(size_t bytes) {
-  void *memory = NULL;
-  if (posix_memalign(&memory, 256, bytes) != 0) exit(1);
-  memset(memory, 0, bytes);
-  return memory;
-}
-
 int main(int argc, char **argv) {
-  arrays m = {.threads = argc > 1 ? atoi(argv[1]) : 2};
-  const char *only = argc > 2 ? argv[2] : NULL;
-  size_t bytes = (size_t)N * sizeof(float);
-  double start;
-  m.a = need(bytes), m.b = need(bytes), m.c = need(bytes), m.d = need(bytes);
-  m.logits = need(sizeof(float) * LOSS_ROWS * STORED);
-  m.scratch = need(hri_norm_backward_scratch_bytes(ROWS, COLUMNS, true, true, m.threads));
-  m.stats = need(sizeof(float) * 2 * ROWS), m.losses = need(sizeof(float) * LOSS_ROWS);
-  m.table = need(sizeof(float) * 3 * COLUMNS);
-  m.labels = need(sizeof(int32_t) * ROWS), m.position = need(sizeof(int32_t) * ROWS);
-  for (int i = 0; i < ROWS; i++)
-    m.labels[i] = (int32_t)((unsigned)i * 2654435761u % ROWS), m.position[i] = i % 1024;
-  start = now();
-  hri_fill_normal(m.a, N, 1.0, 1, 1, 0, m.threads);
-  printf("normal fill: %.0f M values/s\n", (double)N / (now() - start) * 1e-6);
+  int threads = argc > 1 ? atoi(argv[1]) : 2;
+  const char *only = argc > 2 ? argv[2] : NULL, *isa = argc > 3 ? argv[3] : NULL;
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) MEASURE(avx512);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) MEASURE(avx2);
+  if ((!isa || strcmp(isa, "avx512") == 0) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
+    MEASURE(avx512);
+  if ((!isa || strcmp(isa, "avx2") == 0) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    MEASURE(avx2);
 #endif
   MEASURE(base);
-  return 0;
 }

@@ -1,20 +1,27 @@
 #!/usr/bin/env python3
-"""Predicted against measured step time over several jobs, as the table of docs/performance.md.
+"""Predicted against measured step time over several jobs, as a table.
 
-    bench/predict.py PROGRAM [--steps N] [--quick]
+    ./dev bench predict                       # all jobs, with a fresh probe of this machine first
+    ./dev bench predict --quick --keep-probe  # fewer jobs, with the probe that is stored
+    ./dev bench predict --write               # also into docs/performance.md
 
-Uses the probe that is stored (`headroom devices --probe`); says so when there is none. Each job is planned and trained on
-token ids made here; the median of its steps counts, the fastest is shown beside it: on a machine that is otherwise idle
-the two agree. The last line has the median error and Kendall's tau over all pairs of jobs: 1 means that the planner puts
+Close other programs first: the probe and the runs must meet the same machine. Each job is planned and trained on token
+ids made here; the median of its steps counts, the fastest is shown beside it: on a machine that is otherwise idle the
+two agree. The last line has the median error and Kendall's tau over all pairs of jobs: 1 means that the planner puts
 every pair in the right order of tokens per second.
 """
 import argparse
 import itertools
 import json
+import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
+from document import ROOT, core_count, machine_text, replace_section  # noqa: E402
 
 # model, micro-batch, sequence, further options
 JOBS = [
@@ -27,21 +34,29 @@ JOBS = [
     ("gpt2-124m", 4, 256, []),
     ("gpt2-124m", 4, 256, ["--recompute", "block"]),
     ("gpt2-124m", 1, 256, ["--accumulate", "4"]),
+    ("smollm2-135m", 2, 256, ["--precision", "bf16"]),
+    ("gpt2-124m", 4, 64, ["--precision", "bf16"]),
+    ("gpt2-124m", 4, 256, ["--precision", "bf16"]),
+    ("gpt2-124m", 4, 256, ["--precision", "bf16", "--recompute", "block"]),
+    ("gpt2-124m", 4, 256, ["--precision", "bf16-pure"]),
 ]
-QUICK = [JOBS[0], JOBS[2], JOBS[4], JOBS[6]]
+QUICK = [JOBS[0], JOBS[2], JOBS[4], JOBS[6], JOBS[11]]
+HEADER = "| job | predicted, ms | median, ms | fastest, ms | median / predicted |\n|---|---|---|---|---|"
 
 
-def train(program, job, steps, directory):
+def train(options, job, directory):
     model, micro_batch, sequence, more = job
     data = directory / "data.jsonl"
     if not data.exists():  # token ids that every vocabulary here has
         rows = [[(7 * row + 13 * k * k) % 250 for k in range(1025)] for row in range(64)]
         data.write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
-    if "tiny" in model:
-        steps *= 10
-    words = [program, "train", model, "--data", str(data), "--out", str(directory / "run"), "--micro-batch", str(micro_batch),
-             "--seq", str(sequence), "--steps", str(steps), "--json", "--quiet", *more]
-    result = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    steps = options.steps * (10 if "tiny" in model else 1)
+    words = [options.program, "train", model, "--data", data, "--out", directory / "run", "--micro-batch", micro_batch, "--seq", sequence,
+             "--steps", steps, "--threads", options.threads, "--json", "--quiet", *more]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"headroom train ended with {done.returncode}:\n{done.stderr}")
+    result = json.loads(done.stdout)
     lines = (directory / "run" / "metrics.jsonl").read_text().splitlines()
     result["fastest"] = min(step["step_seconds"] for step in map(json.loads, lines) if "step_seconds" in step)
     subprocess.run(["rm", "-r", str(directory / "run")], check=True)
@@ -52,28 +67,47 @@ def train(program, job, steps, directory):
 def kendall(pairs):
     """Of (predicted, measured): agreeing less disagreeing pairs over all pairs."""
     signs = [(a[0] - b[0]) * (a[1] - b[1]) for a, b in itertools.combinations(pairs, 2)]
-    return sum((s > 0) - (s < 0) for s in signs) / len(signs)
+    return sum((s > 0) - (s < 0) for s in signs) / max(len(signs), 1)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    rates, errors = [], []
-    print("| job | predicted, ms | median, ms | fastest, ms | median / predicted |\n|---|---|---|---|---|")
+def measure(options):
+    """The table's rows, its last line, and the figures."""
+    lines, rates, errors = [], [], []
+    print(HEADER, flush=True)
     with tempfile.TemporaryDirectory() as name:
         for job in QUICK if options.quick else JOBS:
-            result, tokens = train(options.program, job, options.steps, pathlib.Path(name))
+            result, tokens = train(options, job, pathlib.Path(name))
             if not result["prediction_measured"]:
-                raise SystemExit("no probe of this machine is stored: headroom devices --probe")
+                raise SystemExit("no probe of this machine is stored for this many threads: leave --keep-probe away")
             predicted, measured = result["predicted_step_seconds"], result["step_seconds"]
             errors.append(abs(predicted / measured - 1))
             rates.append((tokens / predicted, tokens / measured))
-            print(f"| {job[0]} {job[1]}x{job[2]} {' '.join(job[3])} | {predicted * 1e3:.0f} | {measured * 1e3:.0f} | {result['fastest'] * 1e3:.0f} "
-                  f"| {measured / predicted:.2f} |", flush=True)
-    print(f"\nmedian error {statistics.median(errors) * 100:.1f} %, Kendall tau {kendall(rates):.2f} over {len(rates)} jobs")
+            text = " ".join([job[0], f"{job[1]}x{job[2]}", *job[3]])
+            lines.append(f"| {text} | {predicted * 1e3:.0f} | {measured * 1e3:.0f} | {result['fastest'] * 1e3:.0f} | {measured / predicted:.2f} |")
+            print(lines[-1], flush=True)
+    last = f"Median error {statistics.median(errors) * 100:.1f} %, Kendall's tau {kendall(rates):.2f} over {len(rates)} jobs."
+    return lines, last
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/headroom")
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=core_count())
+    parser.add_argument("--quick", action="store_true", help="five jobs instead of all")
+    parser.add_argument("--keep-probe", action="store_true", help="use the stored probe instead of a fresh one")
+    parser.add_argument("--write", action="store_true", help="also put the table into docs/performance.md")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as cache:
+        if not options.keep_probe:  # in a cache of its own: what is stored stays
+            os.environ["HEADROOM_CACHE"] = cache
+            print("probing this machine", file=sys.stderr)
+            subprocess.run([options.program, "devices", "--probe", "--threads", str(options.threads)], check=True, stdout=subprocess.DEVNULL)
+        rows, last = measure(options)
+    about = f"{last} {machine_text(options.program)}; {options.threads} threads, medians of {options.steps} steps."
+    print("\n" + about)
+    if options.write:
+        replace_section("predict", " ".join(["./dev bench predict", *sys.argv[1:]]), "\n".join([HEADER, *rows, "", about]))
 
 
 if __name__ == "__main__":

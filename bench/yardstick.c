@@ -339,9 +339,9 @@ static double yardstick(const bench *b, bool fastest) {
 
 static const hri_node *node_of(const bench *b, const shape *s) { return &b->isolated->job.nodes.items[s->candidates[PLAIN].node]; }
 
-static void dims_text(const bench *bench, const shape *s, char out[48]) {
-  const hri_job *job = &bench->isolated->job;
-  const hri_node *node = node_of(bench, s);
+static void dims_text(const bench *owner, const shape *s, char out[48]) {
+  const hri_job *job = &owner->isolated->job;
+  const hri_node *node = node_of(owner, s);
   const hri_tensor *a = operand_tensor(job, node, 0), *b = operand_tensor(job, node, 1);
   const int64_t *i = node->attr.i;
   if (hri_rate_class_of(job, node).table == HRI_RATE_ATTENTION)

@@ -323,19 +323,22 @@ static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
   return HR_OK;
 }
 
+static hr_status try_within(chooser *c, uint64_t bytes, int interest, hr_error *error) {
+  const trial *t;
+  mixture m;
+  bool found;
+  HRI_TRY(solve_tidy(c, bytes, &m, &found, error));
+  if (!found) return HR_OK;
+  HRI_TRY(try_mixture(c, &m, NULL, &t, error));
+  c->trials.items[t - c->trials.items].interest = interest;
+  return HR_OK;
+}
+
 /* Choices spread over the bytes between the fewest and those of keeping all, whatever the budget: what people look at,
  * and a floor below which a larger budget cannot be the slower one. */
 static hr_status spread(chooser *c, uint64_t least, hr_error *error) {
   uint64_t most = larger(live_bytes(c, &c->trials.items[HR_LEVEL_KEEP].levels), least);
-  for (uint64_t k = 0; k < SPREAD; k++) {
-    const trial *t;
-    mixture m;
-    bool found;
-    HRI_TRY(solve_tidy(c, least + (most - least) * k / (SPREAD - 1), &m, &found, error));
-    if (!found) continue;
-    HRI_TRY(try_mixture(c, &m, NULL, &t, error));
-    c->trials.items[t - c->trials.items].interest = 2;
-  }
+  for (uint64_t k = 0; k < SPREAD; k++) HRI_TRY(try_within(c, least + (most - least) * k / (SPREAD - 1), 2, error));
   return HR_OK;
 }
 
@@ -406,14 +409,22 @@ static hr_status try_the_rest(chooser *c, hr_error *error) {
 
 static hr_status choose(chooser *c, hr_frontier *frontier, hr_error *error) {
   uint64_t least;
-  bool all;
+  bool settled;
   HRI_TRY(fill_tables(c, error));
-  all = c->trials.items[HR_LEVEL_KEEP].fits; /* nothing is faster than to keep all */
-  if (all) c->chosen = HR_LEVEL_KEEP;
-  if (all && !frontier) return HR_OK;
   least = least_bytes(c);
-  HRI_TRY(spread(c, least, error)); /* among them the least bytes: the smallest need, where nothing fits */
-  if (all) return HR_OK;
+  settled = c->trials.items[HR_LEVEL_KEEP].fits; /* nothing is faster than to keep all */
+  if (settled) c->chosen = HR_LEVEL_KEEP;
+  if (!settled && room(c) < least) { /* nothing fits: the smallest need, for the verdict */
+    HRI_TRY(try_within(c, least, 2, error));
+    settled = true;
+  }
+  if (settled) {
+    size_t chosen = c->chosen;
+    if (frontier) HRI_TRY(spread(c, least, error));
+    c->chosen = chosen;
+    return HR_OK;
+  }
+  HRI_TRY(spread(c, least, error));
   HRI_TRY(tighten(c, least, error));
   return try_the_rest(c, error);
 }

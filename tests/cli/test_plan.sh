@@ -54,6 +54,29 @@ run plan gpt2-124m --device rtx-4090 --batch-tokens 8192 --micro-batch 2 --seq 5
 run plan gpt2-124m --batch-tokens 5000; refuses 2; expect_err 'try: --batch-tokens 4096'
 run plan gpt2-124m --batch-tokens 4096 --accumulate 3; refuses 2
 
+# Levels for the budget: the frontier, the chosen one, and the same by its own name.
+auto="plan gpt2-124m --device rtx-4090 --micro-batch 8 --budget 5GiB"
+# shellcheck disable=SC2086
+{ run $auto --recompute auto; expect_rc 0; expect_no_err; expect_out 'recompute levels:'; expect_out '^> levels:'; expect_out '^- none '
+  awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
+  [ "$(wc -l <out)" -le 42 ] || fail "more than a screen: $(wc -l <out) lines"
+  run $auto --recompute auto --json; expect_rc 0; expect_no_err
+  expect_json '5 <= len(d["frontier"]) <= 10' 'sum(p["chosen"] for p in d["frontier"]) == 1' \
+    'all(a["peak_bytes"] < b["peak_bytes"] and a["step_ns"] > b["step_ns"] for a, b in zip(d["frontier"], d["frontier"][1:]))' \
+    'all(p["fits"] == (p["peak_bytes"] <= 5 << 30) for p in d["frontier"])' \
+    '[p["peak_bytes"] for p in d["frontier"] if p["chosen"]] == [d["need_bytes"]]' \
+    '[p["options"] for p in d["frontier"] if p["chosen"]] == ["--recompute " + d["job"]["recompute"]]'
+  need=$(json_number need_bytes); levels=$(grep -oE '"recompute": "[^"]+"' out | cut -d'"' -f4)
+  run $auto --recompute "$levels" --json; expect_rc 0; expect_json 'd["frontier"] == []'
+  [ "$(json_number need_bytes)" = "$need" ] || fail "--recompute $levels needs other bytes than auto, which chose it"
+  HEADROOM_RECOMPUTE=auto run $auto --json; expect_json "d['job']['recompute'] == '$levels'"
+  run $auto --recompute auto --show-config; expect_rc 0; grep -qF "recompute: \"$levels\"" out || fail "--show-config does not say $levels"
+  cp out shown.yaml; run plan --recipe shown.yaml --json; expect_rc 0; expect_json "d['job']['recompute'] == '$levels'" "d['need_bytes'] == $need"
+  run $auto --recompute selective --json; expect_rc 3; expect_json 'd["job"]["recompute"] == "selective"' 'any(f["options"].startswith("--recompute levels:") and "," in f["options"] for f in d["fixes"])'
+  run $auto --recompute auto --table micro-batch,seq --json; expect_rc 0; expect_json 'any(c["fits"] and c["micro_batch"] == 8 for c in d["table"])'; }
+run plan gpt2-124m --device rtx-4090 --budget 1GiB --recompute auto --json; expect_rc 3; expect_json 'not d["fits"]' 'd["need_bytes"] == d["frontier"][0]["need_bytes"]'
+run plan gpt2-124m --device rtx-4090 --for evaluate --recompute auto --json; expect_rc 0; expect_json 'd["frontier"] == []'
+
 run plan gpt2-124m --device rtx-4090 --micro-batch 8 --budget 4GiB --auto --json; expect_rc 0; expect_err '^auto +--'
 expect_json 'd["fits"]' 'd["job"]["micro_batch"] * d["job"]["accumulate"] == 8'
 run plan gpt2-124m --device rtx-4090 --budget 1GiB --auto; expect_rc 3; expect_out '^DOES NOT FIT'

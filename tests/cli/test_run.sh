@@ -21,6 +21,13 @@ LC_ALL=C grep -q $'[\033\r]' out err && fail "escape sequences or carriage retur
 run train $job --data text.txt --out quiet --steps 3 --quiet --json; expect_rc 0; expect_no_err
 expect_json 'd["status"] == "ok"' 'd["steps"] == 3' 'd["tiers"]["device"]["planned_bytes"] == d["tiers"]["device"]["reserved_bytes"]' "d['tiers']['device']['reserved_bytes'] == $reserved"
 
+# --recompute auto: the run takes the levels that the plan of the same budget shows, and says them.
+run plan $job --recompute block --json; least=$(json_number need_bytes); middle=$(((need + least) / 2))
+run plan $job --recompute auto --budget "$middle" --json; expect_rc 0
+levels=$(grep -oE '"recompute": "[^"]+"' out | cut -d'"' -f4); [[ $levels == levels:* || $levels == block ]] || fail "auto chose '$levels'"
+run train $job --recompute auto --budget "$middle" --data text.txt --out levels --steps 2; expect_rc 0; expect_out 'equal to the byte'
+grep -qF "\"recompute\": \"$levels\"" levels/run.json || fail "run.json does not say $levels"
+
 run evaluate run/final --seq 64 --threads 1 --data text.txt --json; expect_rc 0
 expect_json '0 < d["loss"] < 6' 'abs(d["perplexity"] / 2.718281828459045 ** d["loss"] - 1) < 1e-6' 'd["tokens"] > 10000'
 run evaluate run/final --seq 64 --threads 1 --data text.txt; expect_rc 0; expect_out '^perplexity'

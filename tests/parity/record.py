@@ -7,10 +7,12 @@
 
 Truth is a computation in double (reference.py). Beside each true value stands how far plain float32 PyTorch is from it:
 the worst of four float32 runs that differ only in the order of their operations. Four times that is the tolerance.
+And how far PyTorch in bfloat16 is from it, in three ways of using bfloat16: the tolerance of --precision bf16, bf16-pure.
 Random numbers are numpy's PCG64, one thread, no wall clock: two runs on one machine write equal bytes.
 """
 
 import argparse
+import functools
 import json
 import logging
 import os
@@ -30,7 +32,7 @@ from safetensors.torch import load_file, save_file
 import reference
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
-CASE_BYTES_MAX = 600_000
+CASE_BYTES_MAX = 640_000
 TOTAL_BYTES_MAX = 4 << 20
 UNIT_ROUNDOFF = 2.0 ** -24  # no float32 result can be asked to be nearer than its own rounding
 PROMPT_LENGTH, CONTINUATION_LENGTH = 5, 12
@@ -39,6 +41,7 @@ ADAM_UPDATE_ERROR_MAX = 2e-5  # of a case whose seed is a good one; see record_r
 
 ADAMW = {"optimizer": "adamw", "learning_rate": 0.01, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
 CLIP = 0.5
+BF16_WAYS = ("plain", "masters", "autocast")
 
 CASES = {
     "gpt2-a": {
@@ -129,9 +132,9 @@ def write_model(case, directory, random):
         save_file(new, directory / "model.safetensors", metadata={"format": "pt"})
 
 
-def load_model(directory, attention="eager"):
+def load_model(directory, attention="eager", dtype=torch.float32):
     model, report = transformers.AutoModelForCausalLM.from_pretrained(
-        directory, dtype=torch.float32, attn_implementation=attention, output_loading_info=True)
+        directory, dtype=dtype, attn_implementation=attention, output_loading_info=True)
     assert not any(report.values()), report
     return model.train()
 
@@ -188,7 +191,8 @@ def write_inputs(directory, inputs, lengths):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The implementations compared. Each is (parameters by name, function from a batch to the logits).
+# The implementations compared. Each is (parameters by name, function from a batch to the logits); one that keeps float32
+# masters of bfloat16 parameters has those as a third member.
 
 
 def plain(config, weights, dtype):
@@ -197,16 +201,17 @@ def plain(config, weights, dtype):
                                                    batch["doc_start"])
 
 
-def by_transformers(directory, attention, packed):
-    model = load_model(directory, attention)
+def by_transformers(directory, attention, packed, dtype=torch.float32, autocast=False):
+    model = load_model(directory, attention, dtype)
 
     def logits(batch):
         mask = None
         if packed:  # explicit: 0 where allowed, the lowest float32 elsewhere
             allowed = reference.attention_allowed(batch["doc_start"])
-            mask = torch.zeros(allowed.shape).masked_fill(~allowed, torch.finfo(torch.float32).min)[:, None]
-        return model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], attention_mask=mask,
-                     use_cache=False).logits
+            mask = torch.zeros(allowed.shape).masked_fill(~allowed, torch.finfo(dtype).min)[:, None].to(dtype)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            return model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], attention_mask=mask,
+                         use_cache=False).logits
 
     return dict(model.named_parameters()), logits
 
@@ -246,6 +251,27 @@ class Case:
             "plain": (lambda: plain(self.config, self.weights, torch.float32), micro_batch),
         }
 
+    def bf16_runs(self, micro_batch):
+        """Way of using bfloat16 -> the same as float32_runs returns.
+
+        plain     all parameters, activations, gradients and optimizer states are bfloat16
+        masters   the same model, but the optimizer updates float32 masters, which are rounded to the parameters
+        autocast  float32 parameters, gradients and states; torch.autocast rounds the operands of the products
+        """
+        packed = bool(self.spec.get("packed"))
+
+        def make(attention, way):
+            if way == "autocast":
+                return by_transformers(self.model, attention, packed, autocast=True)
+            params, logits = by_transformers(self.model, attention, packed, torch.bfloat16)
+            if way == "plain":
+                return params, logits
+            return params, logits, {name: tensor.clone().requires_grad_() for name, tensor in self.weights.items()}
+
+        orders = {"eager": ("eager", micro_batch), "sdpa": ("sdpa", micro_batch), "by_row": ("eager", 1)}
+        return {way: {order: (functools.partial(make, attention, way), rows)
+                      for order, (attention, rows) in orders.items()} for way in BF16_WAYS}
+
     def no_gradient(self):
         """Elements whose gradient is zero in exact arithmetic: GPT-2's key biases shift all scores of a query alike."""
         if self.config["model_type"] != "gpt2":
@@ -268,6 +294,8 @@ def accumulate_gradients(params, logits, batch, micro_batch):
     for begin in range(0, len(batch["labels"]), micro_batch):
         part = {name: tensor[begin:begin + micro_batch] for name, tensor in batch.items()}
         out = logits(part)
+        if out.dtype == torch.bfloat16:  # as transformers does
+            out = out.float()
         if out.dtype == torch.float32:
             loss = torch.nn.functional.cross_entropy(out[:, :-1].flatten(0, 1), part["labels"][:, 1:].flatten(),
                                                      ignore_index=-100, reduction="sum") / count
@@ -293,18 +321,25 @@ def make_optimizer(params, run):
 
 def train(case, implementation, run, micro_batch):
     """(losses, gradient norms before the clip, final parameters)"""
-    params, logits = implementation
-    optimizer = make_optimizer(params, run)
+    params, logits, *masters = implementation
+    updated = masters[0] if masters else params
+    optimizer = make_optimizer(updated, run)
     losses, norms = [], []
     for step in range(run["steps"]):
         batch = case.rows(step * run["batch"], run["batch"])
         losses.append(accumulate_gradients(params, logits, batch, micro_batch))
+        if masters:
+            for name, tensor in params.items():
+                updated[name].grad = tensor.grad.float()
         if run["clip"] is None:
-            norms.append(gradient_norm(params))
+            norms.append(gradient_norm(updated))
         else:
-            norms.append(float(torch.nn.utils.clip_grad_norm_(params.values(), run["clip"], foreach=False)))
+            norms.append(float(torch.nn.utils.clip_grad_norm_(updated.values(), run["clip"], foreach=False)))
         optimizer.step()
-    return losses, norms, {name: tensor.detach().clone() for name, tensor in params.items()}
+        if masters:
+            for name, tensor in params.items():
+                tensor.data.copy_(updated[name].detach())
+    return losses, norms, {name: tensor.detach().clone() for name, tensor in updated.items()}
 
 
 def runs_of(case):
@@ -340,9 +375,10 @@ def relative_l2(value, truth, scale=None):
     return float(torch.linalg.vector_norm(value.double() - truth.double()) / torch.linalg.vector_norm(scale.double()))
 
 
-def with_worst(errors):
-    """Errors by float32 run -> the json fields for them."""
-    return {"fp32_error": short(max(errors.values())), "fp32_error_eager": short(errors["eager"])}
+def with_worst(errors, bf16_errors):
+    """Errors by float32 run, and by way of using bfloat16 and run -> the json fields for them."""
+    return {"fp32_error": short(max(errors.values())), "fp32_error_eager": short(errors["eager"]),
+            **{"bf16_error_" + way: short(max(of_way.values())) for way, of_way in bf16_errors.items()}}
 
 
 def short(number):
@@ -356,7 +392,7 @@ def running_worst(lists):
 
 
 def record_first_batch(case, tensors):
-    """Loss and gradients of the first batch."""
+    """Loss and gradients of the first batch. (The gradients of `masters` are those of `plain`.)"""
     batch = case.rows(0, case.spec["batch"])
     params, logits = case.double()
     loss = accumulate_gradients(params, logits, batch, case.spec["batch"])
@@ -364,21 +400,28 @@ def record_first_batch(case, tensors):
     norm = gradient_norm(params)
     tensors.update({"grad." + name: tensor for name, tensor in truth.items()})
 
-    loss_errors, norm_errors, losses = {}, {}, {}
-    tensor_errors = {name: {} for name in truth}
-    for variant, (make, micro_batch) in case.float32_runs(case.spec["batch"]).items():
-        params32, logits32 = make()
-        losses[variant] = accumulate_gradients(params32, logits32, batch, micro_batch)
-        loss_errors[variant] = relative_error(losses[variant], loss)
-        norm_errors[variant] = relative_error(gradient_norm(params32), norm)
-        for name, tensor in params32.items():
-            tensor_errors[name][variant] = relative_l2(tensor.grad, truth[name])
+    def errors_of(runs):
+        """(loss by run, errors of loss and norm by run, errors of gradients by name and run)"""
+        losses, loss_errors, norm_errors, tensor_errors = {}, {}, {}, {name: {} for name in truth}
+        for variant, (make, micro_batch) in runs.items():
+            made, made_logits = make()
+            losses[variant] = accumulate_gradients(made, made_logits, batch, micro_batch)
+            loss_errors[variant] = relative_error(losses[variant], loss)
+            norm_errors[variant] = relative_error(gradient_norm(made), norm)
+            for name, tensor in made.items():
+                tensor_errors[name][variant] = relative_l2(tensor.grad, truth[name])
+        return losses, loss_errors, norm_errors, tensor_errors
+
+    losses, loss_errors, norm_errors, tensor_errors = errors_of(case.float32_runs(case.spec["batch"]))
+    bf16 = {way: errors_of(runs) for way, runs in case.bf16_runs(case.spec["batch"]).items() if way != "masters"}
     assert max(loss_errors.values()) < 2e-6, loss_errors
     assert max(max(e.values()) for e in tensor_errors.values()) < 2e-5, tensor_errors
     first = {"rows": [0, case.spec["batch"]], "counted_labels": reference.counted_labels(batch["labels"]),
-             "loss": loss, "loss_fp32": losses["eager"], **with_worst(loss_errors)}
-    gradient = {"norm": norm, **with_worst(norm_errors),
-                "tensors": {name: {"norm": float(torch.linalg.vector_norm(truth[name])), **with_worst(errors)}
+             "loss": loss, "loss_fp32": losses["eager"],
+             **with_worst(loss_errors, {way: made[1] for way, made in bf16.items()})}
+    gradient = {"norm": norm, **with_worst(norm_errors, {way: made[2] for way, made in bf16.items()}),
+                "tensors": {name: {"norm": float(torch.linalg.vector_norm(truth[name])),
+                                   **with_worst(errors, {way: made[3][name] for way, made in bf16.items()})}
                             for name, errors in tensor_errors.items()}}
     return first, gradient
 
@@ -403,22 +446,30 @@ def record_run(case, run, tensors):
     for part in case.no_gradient():
         kept[part["name"]].flatten()[part["begin"]:part["end"]] = False
 
-    loss_errors, norm_errors = [], []
-    tensor_errors = {name: {} for name in final}
-    for variant, (make, micro_batch) in case.float32_runs(run["micro_batch"]).items():
-        losses32, norms32, final32 = train(case, make(), run, micro_batch)
-        loss_errors.append([relative_error(a, b) for a, b in zip(losses32, losses)])
-        norm_errors.append([relative_error(a, b) for a, b in zip(norms32, norms)])
-        for name, tensor in final32.items():
-            keep = kept[name]
-            tensor_errors[name][variant] = relative_l2(tensor[keep], stored[name][keep], update[name][keep])
+    def errors_of(runs):
+        """(worst errors of loss and norm by step, errors of final weights by name and run)"""
+        loss_errors, norm_errors, tensor_errors = [], [], {name: {} for name in final}
+        for variant, (make, micro_batch) in runs.items():
+            made_losses, made_norms, made_final = train(case, make(), run, micro_batch)
+            loss_errors.append([relative_error(a, b) for a, b in zip(made_losses, losses)])
+            norm_errors.append([relative_error(a, b) for a, b in zip(made_norms, norms)])
+            for name, tensor in made_final.items():
+                keep = kept[name]
+                tensor_errors[name][variant] = relative_l2(tensor[keep], stored[name][keep], update[name][keep])
+        return running_worst(loss_errors), running_worst(norm_errors), tensor_errors
+
+    loss_errors, norm_errors, tensor_errors = errors_of(case.float32_runs(run["micro_batch"]))
+    bf16 = {way: errors_of(runs) for way, runs in case.bf16_runs(run["micro_batch"]).items()}
     if run["optimizer"] == "adamw":
         worst = max((max(errors.values()), name) for name, errors in tensor_errors.items())
         assert worst[0] < ADAM_UPDATE_ERROR_MAX, f"{case.name}: {worst}: take another seed"
-    return {**run, "losses": losses, "loss_fp32_error": running_worst(loss_errors),
-            "grad_norms": norms, "grad_norm_fp32_error": running_worst(norm_errors),
+    return {**run, "losses": losses, "loss_fp32_error": loss_errors,
+            **{f"loss_bf16_error_{way}": made[0] for way, made in bf16.items()},
+            "grad_norms": norms, "grad_norm_fp32_error": norm_errors,
+            **{f"grad_norm_bf16_error_{way}": made[1] for way, made in bf16.items()},
             "tensors": {name: {"update_norm": float(torch.linalg.vector_norm(update[name][kept[name]])),
-                               **with_worst(errors)} for name, errors in tensor_errors.items()}}
+                               **with_worst(errors, {way: made[2][name] for way, made in bf16.items()})}
+                        for name, errors in tensor_errors.items()}}
 
 
 def record_logits(case, tensors):
@@ -428,10 +479,14 @@ def record_logits(case, tensors):
     with torch.no_grad():
         truth = logits(batch)[0]
         tensors["logits.0"] = truth.clone()
-        errors = {variant: relative_l2(make()[1](batch)[0], truth)
-                  for variant, (make, _) in case.float32_runs(1).items()}
+
+        def errors_of(runs):
+            return {variant: relative_l2(make()[1](batch)[0], truth) for variant, (make, _) in runs.items()}
+
+        errors = errors_of(case.float32_runs(1))
+        bf16 = {way: errors_of(runs) for way, runs in case.bf16_runs(1).items() if way != "masters"}
     assert max(errors.values()) < 3e-6, errors
-    return {"row": 0, **with_worst(errors)}
+    return {"row": 0, **with_worst(errors, bf16)}
 
 
 def record_greedy(case):
@@ -531,8 +586,8 @@ def directory_bytes(directory):
 
 def summary(expected, size):
     """One line for a person."""
-    def worst(tensors):
-        return max((entry["fp32_error"], name) for name, entry in tensors.items())
+    def worst(tensors, field="fp32_error"):
+        return max((entry[field], name) for name, entry in tensors.items())
 
     grad_error, grad_name = worst(expected["gradient"]["tensors"])
     update_error, update_name = worst(expected["runs"]["adamw"]["tensors"])
@@ -540,7 +595,9 @@ def summary(expected, size):
             f"loss {expected['first_batch']['loss']:.4f} -> {expected['runs']['adamw']['losses'][-1]:.4f}  "
             f"fp32 error: loss {expected['first_batch']['fp32_error']:.1e} .. "
             f"{expected['runs']['adamw']['loss_fp32_error'][-1]:.1e}, "
-            f"gradient {grad_error:.1e} ({grad_name}), update {update_error:.1e} ({update_name})")
+            f"gradient {grad_error:.1e} ({grad_name}), update {update_error:.1e} ({update_name})  "
+            f"bf16 plain: gradient {worst(expected['gradient']['tensors'], 'bf16_error_plain')[0]:.1e}, "
+            f"update {worst(expected['runs']['adamw']['tensors'], 'bf16_error_plain')[0]:.1e}")
 
 
 def compare(name, made, stored):

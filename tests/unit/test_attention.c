@@ -1,13 +1,16 @@
-/* The CPU attention kernels of every instruction level that this processor has, against the double reference.
+/* The CPU attention kernels of every instruction level that this processor has, in both types, against the double
+ * reference (for bf16 on the widened operands).
  *
- * The rule for a tolerance: at most 4 times the error of a plain fp32 implementation (naive_row below: the definition,
- * one float at a time, libm expf) against the double reference. Errors are maxima over a whole output.
+ * The rule for a tolerance: at most 4 times the error of a plain implementation (naive_row below: the definition, one
+ * float at a time, libm expf) against the double reference. With bf16 the plain one rounds what the definition of the
+ * kernels rounds: P and dS before their second product, and what is stored. Errors are maxima over a whole output.
  *
  * The floor is there for queries that see one or two keys, where the plain one is exact by luck: its sums for dP and
  * delta = dy.y run in the same order, so that dP - delta is exactly 0, while sums of another order differ by their
  * rounding. It is 4 units of 2^-24 of the largest value, or of the largest term p * sum|dy_i v_i| * scale * |q or k|
  * that this difference cancels; for lse (T = 1: a few single scores), the largest sum|q_i k_i| * scale, the size of the
- * terms of a dot product, whose order differs as well. */
+ * terms of a dot product, whose order differs as well. With bf16, exp is allowed a relative error of 3e-6 (tile.h), which
+ * is an absolute one of lse. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,6 +62,30 @@ static void release_checked(void *buffer, uint64_t bytes, const char *what) {
   release(buffer);
 }
 
+/* A guarded copy in the type of the kernels, and back. */
+static void *narrowed(const float *values, int64_t count, hri_real real) {
+  void *copy = guarded((uint64_t)count * hri_real_bytes(real));
+  if (real == HRI_REAL_F32) memcpy(copy, values, (size_t)count * sizeof *values);
+  for (int64_t i = 0; real == HRI_REAL_BF16 && i < count; i++) ((hri_bf16 *)copy)[i] = hri_bf16_round(values[i]);
+  return copy;
+}
+static void *not_numbers(int64_t count, hri_real real) {
+  void *values = guarded((uint64_t)count * hri_real_bytes(real));
+  memset(values, 0xFF, (size_t)count * hri_real_bytes(real));
+  return values;
+}
+/* Frees the narrow one. */
+static float *widened(void *values, int64_t count, hri_real real, const char *what) {
+  float *wide = guarded_floats(count);
+  if (real == HRI_REAL_F32) memcpy(wide, values, (size_t)count * sizeof *wide);
+  for (int64_t i = 0; real == HRI_REAL_BF16 && i < count; i++) wide[i] = hri_bf16_widen(((hri_bf16 *)values)[i]);
+  release_checked(values, (uint64_t)count * hri_real_bytes(real), what);
+  return wide;
+}
+static float stored(hri_real real, float value) {
+  return real == HRI_REAL_BF16 ? hri_bf16_widen(hri_bf16_round(value)) : value;
+}
+
 typedef enum documents { DOCS_NONE, DOCS_SHORT, DOCS_LONG } documents;
 
 typedef struct problem {
@@ -66,7 +93,7 @@ typedef struct problem {
   documents docs;
   float scale;
   int64_t qkv_count, y_count, lse_count, probs_count;
-  float *qkv, *dy;
+  float *qkv, *dy;    /* values of the type of the shape */
   int32_t *doc_start; /* NULL without documents */
   double *qkv64, *dy64, *y64, *lse64, *dqkv64, *probs64;
   float naive_y, naive_lse, naive_dqkv, naive_probs; /* largest errors of the plain implementation */
@@ -129,11 +156,11 @@ static void naive_row(problem *p, int64_t b, int64_t h, int64_t t, float *y, flo
   *lse = top + logf(sum);
   for (int64_t i = 0; i < d; i++) y[i] = 0;
   for (int64_t j = first_key(p, b, t); j <= t; j++) {
-    probs[j] /= sum;
+    probs[j] = stored(s->real, probs[j] / sum);
     for (int64_t i = 0; i < d; i++)
       y[i] += probs[j] * p->qkv[(b * s->sequence + j) * w + (s->heads + s->kv_heads + kv) * d + i];
   }
-  for (int64_t i = 0; i < d; i++) delta += dy[i] * y[i];
+  for (int64_t i = 0; i < d; i++) delta += dy[i] * (y[i] = stored(s->real, y[i]));
   for (int64_t j = first_key(p, b, t); j <= t; j++) {
     int64_t k = (b * s->sequence + j) * w + (s->heads + kv) * d, v = k + s->kv_heads * d;
     float dp = 0, terms = 0, top_qk = 0, ds;
@@ -143,10 +170,10 @@ static void naive_row(problem *p, int64_t b, int64_t h, int64_t t, float *y, flo
       top_qk = fmaxf(top_qk, fmaxf(fabsf(p->qkv[q + i]), fabsf(p->qkv[k + i])));
     }
     p->cancelled = fmaxf(p->cancelled, probs[j] * terms * p->scale * top_qk);
-    ds = probs[j] * (dp - delta) * p->scale;
+    ds = stored(s->real, probs[j] * (dp - delta));
     for (int64_t i = 0; i < d; i++) {
-      dqkv[q + i] += ds * p->qkv[k + i];
-      dqkv[k + i] += ds * p->qkv[q + i];
+      dqkv[q + i] += ds * p->scale * p->qkv[k + i];
+      dqkv[k + i] += ds * p->scale * p->qkv[q + i];
       dqkv[v + i] += probs[j] * dy[i];
     }
   }
@@ -174,6 +201,7 @@ static void measure_naive(problem *p) {
         naive_row(p, b, h, t, y + ((b * s->sequence + t) * s->heads + h) * s->head_dim, lse + row,
                   probs + row * s->sequence, dqkv);
       }
+  for (int64_t i = 0; i < p->qkv_count; i++) dqkv[i] = stored(s->real, dqkv[i]);
   p->naive_y = largest(y, p->y64, p->y_count);
   p->naive_lse = largest(lse, p->lse64, p->lse_count);
   p->naive_probs = largest(probs, p->probs64, p->probs_count);
@@ -197,8 +225,8 @@ static problem make_problem(hri_attention_shape shape, documents docs, uint64_t 
   p.lse64 = doubles(p.lse_count);
   p.probs64 = doubles(p.probs_count);
   fill_documents(&p, seed);
-  for (int64_t i = 0; i < p.qkv_count; i++) p.qkv64[i] = p.qkv[i] = (float)(1.5 * hri_normal(seed, 1, (uint64_t)i));
-  for (int64_t i = 0; i < p.y_count; i++) p.dy64[i] = p.dy[i] = (float)hri_normal(seed, 2, (uint64_t)i);
+  for (int64_t i = 0; i < p.qkv_count; i++) p.qkv64[i] = p.qkv[i] = stored(s->real, (float)(1.5 * hri_normal(seed, 1, (uint64_t)i)));
+  for (int64_t i = 0; i < p.y_count; i++) p.dy64[i] = p.dy[i] = stored(s->real, (float)hri_normal(seed, 2, (uint64_t)i));
   hri_attention_ref_forward(s, (double)p.scale, p.qkv64, p.doc_start, p.y64, p.lse64, p.probs64);
   hri_attention_ref_backward(s, (double)p.scale, p.dy64, p.qkv64, p.y64, p.lse64, p.doc_start, p.dqkv64);
   measure_naive(&p);
@@ -215,9 +243,11 @@ static void check_close(const problem *p, const variant *v, const char *what, co
   double top = want == p->dqkv64 ? (double)p->cancelled : want == p->lse64 ? (double)p->score_terms : 0;
   for (int64_t i = 0; i < count; i++) top = fmax(top, fabs(want[i]));
   float error = largest(got, want, count), allowed = fmaxf(4 * naive, (float)(4 * top / 16777216));
+  if (want == p->lse64 && p->shape.real == HRI_REAL_BF16) allowed += 3e-6f;
   if (!(error <= allowed)) {
     const hri_attention_shape *s = &p->shape;
-    fail_msg("%s %s: B %d T %d H %d K %d D %d window %d docs %d: error %g, allowed %g (plain fp32 %g)", v->name, what,
+    fail_msg("%s %s %s: B %d T %d H %d K %d D %d window %d docs %d: error %g, allowed %g (plain %g)", v->name,
+             s->real == HRI_REAL_BF16 ? "bf16" : "fp32", what,
              (int)s->batch, (int)s->sequence, (int)s->heads, (int)s->kv_heads, (int)s->head_dim, (int)s->window,
              (int)p->docs, (double)error, (double)allowed, (double)naive);
   }
@@ -236,35 +266,36 @@ typedef struct outputs {
 static outputs run_all(const problem *p, const variant *v, int threads) {
   const hri_attention_shape *s = &p->shape;
   const hri_attention_kernels_table *t = &v->table;
-  outputs o = {.y = guarded_floats(p->y_count), .lse = guarded_floats(p->lse_count),
-               .dqkv = guarded_floats(p->qkv_count), .full_y = guarded_floats(p->y_count),
-               .probs = guarded_floats(p->probs_count), .full_dqkv = guarded_floats(p->qkv_count)};
+  hri_real real = s->real;
   uint64_t bytes[4] = {t->forward_scratch(s, threads), t->backward_scratch(s, threads),
                        t->materialized_scratch(s, threads), t->materialized_backward_scratch(s, threads)};
-  void *scratch[4];
-  for (int i = 0; i < 4; i++) scratch[i] = guarded(bytes[i]);
-  /* dqkv must be written whole, whatever lay there: NaNs would show */
-  for (int64_t i = 0; i < p->qkv_count; i++) o.dqkv[i] = o.full_dqkv[i] = NAN;
-  for (int64_t i = 0; i < p->y_count; i++) o.y[i] = o.full_y[i] = NAN;
-  for (int64_t i = 0; i < p->probs_count; i++) o.probs[i] = NAN;
-  t->forward(s, p->scale, p->qkv, p->doc_start, o.y, o.lse, scratch[0], threads);
-  t->backward(s, p->scale, p->dy, p->qkv, o.y, o.lse, p->doc_start, o.dqkv, scratch[1], threads);
-  t->materialized(s, p->scale, p->qkv, p->doc_start, o.full_y, o.probs, scratch[2], threads);
-  t->materialized_backward(s, p->scale, p->dy, p->qkv, o.probs, p->doc_start, o.full_dqkv, scratch[3], threads);
   static const char *const names[4] = {"forward scratch", "backward scratch", "materialized scratch",
                                        "materialized backward scratch"};
+  void *scratch[4], *qkv = narrowed(p->qkv, p->qkv_count, real), *dy = narrowed(p->dy, p->y_count, real);
+  /* every element must be written, whatever lay there: NaNs would show */
+  void *y = not_numbers(p->y_count, real), *dqkv = not_numbers(p->qkv_count, real);
+  void *full_y = not_numbers(p->y_count, real), *full_dqkv = not_numbers(p->qkv_count, real);
+  void *probs = not_numbers(p->probs_count, real);
+  outputs o = {.lse = not_numbers(p->lse_count, HRI_REAL_F32)};
+  for (int i = 0; i < 4; i++) scratch[i] = guarded(bytes[i]);
+  t->forward(s, p->scale, qkv, p->doc_start, y, o.lse, scratch[0], threads);
+  t->backward(s, p->scale, dy, qkv, y, o.lse, p->doc_start, dqkv, scratch[1], threads);
+  t->materialized(s, p->scale, qkv, p->doc_start, full_y, probs, scratch[2], threads);
+  t->materialized_backward(s, p->scale, dy, qkv, probs, p->doc_start, full_dqkv, scratch[3], threads);
   for (int i = 0; i < 4; i++) release_checked(scratch[i], bytes[i], names[i]);
-  check_guards(p->qkv, (uint64_t)p->qkv_count * 4, "qkv");
+  release_checked(qkv, (uint64_t)p->qkv_count * hri_real_bytes(real), "qkv");
+  release_checked(dy, (uint64_t)p->y_count * hri_real_bytes(real), "dy");
+  o.y = widened(y, p->y_count, real, "y");
+  o.dqkv = widened(dqkv, p->qkv_count, real, "dqkv");
+  o.full_y = widened(full_y, p->y_count, real, "materialized y");
+  o.full_dqkv = widened(full_dqkv, p->qkv_count, real, "materialized dqkv");
+  o.probs = widened(probs, p->probs_count, real, "probs");
   return o;
 }
 
 static void free_outputs(const problem *p, outputs *o) {
-  release_checked(o->y, (uint64_t)p->y_count * 4, "y");
   release_checked(o->lse, (uint64_t)p->lse_count * 4, "lse");
-  release_checked(o->dqkv, (uint64_t)p->qkv_count * 4, "dqkv");
-  release_checked(o->full_y, (uint64_t)p->y_count * 4, "materialized y");
-  release_checked(o->probs, (uint64_t)p->probs_count * 4, "probs");
-  release_checked(o->full_dqkv, (uint64_t)p->qkv_count * 4, "materialized dqkv");
+  release(o->y), release(o->dqkv), release(o->full_y), release(o->probs), release(o->full_dqkv);
 }
 
 static void check_variant(const problem *p, const variant *v) {
@@ -290,10 +321,16 @@ static void check_variant(const problem *p, const variant *v) {
   free_outputs(p, &one);
 }
 
+static const hri_real reals[2] = {HRI_REAL_F32, HRI_REAL_BF16};
+
+/* In both types. */
 static void check_shape(hri_attention_shape shape, documents docs, uint64_t seed) {
-  problem p = make_problem(shape, docs, seed);
-  for (int i = 0; i < variant_count; i++) check_variant(&p, &variants[i]);
-  free_problem(&p);
+  for (int r = 0; r < 2; r++) {
+    shape.real = reals[r];
+    problem p = make_problem(shape, docs, seed);
+    for (int i = 0; i < variant_count; i++) check_variant(&p, &variants[i]);
+    free_problem(&p);
+  }
 }
 
 static bool quick(void) { return getenv("HEADROOM_TEST_QUICK") != NULL; }
@@ -333,13 +370,15 @@ static void test_wide_heads(void **state) {
 /* Scores far apart: the running maximum moves, exponents underflow, and lse is large. */
 static void test_large_scores(void **state) {
   (void)state;
-  problem p = make_problem((hri_attention_shape){1, 200, 2, 2, 32, 0, HRI_REAL_F32}, DOCS_NONE, 400);
-  p.scale *= 20;
-  hri_attention_ref_forward(&p.shape, (double)p.scale, p.qkv64, NULL, p.y64, p.lse64, p.probs64);
-  hri_attention_ref_backward(&p.shape, (double)p.scale, p.dy64, p.qkv64, p.y64, p.lse64, NULL, p.dqkv64);
-  measure_naive(&p);
-  for (int i = 0; i < variant_count; i++) check_variant(&p, &variants[i]);
-  free_problem(&p);
+  for (int r = 0; r < 2; r++) {
+    problem p = make_problem((hri_attention_shape){1, 200, 2, 2, 32, 0, reals[r]}, DOCS_NONE, 400);
+    p.scale *= 20;
+    hri_attention_ref_forward(&p.shape, (double)p.scale, p.qkv64, NULL, p.y64, p.lse64, p.probs64);
+    hri_attention_ref_backward(&p.shape, (double)p.scale, p.dy64, p.qkv64, p.y64, p.lse64, NULL, p.dqkv64);
+    measure_naive(&p);
+    for (int i = 0; i < variant_count; i++) check_variant(&p, &variants[i]);
+    free_problem(&p);
+  }
 }
 
 /* What a query does not see must not reach it, not even as the last bit: change every key and value of the first
@@ -347,8 +386,9 @@ static void test_large_scores(void **state) {
 static void test_masked_keys_leave_no_trace(void **state) {
   enum { T = 150, CUT = 70, END = 120 };
   (void)state;
-  for (int i = 0; i < variant_count; i++) {
-    problem p = make_problem((hri_attention_shape){1, T, 2, 1, 24, 0, HRI_REAL_F32}, DOCS_NONE, 500);
+  for (int n = 0; n < 2 * variant_count; n++) {
+    int i = n / 2;
+    problem p = make_problem((hri_attention_shape){1, T, 2, 1, 24, 0, reals[n % 2]}, DOCS_NONE, 500);
     p.doc_start = malloc(T * sizeof *p.doc_start);
     assert_non_null(p.doc_start);
     for (int32_t t = 0; t < T; t++) p.doc_start[t] = t < CUT ? 0 : CUT;
@@ -369,8 +409,9 @@ static void test_masked_keys_leave_no_trace(void **state) {
 /* A NaN in the input must show in the output, not be taken for a masked score. */
 static void test_nan_propagates(void **state) {
   (void)state;
-  for (int i = 0; i < variant_count; i++) {
-    problem p = make_problem((hri_attention_shape){1, 40, 1, 1, 16, 0, HRI_REAL_F32}, DOCS_NONE, 600);
+  for (int n = 0; n < 2 * variant_count; n++) {
+    int i = n / 2;
+    problem p = make_problem((hri_attention_shape){1, 40, 1, 1, 16, 0, reals[n % 2]}, DOCS_NONE, 600);
     p.qkv[20 * 48 + 16 + 3] = NAN; /* key 20 */
     outputs o = run_all(&p, &variants[i], 1);
     for (int t = 0; t < 40; t++) {
@@ -413,49 +454,50 @@ static void test_reference_backward_is_the_derivative(void **state) {
 /* The fast backward along the same kind of direction, against differences of the double forward. */
 static void test_backward_is_the_derivative(void **state) {
   (void)state;
-  problem p = make_problem((hri_attention_shape){2, 65, 6, 2, 20, 40, HRI_REAL_F32}, DOCS_LONG, 800);
-  double *moved = doubles(p.qkv_count), *y = doubles(p.y_count), value[2] = {0, 0};
-  const double h = 1e-5;
-  for (int side = 0; side < 2; side++) {
-    for (int64_t i = 0; i < p.qkv_count; i++)
-      moved[i] = p.qkv64[i] + (side ? h : -h) * hri_normal(6, 6, (uint64_t)i);
-    hri_attention_ref_forward(&p.shape, (double)p.scale, moved, p.doc_start, y, NULL, NULL);
-    for (int64_t i = 0; i < p.y_count; i++) value[side] += p.dy64[i] * y[i];
-  }
-  for (int n = 0; n < variant_count; n++) {
-    outputs o = run_all(&p, &variants[n], 3);
-    double analytic = 0, allowed = 0;
-    for (int64_t i = 0; i < p.qkv_count; i++) {
-      double step = hri_normal(6, 6, (uint64_t)i);
-      analytic += (double)o.dqkv[i] * step;
-      allowed += 4 * (double)p.naive_dqkv * fabs(step); /* each element at its own tolerance */
+  for (int r = 0; r < 2; r++) {
+    problem p = make_problem((hri_attention_shape){2, 65, 6, 2, 20, 40, reals[r]}, DOCS_LONG, 800);
+    double *moved = doubles(p.qkv_count), *y = doubles(p.y_count), value[2] = {0, 0};
+    const double h = 1e-5;
+    for (int side = 0; side < 2; side++) {
+      for (int64_t i = 0; i < p.qkv_count; i++)
+        moved[i] = p.qkv64[i] + (side ? h : -h) * hri_normal(6, 6, (uint64_t)i);
+      hri_attention_ref_forward(&p.shape, (double)p.scale, moved, p.doc_start, y, NULL, NULL);
+      for (int64_t i = 0; i < p.y_count; i++) value[side] += p.dy64[i] * y[i];
     }
-    assert_true(fabs((value[1] - value[0]) / (2 * h) - analytic) <= allowed);
-    free_outputs(&p, &o);
+    for (int n = 0; n < variant_count; n++) {
+      outputs o = run_all(&p, &variants[n], 3);
+      double analytic = 0, allowed = 0;
+      for (int64_t i = 0; i < p.qkv_count; i++) {
+        double step = hri_normal(6, 6, (uint64_t)i);
+        analytic += (double)o.dqkv[i] * step;
+        allowed += 4 * (double)p.naive_dqkv * fabs(step); /* each element at its own tolerance */
+      }
+      assert_true(fabs((value[1] - value[0]) / (2 * h) - analytic) <= allowed);
+      free_outputs(&p, &o);
+    }
+    free(moved), free(y);
+    free_problem(&p);
   }
-  free(moved), free(y);
-  free_problem(&p);
 }
 
 /* Any positions that a piecewise run reads must be the ones it wrote: the cache starts as NaN. */
 typedef struct cache_run {
   hri_attention_cache_shape shape;
   int64_t elements;
-  float *keys, *values;
+  void *keys, *values;
 } cache_run;
 
 static cache_run open_cache(const problem *p, int64_t rows, int64_t capacity) {
   const hri_attention_shape *s = &p->shape;
   cache_run c = {.shape = {s->batch, rows, capacity, s->heads, s->kv_heads, s->head_dim, s->window, s->real}};
   c.elements = hri_attention_cache_elements(&c.shape);
-  c.keys = guarded_floats(c.elements);
-  c.values = guarded_floats(c.elements);
-  for (int64_t i = 0; i < c.elements; i++) c.keys[i] = c.values[i] = NAN;
+  c.keys = not_numbers(c.elements, s->real);
+  c.values = not_numbers(c.elements, s->real);
   return c;
 }
 static void close_cache(cache_run *c) {
-  release_checked(c->keys, (uint64_t)c->elements * 4, "key cache");
-  release_checked(c->values, (uint64_t)c->elements * 4, "value cache");
+  release_checked(c->keys, (uint64_t)c->elements * hri_real_bytes(c->shape.real), "key cache");
+  release_checked(c->values, (uint64_t)c->elements * hri_real_bytes(c->shape.real), "value cache");
 }
 
 /* One call for positions past .. past + valid - 1; the rows go to their places in y [B*T, H*D]. */
@@ -464,20 +506,22 @@ static void call_cached(const problem *p, const variant *v, cache_run *c, int64_
   const hri_attention_shape *s = &p->shape;
   int64_t w = width(s), out = s->heads * s->head_dim;
   c->shape.rows = rows;
-  float *in = guarded_floats(s->batch * rows * w), *got = guarded_floats(s->batch * rows * out);
+  float *rows_in = guarded_floats(s->batch * rows * w), *got;
   uint64_t bytes = v->table.cached_scratch(&c->shape, threads);
-  void *scratch = guarded(bytes);
-  for (int64_t i = 0; i < s->batch * rows * w; i++) in[i] = NAN;
+  void *scratch = guarded(bytes), *in, *out_rows = not_numbers(s->batch * rows * out, s->real);
+  for (int64_t i = 0; i < s->batch * rows * w; i++) rows_in[i] = NAN;
   for (int64_t b = 0; b < s->batch; b++)
-    memcpy(in + b * rows * w, p->qkv + (b * s->sequence + past) * w, (size_t)(valid * w) * sizeof *in);
-  v->table.cached(&c->shape, p->scale, in, past, valid, c->keys, c->values, got, scratch, threads);
+    memcpy(rows_in + b * rows * w, p->qkv + (b * s->sequence + past) * w, (size_t)(valid * w) * sizeof *rows_in);
+  in = narrowed(rows_in, s->batch * rows * w, s->real);
+  v->table.cached(&c->shape, p->scale, in, past, valid, c->keys, c->values, out_rows, scratch, threads);
+  got = widened(out_rows, s->batch * rows * out, s->real, "cached y");
   for (int64_t b = 0; b < s->batch; b++) {
     memcpy(y + (b * s->sequence + past) * out, got + b * rows * out, (size_t)(valid * out) * sizeof *y);
     for (int64_t i = valid * out; i < rows * out; i++) assert_true(got[b * rows * out + i] == 0);
   }
   release_checked(scratch, bytes, "cached scratch");
-  release_checked(in, (uint64_t)(s->batch * rows * w) * 4, "cached qkv");
-  release_checked(got, (uint64_t)(s->batch * rows * out) * 4, "cached y");
+  release_checked(in, (uint64_t)(s->batch * rows * w) * hri_real_bytes(s->real), "cached qkv");
+  release(rows_in), release(got);
 }
 
 /* Prefill in pieces of several sizes, some not full, then one token at a time. */
@@ -505,9 +549,12 @@ static void test_cached_pieces_equal_the_whole(void **state) {
       {1, 130, 4, 4, 64, 0, 0}, {2, 97, 6, 2, 20, 0, 0},  {1, 700, 4, 1, 80, 0, 0},   {1, 1100, 2, 2, 10, 300, 0},
       {1, 9, 2, 1, 8, 0, 0},    {1, 90, 32, 32, 8, 0, 0}, {1, 600, 8, 8, 40, 100, 0}, {3, 64, 3, 1, 128, 0, 0}};
   (void)state;
-  for (int n = 0; n < 8; n++) {
-    if (quick() && shapes[n].sequence > 200) continue;
-    problem p = make_problem(shapes[n], DOCS_NONE, 900 + (uint64_t)n);
+  for (int turn = 0; turn < 16; turn++) {
+    int n = turn / 2;
+    hri_attention_shape shape = shapes[n];
+    shape.real = reals[turn % 2];
+    if (quick() && shape.sequence > 200) continue;
+    problem p = make_problem(shape, DOCS_NONE, 900 + (uint64_t)n);
     int64_t capacity = (p.shape.sequence + 31) / 32 * 32 + 32 * (n % 3);
     for (int i = 0; i < variant_count; i++) {
       float *one = run_cached(&p, &variants[i], capacity, 1);
@@ -548,10 +595,13 @@ static void test_scratch_sizes(void **state) {
   for (int i = 0; i < variant_count; i++) {
     const hri_attention_kernels_table *t = &variants[i].table;
     hri_attention_shape small = {1, 1024, 12, 12, 64, 0, HRI_REAL_F32}, large = {1, 16384, 12, 12, 64, 0, HRI_REAL_F32};
+    hri_attention_shape narrow = large;
     assert_int_equal(t->forward_scratch(&small, 2), t->forward_scratch(&large, 2));
     uint64_t growth = t->backward_scratch(&large, 2) - t->backward_scratch(&small, 2);
     /* delta, turns, and the dq sums of 4 heads of 64 in flight */
     assert_true(growth >= (12 + 4 * 64) * 15360 * 4 && growth <= (12 * 5 + 4 * 65 * 4) * 15360);
+    narrow.real = HRI_REAL_BF16; /* keeps the same sums in fp32, and tiles that are no larger */
+    assert_true(t->backward_scratch(&narrow, 2) - t->backward_scratch(&small, 2) <= growth);
     for (int threads = 1; threads < 8; threads++)
       assert_true(t->backward_scratch(&small, threads) < t->backward_scratch(&small, threads + 1));
     hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, HRI_REAL_F32};

@@ -2,11 +2,15 @@
  *   - each result is as near to the double reference as a plain fp32 implementation, times 4;
  *   - the bits are the same for 1, 2, 3 and 4 threads and for every allowed aliasing;
  *   - each backward reference is the directional derivative of its forward reference;
- *   - vector math keeps the errors stated in ops/vmath.h.
+ *   - vector math keeps the errors stated in ops/vmath.h;
+ *   - a fused node gives the bits of the nodes that it replaces.
+ * Most run twice: with activations in fp32 and in bf16.
  *
  * Tolerances. The plain fp32 implementation is the reference itself, compiled for float (ops/reference.h). Per output
  * array the largest absolute error may be 4 times the plain one's, which is at least half an ulp of the largest value
- * (the error of rounding the right result, below which nothing can be asked). No tolerance is a chosen number. */
+ * (the error of rounding the right result, below which nothing can be asked). No tolerance is a chosen number.
+ * In bf16 all inputs are exact in bf16, so the references see what the kernel sees. The kernel computes in fp32, as near
+ * as above, and rounds once, which moves an element by half a bf16 ulp of itself at most: that much is added. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,22 +69,34 @@ static void release_to(size_t mark) {
     free(pool[--pool_count]);
 }
 
+/* The type of activations in the test that runs. */
+static hri_real type = HRI_REAL_F32;
+
+static int in_bf16(void **state) {
+  (void)state;
+  type = HRI_REAL_BF16;
+  return 0;
+}
+
 static int teardown(void **state) {
   (void)state;
   release_to(0);
+  type = HRI_REAL_F32;
   return 0;
 }
 
 static uint64_t draw_stream = 1;
 
-/* n values, uniform in [-range, range). */
+static float in_type(float x) { return type == HRI_REAL_BF16 ? hri_bf16_widen(hri_bf16_round(x)) : x; }
+
+/* n values that are exact in the type, uniform in [-range, range). */
 static float *floats(int64_t n, double range) {
   float *x = take((size_t)n * sizeof *x);
   uint64_t stream = draw_stream++;
   for (int64_t i = 0; i < n; i++) {
     uint32_t word[4];
     hri_philox(2024, stream, (uint64_t)i, word);
-    x[i] = (float)(range * (2.0 * hri_uniform(word[0], word[1]) - 1.0));
+    x[i] = in_type((float)(range * (2.0 * hri_uniform(word[0], word[1]) - 1.0)));
   }
   return x;
 }
@@ -100,6 +116,21 @@ static float *copy_of(const float *x, int64_t n) {
   float *y = take((size_t)n * sizeof *y);
   if (n) memcpy(y, x, (size_t)n * sizeof *y);
   return y;
+}
+
+/* x[n] as an array of the type; an array of the type that nothing was written to (NaN); and its values in fp32. */
+static void *operand(const float *x, int64_t n) {
+  void *y = take((size_t)n * hri_real_bytes(type));
+  for (int64_t i = 0; i < n; i++)
+    hri_real_put(y, i, x[i], type);
+  return y;
+}
+static void *unwritten(int64_t n) {
+  return memset(take((size_t)n * hri_real_bytes(type)), 0xff, (size_t)n * hri_real_bytes(type));
+}
+static void values(float *to, const void *y, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    to[i] = hri_real_get(y, i, type);
 }
 
 static double *doubles(const float *x, int64_t n) {
@@ -158,6 +189,7 @@ enum { MOST_PIECES = 4 };
 typedef struct pieces {
   int count;
   int64_t n[MOST_PIECES];
+  int narrow; /* the first `narrow` of them are of the type of activations, the others always fp32 */
 } pieces;
 
 static int64_t total(const pieces *p) {
@@ -167,10 +199,19 @@ static int64_t total(const pieces *p) {
   return n;
 }
 
-static double largest_error(const float *got, const double *want, int64_t n) {
+/* Half a bf16 ulp of x. */
+static double half_ulp_bf16(double x) {
+  int exponent;
+  (void)frexp(x, &exponent);
+  return ldexp(1.0, (exponent < -125 ? -125 : exponent) - 9);
+}
+
+/* With `rounded`, less what rounding to bf16 accounts for. */
+static double largest_error(const float *got, const double *want, int64_t n, bool rounded) {
   double worst = 0.0;
   for (int64_t i = 0; i < n; i++) {
     double error = fabs((double)got[i] - want[i]);
+    if (rounded) error -= half_ulp_bf16(fmax(fabs((double)got[i]), fabs(want[i])));
     if (!(error <= worst)) worst = error; /* a NaN stays */
     if (isnan(error)) return HUGE_VAL;
   }
@@ -187,7 +228,8 @@ static double largest(const double *x, int64_t n) {
 static void check_near(const char *name, const char *isa_name, const pieces *p, const float *got, const float *naive,
                        const double *want) {
   for (int i = 0; i < p->count; i++) {
-    double plain = largest_error(naive, want, p->n[i]), error = largest_error(got, want, p->n[i]);
+    double plain = largest_error(naive, want, p->n[i], false);
+    double error = largest_error(got, want, p->n[i], type == HRI_REAL_BF16 && i < p->narrow);
     double rounding = 0.5 * (double)FLT_EPSILON * largest(want, p->n[i]);
     double limit = 4.0 * (plain > rounding ? plain : rounding);
     if (!(error <= limit))
@@ -287,7 +329,7 @@ static norm_case make_norm(bool layer, int variant, int64_t rows, int64_t column
   c.accumulate = variant & 2;
   c.x = floats(rows * columns, 2.0);
   for (int64_t i = 0; i < rows * columns; i++)
-    c.x[i] += 0.5f; /* a mean to take away */
+    c.x[i] = in_type(c.x[i] + 0.5f); /* a mean to take away */
   c.r = floats(rows * columns, 1.0);
   c.w = floats(columns, 1.0);
   c.b = floats(columns, 1.0);
@@ -302,32 +344,32 @@ static norm_case make_norm(bool layer, int variant, int64_t rows, int64_t column
 static void run_norm(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const norm_case *c = context;
   int64_t n = c->rows * c->columns;
-  float *x = copy_of(c->x, n), *r = copy_of(c->r, n), *s = out + n;
-  hri_norm_args args = {.rows = c->rows,
-                        .columns = c->columns,
-                        .x = x,
-                        .residual = c->residual ? r : NULL,
-                        .s = s,
-                        .weight = c->w,
-                        .bias = c->bias ? c->b : NULL,
-                        .eps = 1e-5,
-                        .y = out,
-                        .stats = out + 2 * n,
-                        .threads = threads};
-  if (alias && c->residual) args.s = alias == 1 ? x : r; /* s over x, s over r */
-  if (alias && c->residual) args.y = alias == 1 ? r : x;
-  if (alias && !c->residual) args.y = x;
-  (c->layer ? k->layernorm : k->rmsnorm)(&args);
-  if (args.y != out) memcpy(out, args.y, (size_t)n * sizeof *out);
-  if (!c->residual) memcpy(s, c->x, (size_t)n * sizeof *out);
-  if (args.s != s && c->residual) memcpy(s, args.s, (size_t)n * sizeof *out);
+  void *x = operand(c->x, n), *r = operand(c->r, n), *s = unwritten(n), *y = unwritten(n);
+  if (alias && c->residual) s = alias == 1 ? x : r; /* s over x, s over r */
+  if (alias && c->residual) y = alias == 1 ? r : x;
+  if (alias && !c->residual) y = x;
+  (c->layer ? k->layernorm : k->rmsnorm)(&(hri_norm_args){.rows = c->rows,
+                                                          .columns = c->columns,
+                                                          .real = type,
+                                                          .x = x,
+                                                          .residual = c->residual ? r : NULL,
+                                                          .s = s,
+                                                          .weight = c->w,
+                                                          .bias = c->bias ? c->b : NULL,
+                                                          .eps = 1e-5,
+                                                          .y = y,
+                                                          .stats = out + 2 * n,
+                                                          .threads = threads});
+  values(out, y, n);
+  if (c->residual) values(out + n, s, n);
+  else memcpy(out + n, c->x, (size_t)n * sizeof *out);
 }
 
 /* Output: dx, dw, db. */
 static void run_norm_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const norm_case *c = context;
   int64_t n = c->rows * c->columns;
-  float *dy = copy_of(c->dy, n), *x = copy_of(c->x, n), *e = copy_of(c->e, n), *dx = out;
+  void *dy = operand(c->dy, n), *x = operand(c->x, n), *e = operand(c->e, n), *dx = unwritten(n);
   float *dw = out + n, *db = dw + c->columns;
   if (alias == 1) dx = dy;
   if (alias == 2) dx = x;
@@ -337,6 +379,7 @@ static void run_norm_backward(const hri_cpu_kernels *k, int threads, int alias, 
   (c->layer ? k->layernorm_backward : k->rmsnorm_backward)(&(hri_norm_backward_args){
       .rows = c->rows,
       .columns = c->columns,
+      .real = type,
       .dy = dy,
       .x = x,
       .stats = c->stats,
@@ -348,21 +391,33 @@ static void run_norm_backward(const hri_cpu_kernels *k, int threads, int alias, 
       .accumulate = c->accumulate,
       .threads = threads,
       .scratch = take(hri_norm_backward_scratch_bytes(c->rows, c->columns, true, c->bias, threads))});
-  if (dx != out) memcpy(out, dx, (size_t)n * sizeof *out);
+  values(out, dx, n);
   if (!c->bias) memset(db, 0, (size_t)c->columns * sizeof *db);
+}
+
+static const float *rounded_sum(const float *a, const float *b, int64_t n) {
+  float *sum = take((size_t)n * sizeof *sum);
+  for (int64_t i = 0; i < n; i++)
+    sum[i] = hri_bf16_widen(hri_bf16_round(a[i] + b[i]));
+  return sum;
 }
 
 static void hold_norm(norm_case *c) {
   int64_t rows = c->rows, columns = c->columns, n = rows * columns, stats = c->layer ? 2 * rows : rows;
-  pieces forward = {3, {n, n, stats}}, backward = {3, {n, columns, columns}};
+  const float *x = c->x, *residual = c->residual ? c->r : NULL;
+  pieces forward = {3, {n, n, stats}, 2}, backward = {3, {n, columns, columns}, 1};
   float *plain = take((size_t)(2 * n + stats) * sizeof *plain),
         *plain_back = take((size_t)(n + 2 * columns) * sizeof *plain);
   double *want = double_zeros(2 * n + stats), *want_back = double_zeros(n + 2 * columns);
   double *stats64;
-  (c->layer ? naive_layernorm : naive_rmsnorm)(plain, plain + n, plain + 2 * n, c->x, c->residual ? c->r : NULL, c->w,
+  if (type == HRI_REAL_BF16 && residual) { /* the sum is rounded before it is normalised */
+    x = rounded_sum(c->x, c->r, n);
+    residual = NULL;
+  }
+  (c->layer ? naive_layernorm : naive_rmsnorm)(plain, plain + n, plain + 2 * n, x, residual, c->w,
                                                c->bias ? c->b : NULL, 1e-5f, rows, columns);
-  (c->layer ? hri_ref_layernorm : hri_ref_rmsnorm)(want, want + n, want + 2 * n, doubles(c->x, n),
-                                                   c->residual ? doubles(c->r, n) : NULL, doubles(c->w, columns),
+  (c->layer ? hri_ref_layernorm : hri_ref_rmsnorm)(want, want + n, want + 2 * n, doubles(x, n),
+                                                   residual ? doubles(residual, n) : NULL, doubles(c->w, columns),
                                                    c->bias ? doubles(c->b, columns) : NULL, 1e-5, rows, columns);
   hold(c->layer ? "layernorm" : "rmsnorm", run_norm, c, c->residual ? 3 : 2, &forward, plain, want);
 
@@ -392,9 +447,43 @@ static void norms_match_the_reference(void **state) {
         /* a layer norm of one column has a gradient of 0 by cancellation alone: no size to measure an error by */
         if (layer && shapes[i][1] == 1) continue;
         norm_case c = make_norm(layer, variant, shapes[i][0], shapes[i][1]);
+        if (type == HRI_REAL_BF16) c.extra = false; /* dx is rounded before the sum: see fused_norms_... */
         hold_norm(&c);
         release_to(0);
       }
+}
+
+/* add, then norm; norm backward, then add: each pair against the one kernel that stands for it. */
+static void fused_norms_have_the_bits_of_the_pair(void **state) {
+  static const int64_t shapes[][2] = {{1, 5}, {33, 100}, {9, 1000}, {300, 64}};
+  (void)state;
+  for (int i = 0; i < 16 * isa_count; i++) {
+    const hri_cpu_kernels *k = &isas[i / 16].kernels;
+    int64_t rows = shapes[i % 4][0], columns = shapes[i % 4][1], n = rows * columns;
+    size_t bytes = (size_t)n * hri_real_bytes(type);
+    norm_case c = make_norm(i & 4, i & 8 ? 2 : 0, rows, columns);
+    void *x = operand(c.x, n), *r = operand(c.r, n), *s = unwritten(n), *s2 = unwritten(n), *y = unwritten(n),
+         *y2 = unwritten(n);
+    float *stats = floats(2 * rows, 1.0), *stats2 = copy_of(stats, 2 * rows), *dw = floats(columns, 1.0);
+    hri_norm_args a = {.rows = rows, .columns = columns, .real = type, .x = x, .residual = r, .s = s, .weight = c.w,
+                       .bias = c.bias ? c.b : NULL, .eps = 1e-5, .y = y, .stats = stats, .threads = 2};
+    hri_norm_backward_args b = {.rows = rows, .columns = columns, .real = type, .dy = r, .x = x, .stats = stats,
+                                .weight = c.w, .extra = s, .dx = y, .dweight = dw, .threads = 2,
+                                .scratch = take(hri_norm_backward_scratch_bytes(rows, columns, true, false, 2))};
+    (c.layer ? k->layernorm : k->rmsnorm)(&a);
+    k->add(s2, x, r, n, type, 2);
+    a.x = s2, a.residual = NULL, a.s = NULL, a.y = y2, a.stats = stats2;
+    (c.layer ? k->layernorm : k->rmsnorm)(&a);
+    assert_memory_equal(s, s2, bytes);
+    assert_memory_equal(y, y2, bytes);
+    assert_memory_equal(stats, stats2, (size_t)(c.layer ? 2 * rows : rows) * sizeof *stats);
+    (c.layer ? k->layernorm_backward : k->rmsnorm_backward)(&b);
+    b.extra = NULL, b.dx = y2;
+    (c.layer ? k->layernorm_backward : k->rmsnorm_backward)(&b);
+    k->add(y2, y2, s, n, type, 2);
+    assert_memory_equal(y, y2, bytes);
+    release_to(0);
+  }
 }
 
 /* A frozen norm has no weight gradient, and an evaluation needs no statistics: NULL skips both. */
@@ -476,30 +565,30 @@ typedef struct flat_case {
 
 static void run_add(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
-  float *a = copy_of(c->a, c->n), *b = copy_of(c->b, c->n), *y = alias == 0 ? out : alias == 1 ? a : b;
-  k->add(y, a, b, c->n, HRI_REAL_F32, threads);
-  if (y != out) memcpy(out, y, (size_t)c->n * sizeof *y);
+  void *a = operand(c->a, c->n), *b = operand(c->b, c->n), *y = alias == 0 ? unwritten(c->n) : alias == 1 ? a : b;
+  k->add(y, a, b, c->n, type, threads);
+  values(out, y, c->n);
 }
 
 static void run_scale(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
-  float *a = copy_of(c->a, c->n), *y = alias ? a : out;
-  k->scale(y, a, c->factor, c->n, HRI_REAL_F32, threads);
-  if (y != out) memcpy(out, y, (size_t)c->n * sizeof *y);
+  void *a = operand(c->a, c->n), *y = alias ? a : unwritten(c->n);
+  k->scale(y, a, c->factor, c->n, type, threads);
+  values(out, y, c->n);
 }
 
 static void run_activation(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
-  float *a = copy_of(c->a, c->n), *y = alias ? a : out;
-  k->activation(c->kind, y, a, c->n, HRI_REAL_F32, threads);
-  if (y != out) memcpy(out, y, (size_t)c->n * sizeof *y);
+  void *a = operand(c->a, c->n), *y = alias ? a : unwritten(c->n);
+  k->activation(c->kind, y, a, c->n, type, threads);
+  values(out, y, c->n);
 }
 
 static void run_activation_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
-  float *x = copy_of(c->a, c->n), *dy = copy_of(c->b, c->n), *dx = alias == 0 ? out : alias == 1 ? x : dy;
-  k->activation_backward(c->kind, dx, dy, x, c->n, HRI_REAL_F32, threads);
-  if (dx != out) memcpy(out, dx, (size_t)c->n * sizeof *dx);
+  void *x = operand(c->a, c->n), *dy = operand(c->b, c->n), *dx = alias == 0 ? unwritten(c->n) : alias == 1 ? x : dy;
+  k->activation_backward(c->kind, dx, dy, x, c->n, type, threads);
+  values(out, dx, c->n);
 }
 
 static const int64_t flat_sizes[] = {0, 1, 3, 15, 16, 17, 257, 1000, 8191, 40001};
@@ -512,7 +601,7 @@ static void add_and_scale_match_the_reference(void **state) {
     flat_case c = {.n = n, .factor = -1.7f, .a = floats(n, 3.0), .b = floats(n, 1.0)};
     float *plain = floats(n, 1.0);
     double *want = double_zeros(n);
-    pieces p = {1, {n}};
+    pieces p = {1, {n}, 1};
     naive_add(plain, c.a, c.b, n);
     hri_ref_add(want, doubles(c.a, n), doubles(c.b, n), n);
     hold("add", run_add, &c, 3, &p, plain, want);
@@ -527,14 +616,14 @@ static void activations_match_the_reference(void **state) {
   (void)state;
   for (int i = 0; i < 4 * FLAT_SIZES; i++) {
     int64_t n = flat_sizes[i / 4];
-    double range = i & 2 ? 1.0 : 12.0; /* the small range tells errors near 0 apart */
+    double range = i & 2 ? 1.0 : 8.0; /* the small range tells errors near 0 apart; farther out see the next test */
     flat_case c = {.kind = i & 1 ? HR_ACTIVATION_SILU : HR_ACTIVATION_GELU_TANH,
                    .n = n,
                    .a = floats(n, range),
                    .b = floats(n, 1.0)};
     float *plain = floats(n, 1.0);
     double *want = double_zeros(n);
-    pieces p = {1, {n}};
+    pieces p = {1, {n}, 1};
     naive_activation(c.kind, plain, c.a, n);
     hri_ref_activation(c.kind, want, doubles(c.a, n), n);
     hold("activation", run_activation, &c, 2, &p, plain, want);
@@ -547,14 +636,18 @@ static void activations_match_the_reference(void **state) {
 
 /* Far from 0 an activation is x or 0, its slope 1 or 0; nothing overflows on the way. NaN stays NaN. */
 static void activations_at_the_extremes(void **state) {
-  float x[] = {1e4f, -1e4f, 1e30f, -1e30f, 100.0f, -100.0f, NAN, 0.0f}, ones[8], y[8], d[8];
+  float x[] = {0x1p13f, -0x1p13f, 0x1p100f, -0x1p100f, 100.0f, -100.0f, NAN, 0.0f}, ones[8], y[8], d[8];
+  void *input = operand(x, 8), *gradient, *result = unwritten(8);
   (void)state;
   for (int i = 0; i < 8; i++)
     ones[i] = 1.0f;
+  gradient = operand(ones, 8);
   for (int i = 0; i < isa_count; i++)
     for (int kind = 0; kind < 2; kind++) {
-      isas[i].kernels.activation((hr_activation)kind, y, x, 8, HRI_REAL_F32, 1);
-      isas[i].kernels.activation_backward((hr_activation)kind, d, ones, x, 8, HRI_REAL_F32, 1);
+      isas[i].kernels.activation((hr_activation)kind, result, input, 8, type, 1);
+      values(y, result, 8);
+      isas[i].kernels.activation_backward((hr_activation)kind, result, gradient, input, 8, type, 1);
+      values(d, result, 8);
       for (int j = 0; j < 6; j++) {
         assert_true(fabs((double)y[j] - (x[j] > 0 ? (double)x[j] : 0.0)) <= 1e-30);
         if (fabsf(x[j]) < 1e19f) assert_true(fabs((double)d[j] - (x[j] > 0 ? 1.0 : 0.0)) <= 1e-20);
@@ -566,16 +659,19 @@ static void activations_at_the_extremes(void **state) {
 
 static void run_glu(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
+  int64_t n = c->rows * c->width;
+  void *y = unwritten(n);
   (void)alias;
-  k->glu(c->kind, out, c->a, c->rows, c->width, HRI_REAL_F32, threads);
+  k->glu(c->kind, y, operand(c->a, 2 * n), c->rows, c->width, type, threads);
+  values(out, y, n);
 }
 
 static void run_glu_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const flat_case *c = context;
   int64_t n = 2 * c->rows * c->width;
-  float *gu = copy_of(c->a, n), *dgu = alias ? gu : out;
-  k->glu_backward(c->kind, dgu, c->b, gu, c->rows, c->width, HRI_REAL_F32, threads);
-  if (dgu != out) memcpy(out, dgu, (size_t)n * sizeof *out);
+  void *gu = operand(c->a, n), *dgu = alias ? gu : unwritten(n);
+  k->glu_backward(c->kind, dgu, operand(c->b, n / 2), gu, c->rows, c->width, type, threads);
+  values(out, dgu, n);
 }
 
 static void glu_matches_the_reference(void **state) {
@@ -587,7 +683,7 @@ static void glu_matches_the_reference(void **state) {
         .kind = (hr_activation)(i & 1), .rows = rows, .width = width, .a = floats(2 * n, 4.0), .b = floats(n, 1.0)};
     float *plain = floats(2 * n, 1.0);
     double *want = double_zeros(2 * n);
-    pieces p = {1, {n}}, back = {1, {2 * n}};
+    pieces p = {1, {n}, 1}, back = {1, {2 * n}, 1};
     naive_glu(c.kind, plain, c.a, rows, width);
     hri_ref_glu(c.kind, want, doubles(c.a, 2 * n), rows, width);
     hold("glu", run_glu, &c, 1, &p, plain, want);
@@ -602,8 +698,8 @@ static void run_bias_gradient(const hri_cpu_kernels *k, int threads, int alias, 
   const flat_case *c = context;
   (void)alias;
   if (c->accumulate) memcpy(out, c->b, (size_t)c->width * sizeof *out);
-  k->bias_gradient(out, c->a, c->rows, c->width, c->accumulate,
-                   take(hri_bias_gradient_scratch_bytes(c->rows, c->width, threads)), HRI_REAL_F32, threads);
+  k->bias_gradient(out, operand(c->a, c->rows * c->width), c->rows, c->width, c->accumulate,
+                   take(hri_bias_gradient_scratch_bytes(c->rows, c->width, threads)), type, threads);
 }
 
 static void bias_gradient_matches_the_reference(void **state) {
@@ -614,7 +710,7 @@ static void bias_gradient_matches_the_reference(void **state) {
     flat_case c = {.rows = rows, .width = columns, .accumulate = i & 1, .a = floats(n, 1.0), .b = floats(columns, 1.0)};
     float *plain = copy_of(c.b, columns);
     double *want = doubles(c.b, columns);
-    pieces p = {1, {columns}};
+    pieces p = {1, {columns}, 0};
     if (!c.accumulate) memset(plain, 0, (size_t)columns * sizeof *plain);
     if (!c.accumulate) want = double_zeros(columns);
     naive_bias_gradient(plain, c.a, rows, columns);
@@ -634,8 +730,9 @@ typedef struct rope_case {
 static void run_rope(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const rope_case *c = context;
   int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->head_size;
-  float *x = copy_of(c->x, n), *y = alias ? x : out;
+  void *x = operand(c->x, n), *y = alias ? x : unwritten(n);
   k->rope(&(hri_rope_args){.rows = c->rows,
+                           .real = type,
                            .heads = c->heads,
                            .kv_heads = c->kv_heads,
                            .head_size = c->head_size,
@@ -646,7 +743,7 @@ static void run_rope(const hri_cpu_kernels *k, int threads, int alias, const voi
                            .position = c->position,
                            .inverse = c->inverse,
                            .threads = threads});
-  if (y != out) memcpy(out, y, (size_t)n * sizeof *out);
+  values(out, y, n);
 }
 
 static void rope_matches_the_reference(void **state) {
@@ -660,7 +757,7 @@ static void rope_matches_the_reference(void **state) {
                    i & 1};
     float *plain = floats(n, 1.0);
     double *want = double_zeros(n);
-    pieces p = {1, {n}};
+    pieces p = {1, {n}, 1};
     hri_rope_table(&rope, s[3], 100, c.cosines, c.sines, 2);
     naive_rope(plain, c.x, c.cosines, c.sines, c.position, s[0], s[1], s[2], s[3], c.inverse);
     hri_ref_rope(want, doubles(c.x, n), doubles(c.cosines, table), doubles(c.sines, table), c.position, s[0], s[1],
@@ -742,15 +839,18 @@ typedef struct embed_case {
 
 static void run_embed(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const embed_case *c = context;
+  void *y = unwritten(c->rows * c->columns);
   (void)alias;
   k->embed(&(hri_embed_args){.rows = c->rows,
                              .columns = c->columns,
-                             .tokens = c->tokens,
-                             .positions = c->positions,
+                             .real = type,
+                             .tokens = operand(c->tokens, c->stored * c->columns),
+                             .positions = c->positions ? operand(c->positions, 20 * c->columns) : NULL,
                              .ids = c->ids,
                              .position = c->position,
-                             .y = out,
+                             .y = y,
                              .threads = threads});
+  values(out, y, c->rows * c->columns);
 }
 
 static void run_embed_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
@@ -759,7 +859,8 @@ static void run_embed_backward(const hri_cpu_kernels *k, int threads, int alias,
   if (c->accumulate) memcpy(out, c->dtable, (size_t)(c->stored * c->columns) * sizeof *out);
   k->embed_backward(&(hri_embed_backward_args){.rows = c->rows,
                                                .columns = c->columns,
-                                               .dy = c->dy,
+                                               .real = type,
+                                               .dy = operand(c->dy, c->rows * c->columns),
                                                .index = c->ids,
                                                .skip_index = c->skip,
                                                .dtable = out,
@@ -788,7 +889,7 @@ static void embedding_matches_the_reference(void **state) {
                     i & 1};
     float *plain = floats(n, 1.0), *plain_back = copy_of(c.dtable, table);
     double *want = double_zeros(n), *want_back = c.accumulate ? doubles(c.dtable, table) : double_zeros(table);
-    pieces p = {1, {n}}, back = {1, {table}};
+    pieces p = {1, {n}, 1}, back = {1, {table}, 0};
     naive_embed(plain, c.tokens, c.positions, c.ids, c.position, rows, columns);
     hri_ref_embed(want, doubles(c.tokens, table), c.positions ? doubles(c.positions, 20 * columns) : NULL, c.ids,
                   c.position, rows, columns);
@@ -821,45 +922,44 @@ typedef struct loss_case {
   bool gradient;
 } loss_case;
 
-/* Output: losses, dlogits (or, in an evaluation, the logits, which must be untouched). */
+/* Output: dlogits (or, in an evaluation, the logits, which must be untouched), losses. */
 static void run_cross_entropy(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
   const loss_case *c = context;
   int64_t n = c->rows * c->stored;
-  float *logits = copy_of(c->logits, n), *d = alias ? logits : out + c->rows;
+  void *logits = operand(c->logits, n), *d = alias ? logits : unwritten(n);
   k->cross_entropy(&(hri_cross_entropy_args){.rows = c->rows,
                                              .vocabulary = c->vocabulary,
                                              .stored = c->stored,
+                                             .real = type,
                                              .logits = logits,
                                              .labels = c->labels,
                                              .gradient_scale = 0.01,
-                                             .losses = out,
+                                             .losses = out + n,
                                              .dlogits = c->gradient ? d : NULL,
                                              .threads = threads});
-  if (c->gradient && alias) memcpy(out + c->rows, d, (size_t)n * sizeof *d);
-  if (!c->gradient) memcpy(out + c->rows, logits, (size_t)n * sizeof *d);
+  values(out, c->gradient ? d : logits, n);
 }
 
 static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, double range) {
   int64_t stored = (vocabulary + 63) / 64 * 64, n = rows * stored;
   loss_case c = {rows, vocabulary, stored, floats(n, range), integers(rows, (int32_t)vocabulary), gradient};
-  float *plain = floats(rows + n, 1.0);
-  double *want = double_zeros(rows + n);
-  pieces p = {2, {rows, n}};
+  float *plain = floats(n + rows, 1.0);
+  double *want = double_zeros(n + rows);
+  pieces p = {2, {n, rows}, 1}, losses = {1, {rows}, 0};
   for (int64_t r = 0; r < rows; r++) {
     if (r % 5 == 1) c.labels[r] = r % 2 ? -100 : -1;
     for (int64_t v = vocabulary; v < stored; v++)
-      c.logits[r * stored + v] = v % 2 ? 1e30f : NAN; /* must not be seen */
+      c.logits[r * stored + v] = v % 2 ? 0x1p100f : NAN; /* must not be seen */
   }
-  naive_cross_entropy(plain, gradient ? plain + rows : NULL, c.logits, c.labels, 0.01f, rows, vocabulary, stored);
-  hri_ref_cross_entropy(want, gradient ? want + rows : NULL, doubles(c.logits, n), c.labels, 0.01, rows, vocabulary,
+  naive_cross_entropy(plain + n, gradient ? plain : NULL, c.logits, c.labels, 0.01f, rows, vocabulary, stored);
+  hri_ref_cross_entropy(want + n, gradient ? want : NULL, doubles(c.logits, n), c.labels, 0.01, rows, vocabulary,
                         stored);
-  if (!gradient) { /* the logits are compared as bits by hold(); NaN padding would never be "near" */
-    p.count = 1;
+  if (!gradient) { /* the logits are compared as bits; NaN padding would never be "near" */
     for (int i = 0; i < isa_count; i++) {
-      float *out = floats(rows + n, 1.0);
+      float *out = floats(n + rows, 1.0);
       run_cross_entropy(&isas[i].kernels, 2, 0, &c, out);
-      assert_memory_equal(out + rows, c.logits, (size_t)n * sizeof *out);
-      check_near("cross entropy without gradient", isas[i].name, &p, out, plain, want);
+      assert_memory_equal(out, c.logits, (size_t)n * sizeof *out);
+      check_near("cross entropy without gradient", isas[i].name, &losses, out + n, plain + n, want + n);
     }
   } else {
     hold("cross entropy", run_cross_entropy, &c, 2, &p, plain, want);
@@ -887,6 +987,7 @@ static void cross_entropy_has_no_bias(void **state) {
   float *logits = floats(n, 4.0), *losses = floats(rows, 1.0);
   int32_t *labels = integers(rows, (int32_t)vocabulary);
   double *want = double_zeros(rows);
+  const void *input = operand(logits, n);
   (void)state;
   hri_ref_cross_entropy(want, NULL, doubles(logits, n), labels, 1.0, rows, vocabulary, vocabulary);
   for (int i = 0; i < isa_count; i++) {
@@ -894,7 +995,8 @@ static void cross_entropy_has_no_bias(void **state) {
     isas[i].kernels.cross_entropy(&(hri_cross_entropy_args){.rows = rows,
                                                             .vocabulary = vocabulary,
                                                             .stored = vocabulary,
-                                                            .logits = logits,
+                                                            .real = type,
+                                                            .logits = input,
                                                             .labels = labels,
                                                             .gradient_scale = 1.0,
                                                             .losses = losses,
@@ -915,20 +1017,24 @@ static void cross_entropy_shows_bad_logits(void **state) {
   for (int i = 0; i < isa_count; i++) {
     float x[4 * 20], d[4 * 20], losses[4];
     int32_t labels[4] = {3, 3, 3, 3};
+    void *result;
     for (int j = 0; j < 80; j++)
       x[j] = 0.0f;
     x[0 * 20 + 18] = NAN;
     x[1 * 20 + 5] = INFINITY;
     x[2 * 20 + 7] = -INFINITY;
+    result = operand(x, 80);
     isas[i].kernels.cross_entropy(&(hri_cross_entropy_args){.rows = 4,
                                                             .vocabulary = 19,
                                                             .stored = 20,
-                                                            .logits = x,
+                                                            .real = type,
+                                                            .logits = result,
                                                             .labels = labels,
                                                             .gradient_scale = 1.0,
                                                             .losses = losses,
-                                                            .dlogits = d,
+                                                            .dlogits = result,
                                                             .threads = 1});
+    values(d, result, 80);
     assert_true(isnan(losses[0]) && isnan(losses[1]));
     assert_true(isnan(d[0]) && isnan(d[20]));
     assert_true(fabs((double)losses[2] - log(18.0)) < 1e-6 && fabs((double)losses[3] - log(19.0)) < 1e-6);
@@ -986,7 +1092,7 @@ static void adamw_matches_the_reference(void **state) {
     optim_case c = {.n = n, .w = floats(n, 1.0), .m = floats(n, 0.1), .v = floats(n, 0.01), .g = floats(n, 1.0)};
     float *plain = take((size_t)(3 * n) * sizeof *plain + 1);
     double *want = double_zeros(3 * n);
-    pieces p = {3, {n, n, n}};
+    pieces p = {3, {n, n, n}, 0};
     for (int64_t j = 0; j < n; j++)
       c.v[j] = fabsf(c.v[j]);
     if (t == 1 && n) memset(c.m, 0, (size_t)n * sizeof *c.m);
@@ -1025,7 +1131,7 @@ static void sgd_matches_the_reference(void **state) {
                     .sgd = {0.1f, 0.01f, 0.9f, 0.5f}};
     float *plain = take((size_t)(2 * n) * sizeof *plain + 1);
     double *want = double_zeros(2 * n);
-    pieces p = {2, {n, n}};
+    pieces p = {2, {n, n}, 0};
     for (int64_t j = 0; j < n; j++) {
       plain[j] = c.w[j], plain[n + j] = c.m[j];
       want[j] = (double)c.w[j], want[n + j] = (double)c.m[j];
@@ -1092,6 +1198,54 @@ static void copy_zero_and_fill_touch_just_their_range(void **state) {
     }
 }
 
+static uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+/* Between two neighbours of bf16 the nearer, of two equally near the one with an even last bit. */
+static double nearest_bf16(float x) {
+  double below = (double)hri_bf16_widen((hri_bf16)(bits_of(x) >> 16)), above, middle;
+  uint32_t upper = bits_of(x) >> 16;
+  if ((double)x == below) return below;
+  above = (upper & 0x7fffu) + 1 == 0x7f80u ? copysign(0x1p128, (double)x) : (double)hri_bf16_widen((hri_bf16)(upper + 1));
+  middle = (below + above) / 2; /* exact in double */
+  if (fabs((double)x) < fabs(middle)) return below;
+  if ((double)x == middle && upper % 2 == 0) return below;
+  return fabs(above) == 0x1p128 ? copysign(HUGE_VAL, above) : above;
+}
+
+static void cast_rounds_to_nearest_even(void **state) {
+  static const int64_t sizes[] = {0, 1, 15, 17, 1000, 100003};
+  static const uint32_t special[] = {0x3f808000u, 0x3f818000u, 0x3f808001u, 0x3f817fffu, 0xbf808000u, 0x7f7f8000u, 0x7f7f7fffu,
+                                     0xff7fffffu, 0x7f800000u, 0xff800000u, 0x7f800001u, 0xffc00000u, 0x7fffffffu, 0x00008000u,
+                                     0x00018000u, 0x00000001u, 0x80000000u, 0x007fffffu, 0x80008001u};
+  enum { SPECIAL = sizeof special / sizeof *special };
+  (void)state;
+  for (int i = 0; i < isa_count * 6; i++) {
+    const hri_cpu_kernels *k = &isas[i / 6].kernels;
+    int64_t n = sizes[i % 6];
+    float *x = floats(n + 1, 3.0), *back = floats(n + 1, 1.0), last = back[n];
+    hri_bf16 *half = take((size_t)(n + 1) * sizeof *half), *again = take((size_t)(n + 1) * sizeof *half);
+    for (int64_t j = 0; j < n; j++)
+      if (j % 3 == 0) memcpy(x + j, &special[j / 3 % SPECIAL], sizeof *x);
+    for (int threads = 1; threads <= 4; threads++) {
+      half[n] = again[n] = 0x1234;
+      k->cast(half, HRI_REAL_BF16, x, HRI_REAL_F32, n, threads);
+      k->cast(back, HRI_REAL_F32, half, HRI_REAL_BF16, n, threads);
+      k->cast(again, HRI_REAL_BF16, half, HRI_REAL_BF16, n, threads);
+      assert_true(half[n] == 0x1234 && again[n] == 0x1234 && memcmp(&back[n], &last, sizeof last) == 0);
+      assert_memory_equal(half, again, (size_t)n * sizeof *half);
+      for (int64_t j = 0; j < n; j++) {
+        if (isnan(x[j])) assert_true((half[j] & 0x7fc0) == 0x7fc0 && half[j] >> 15 == bits_of(x[j]) >> 31);
+        else assert_true((double)back[j] == nearest_bf16(x[j]) && !signbit(back[j]) == !signbit(x[j]));
+      }
+    }
+    release_to(0);
+  }
+}
+
 static void searches_match_the_reference(void **state) {
   static const int64_t sizes[] = {1, 3, 16, 17, 257, 1000, 65536, 300001};
   (void)state;
@@ -1107,9 +1261,11 @@ static void searches_match_the_reference(void **state) {
         for (int64_t j = 0; j < n; j++)
           x[j] = NAN;
       for (int i = 0; i < isa_count; i++) {
-        assert_int_equal(isas[i].kernels.argmax(x, n, HRI_REAL_F32), hri_ref_argmax(doubles(x, n), n));
+        const void *input = operand(x, n);
+        assert_int_equal(isas[i].kernels.argmax(input, n, type), hri_ref_argmax(doubles(x, n), n));
         for (int threads = 1; threads <= 4; threads++)
-          assert_int_equal(isas[i].kernels.first_nonfinite(x, n, HRI_REAL_F32, threads), hri_ref_first_nonfinite(doubles(x, n), n));
+          assert_int_equal(isas[i].kernels.first_nonfinite(input, n, type, threads),
+                           hri_ref_first_nonfinite(doubles(x, n), n));
       }
       release_to(0);
     }
@@ -1258,28 +1414,44 @@ static void row_blocks_cover_all_rows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
+#define IN_BF16(name) {#name " in bf16", name, in_bf16, teardown, NULL}
       TEST(norms_match_the_reference),
+      IN_BF16(norms_match_the_reference),
+      TEST(fused_norms_have_the_bits_of_the_pair),
+      IN_BF16(fused_norms_have_the_bits_of_the_pair),
       TEST(norms_skip_what_is_not_asked),
       TEST(norm_backward_is_the_derivative),
       TEST(add_and_scale_match_the_reference),
+      IN_BF16(add_and_scale_match_the_reference),
       TEST(activations_match_the_reference),
+      IN_BF16(activations_match_the_reference),
       TEST(activations_at_the_extremes),
+      IN_BF16(activations_at_the_extremes),
       TEST(glu_matches_the_reference),
+      IN_BF16(glu_matches_the_reference),
       TEST(bias_gradient_matches_the_reference),
+      IN_BF16(bias_gradient_matches_the_reference),
       TEST(rope_matches_the_reference),
+      IN_BF16(rope_matches_the_reference),
       TEST(rope_table_follows_the_scaling),
       TEST(pointwise_backward_is_the_derivative),
       TEST(embedding_matches_the_reference),
+      IN_BF16(embedding_matches_the_reference),
       TEST(embed_backward_is_the_transpose),
       TEST(cross_entropy_matches_the_reference),
+      IN_BF16(cross_entropy_matches_the_reference),
       TEST(cross_entropy_has_no_bias),
+      IN_BF16(cross_entropy_has_no_bias),
       TEST(cross_entropy_shows_bad_logits),
+      IN_BF16(cross_entropy_shows_bad_logits),
       TEST(cross_entropy_gradient_is_the_derivative),
       TEST(adamw_matches_the_reference),
       TEST(sgd_matches_the_reference),
       TEST(square_sum_is_exact_and_shows_bad_values),
       TEST(copy_zero_and_fill_touch_just_their_range),
+      TEST(cast_rounds_to_nearest_even),
       TEST(searches_match_the_reference),
+      IN_BF16(searches_match_the_reference),
       TEST(normal_fill_does_not_depend_on_how_it_is_cut),
       TEST(normal_fill_is_box_muller),
       TEST(normal_fill_is_normal),

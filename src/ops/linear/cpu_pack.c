@@ -4,7 +4,10 @@
  *   - columns across memory (rows of the plain matrix run along the depth: w in a forward product): the words of a
  *     square of LANES x LANES are transposed in registers;
  *   - columns along memory: fp32 is copied; bf16 takes two rows and interleaves them.
- * What does not fill a vector, and blocks that no library uses today, goes element by element. Only bits are moved. */
+ * What does not fill a vector, and blocks that no library uses today, goes element by element. Only bits are moved.
+ *
+ * A packed matrix that no cache would keep anyway is written past the caches, where the processor can: that saves
+ * reading what is overwritten. */
 #include <string.h>
 
 #include <omp.h>
@@ -15,10 +18,26 @@
 
 typedef uint32_t words __attribute__((vector_size(HRI_VECTOR_BYTES)));
 typedef words words_memory __attribute__((aligned(2), may_alias));
-enum { LANES = HRI_LANES };
+enum { LANES = HRI_LANES, LARGE_BYTES = 24 << 20 };
 
 static inline words load(const void *p) { return *(const words_memory *)p; }
-static inline void store(void *p, words v) { *(words_memory *)p = v; }
+/* `past` the caches: p at a multiple of the vector. */
+static inline void store(void *p, words v, bool past) {
+#if defined(__AVX512F__)
+  if (past) {
+    _mm512_stream_si512(p, (__m512i)v);
+    return;
+  }
+#else
+  (void)past;
+#endif
+  *(words_memory *)p = v;
+}
+static inline void settle(void) {
+#if defined(__AVX512F__)
+  _mm_sfence(); /* before a barrier hands the matrix to other threads */
+#endif
+}
 
 /* Lane pairs of a and b, alternating in runs of `run`: the step of a transposition by halves. low: (a0 b0 a2 b2 ...) in
  * runs, high: (a1 b1 a3 b3 ...). */
@@ -68,7 +87,7 @@ static inline void store(void *p, words v) { *(words_memory *)p = v; }
   }
 
 /* Word r of line i = word i of line r, for r, i in [0, LANES); lines are that many bytes apart. */
-static inline void transpose(unsigned char *to, int64_t to_bytes, const unsigned char *from, int64_t from_bytes) {
+static inline void transpose(unsigned char *to, int64_t to_bytes, const unsigned char *from, int64_t from_bytes, bool past) {
   words v[LANES];
   UNROLL for (int r = 0; r < LANES; r++) v[r] = load(from + r * from_bytes);
 #if HRI_VECTOR_BYTES == 64
@@ -79,13 +98,13 @@ static inline void transpose(unsigned char *to, int64_t to_bytes, const unsigned
 #endif
   TRANSPOSE_STEP(2)
   TRANSPOSE_STEP(1)
-  UNROLL for (int r = 0; r < LANES; r++) store(to + r * to_bytes, v[r]);
+  UNROLL for (int r = 0; r < LANES; r++) store(to + r * to_bytes, v[r], past);
 }
 
 /* Words (even[j], odd[j]) of two rows of bf16. */
-static inline void interleave(uint32_t *to, const hri_bf16 *even, const hri_bf16 *odd) {
+static inline void interleave(uint32_t *to, const hri_bf16 *even, const hri_bf16 *odd, bool past) {
   hri_vh16 low = (hri_vh16)*(const hri_vh16_memory *)even, high = (hri_vh16)*(const hri_vh16_memory *)odd;
-  store(to, ((words)hri_vwiden(low) >> 16) | (words)hri_vwiden(high));
+  store(to, ((words)hri_vwiden(low) >> 16) | (words)hri_vwiden(high), past);
 }
 
 /* ---- one block ---- */
@@ -102,22 +121,22 @@ static void block_by_element(const hri_pack_args *a, unsigned char *to, int64_t 
     }
 }
 
-static void block_transposed(const hri_pack_args *a, unsigned char *to, const unsigned char *from, int64_t column_bytes) {
+static void block_transposed(const hri_pack_args *a, unsigned char *to, const unsigned char *from, int64_t column_bytes, bool past) {
   int64_t width = a->packing->column_block, deep = a->packing->depth_block / a->packing->group;
   for (int64_t j = 0; j < width; j += LANES)
-    for (int64_t i = 0; i < deep; i += LANES) transpose(to + (i * width + j) * 4, width * 4, from + j * column_bytes + i * 4, column_bytes);
+    for (int64_t i = 0; i < deep; i += LANES) transpose(to + (i * width + j) * 4, width * 4, from + j * column_bytes + i * 4, column_bytes, past);
 }
 
-static void block_interleaved(const hri_pack_args *a, unsigned char *to, const hri_bf16 *from) {
+static void block_interleaved(const hri_pack_args *a, unsigned char *to, const hri_bf16 *from, bool past) {
   int64_t width = a->packing->column_block;
   for (int64_t i = 0; i < a->packing->depth_block; i += 2, to += width * 4, from += 2 * a->depth_step)
-    for (int64_t j = 0; j < width; j += LANES) interleave((uint32_t *)(void *)to + j, from + j, from + a->depth_step + j);
+    for (int64_t j = 0; j < width; j += LANES) interleave((uint32_t *)(void *)to + j, from + j, from + a->depth_step + j, past);
 }
 
-static void block_copied(const hri_pack_args *a, unsigned char *to, const float *from) {
+static void block_copied(const hri_pack_args *a, unsigned char *to, const float *from, bool past) {
   int64_t width = a->packing->column_block;
   for (int64_t i = 0; i < a->packing->depth_block; i++, to += width * 4, from += a->depth_step)
-    for (int64_t j = 0; j < width; j += LANES) store(to + j * 4, load(from + j));
+    for (int64_t j = 0; j < width; j += LANES) store(to + j * 4, load(from + j), past);
 }
 
 static void pack_block(const hri_pack_args *a, int64_t column_index, int64_t depth_index) {
@@ -126,10 +145,11 @@ static void pack_block(const hri_pack_args *a, int64_t column_index, int64_t dep
   unsigned char *to = (unsigned char *)a->to + (column_index * p->column_stride + depth_index * p->depth_stride) * size;
   const void *from = hri_real_from(a->from, depth * a->depth_step + column * a->column_step, a->type);
   bool inside = depth + p->depth_block <= a->depth && column + p->column_block <= a->columns;
+  bool past = p->bytes >= LARGE_BYTES && (uintptr_t)to % HRI_VECTOR_BYTES == 0;
   bool in_words = p->group * size == 4 && p->column_block % LANES == 0;
-  if (inside && in_words && a->depth_step == 1 && p->depth_block / p->group % LANES == 0) block_transposed(a, to, from, a->column_step * size);
-  else if (inside && in_words && a->column_step == 1 && size == 2) block_interleaved(a, to, from);
-  else if (inside && in_words && a->column_step == 1) block_copied(a, to, from);
+  if (inside && in_words && a->depth_step == 1 && p->depth_block / p->group % LANES == 0) block_transposed(a, to, from, a->column_step * size, past);
+  else if (inside && in_words && a->column_step == 1 && size == 2) block_interleaved(a, to, from, past);
+  else if (inside && in_words && a->column_step == 1) block_copied(a, to, from, past);
   else block_by_element(a, to, depth, column);
 }
 
@@ -141,6 +161,7 @@ static void pack(const hri_pack_args *a) {
     const hri_packing *p = a->packing;
     int64_t count = p->column_blocks * p->depth_blocks, thread = omp_get_thread_num(), team = omp_get_num_threads();
     for (int64_t i = count * thread / team; i < count * (thread + 1) / team; i++) pack_block(a, i / p->depth_blocks, i % p->depth_blocks);
+    settle();
   }
 }
 

@@ -21,16 +21,15 @@ static inline int64_t block_count(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
 
 /* ---- the norm of the gradient ---- */
 
-typedef uint16_t quarter_memory __attribute__((vector_size(HRI_VECTOR_BYTES / 4), aligned(2), may_alias));
-typedef uint32_t half_bits __attribute__((vector_size(HRI_VECTOR_BYTES / 2)));
 typedef float half_floats __attribute__((vector_size(HRI_VECTOR_BYTES / 2)));
 
-/* HRI_HALF_LANES elements as doubles. */
-INLINE hri_vd load_double(const void *p, int64_t index, hri_real real) {
-  half_bits bits;
-  if (real == HRI_REAL_F32) return hri_vload_double((const float *)p + index);
-  bits = __builtin_convertvector(*(const quarter_memory *)((const hri_bf16 *)p + index), half_bits);
-  return __builtin_convertvector((half_floats)(bits << 16), hri_vd);
+/* HRI_LANES elements as two vectors of doubles. */
+INLINE void load_doubles(hri_vd out[2], const void *p, int64_t index, hri_real real) {
+  hri_vf wide = hri_vload_real(p, index, real);
+  half_floats halves[2];
+  memcpy(halves, &wide, sizeof halves);
+  out[0] = __builtin_convertvector(halves[0], hri_vd);
+  out[1] = __builtin_convertvector(halves[1], hri_vd);
 }
 INLINE double element(const void *p, int64_t index, hri_real real) {
   return (double)(real == HRI_REAL_F32 ? ((const float *)p)[index] : hri_bf16_widen(((const hri_bf16 *)p)[index]));
@@ -42,9 +41,11 @@ INLINE double square_sum_range(const void *g, int64_t begin, int64_t end, hri_re
   double sum;
   int64_t i = begin;
   for (; i + 2 * HRI_LANES <= end; i += 2 * HRI_LANES)
-    for (int k = 0; k < 4; k++) {
-      hri_vd v = load_double(g, i + k * HRI_HALF_LANES, real);
-      sums[k] += v * v;
+    for (int k = 0; k < 4; k += 2) {
+      hri_vd v[2];
+      load_doubles(v, g, i + k * HRI_HALF_LANES, real);
+      sums[k] += v[0] * v[0];
+      sums[k + 1] += v[1] * v[1];
     }
   sum = hri_vsum_double((sums[0] + sums[1]) + (sums[2] + sums[3]));
   for (; i < end; i++)

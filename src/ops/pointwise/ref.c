@@ -20,22 +20,23 @@ HRI_REF_API void HRI_REF(bias_gradient)(HRI_REAL *db, const HRI_REAL *dy, int64_
       db[c] += dy[m * columns + c];
 }
 
-/* act(x) and act'(x), by their definitions. */
+/* act(x) and act'(x). Both are x * sigmoid(z): silu by definition, the other as (1 + tanh(z/2)) / 2 = sigmoid(z), because
+ * the sum on the left is 0 in double where the value is still 1e-30. */
+static HRI_REAL HRI_REF(act_sigmoid)(hr_activation kind, HRI_REAL x, HRI_REAL *z_slope) {
+  const HRI_REAL k = 2 * (HRI_REAL)0.79788456080286535588, cubic = (HRI_REAL)0.044715; /* 2 sqrt(2/pi) */
+  HRI_REAL z = kind == HR_ACTIVATION_SILU ? x : k * (x + cubic * x * x * x);
+  *z_slope = kind == HR_ACTIVATION_SILU ? 1 : k * (1 + 3 * cubic * x * x);
+  return 1 / (1 + exp(-z));
+}
+
 static HRI_REAL HRI_REF(act_value)(hr_activation kind, HRI_REAL x) {
-  const HRI_REAL k = (HRI_REAL)0.79788456080286535588, cubic = (HRI_REAL)0.044715; /* sqrt(2/pi) */
-  if (kind == HR_ACTIVATION_SILU) return x / (1 + exp(-x));
-  return x / 2 * (1 + tanh(k * (x + cubic * x * x * x)));
+  HRI_REAL z_slope;
+  return x * HRI_REF(act_sigmoid)(kind, x, &z_slope);
 }
 
 static HRI_REAL HRI_REF(act_slope)(hr_activation kind, HRI_REAL x) {
-  const HRI_REAL k = (HRI_REAL)0.79788456080286535588, cubic = (HRI_REAL)0.044715;
-  HRI_REAL s, t;
-  if (kind == HR_ACTIVATION_SILU) {
-    s = 1 / (1 + exp(-x));
-    return s + x * s * (1 - s);
-  }
-  t = tanh(k * (x + cubic * x * x * x));
-  return (1 + t) / 2 + x / 2 * (1 - t * t) * k * (1 + 3 * cubic * x * x);
+  HRI_REAL z_slope, s = HRI_REF(act_sigmoid)(kind, x, &z_slope);
+  return s + x * s * (1 - s) * z_slope;
 }
 
 HRI_REF_API void HRI_REF(activation)(hr_activation kind, HRI_REAL *y, const HRI_REAL *x, int64_t n) {
