@@ -26,7 +26,9 @@ BUILD = ROOT / "build/release"
 YARDSTICKS = [("gpt2-124m", "4x256", 8), ("gpt2-124m", "4x1024", 5), ("smollm2-135m", "4x256", 8), ("smollm2-135m", "2x1024", 5)]
 PROFILES = [("gpt2-124m", 4, 256), ("smollm2-135m", 4, 256)]
 PRECISIONS = ["fp32", "bf16"]
-PYTORCH = ["--batch", "4x64", "4x256", "4x1024", "2x1024", "--precision", "fp32", "bf16", "bf16-pure", "--recompute", "off", "on", "--smallest"]
+PYTORCH = {"pytorch": ["--batch", "4x256", "--precision", "fp32", "bf16", "bf16-pure", "--recompute", "off", "on", "--smallest"],
+           "pytorch-sizes": ["--batch", "4x64", "4x1024", "2x1024"]}
+PYTORCH_QUICK = ["--model", "gpt2-124m", "--batch", "4x64", "--torch", "eager", "--rounds", "1"]
 # name: arguments, quick arguments; what bench_NAME prints becomes the section
 PRINTED = {"gemm": ([], ["256", "3"]), "attention": ([], ["0.1", "2"]), "kernels": ([], []), "optim": ([], []), "arena": ([], ["1", "2", "1"]),
            "plan": ([], [])}
@@ -43,9 +45,9 @@ def run(words):
     return done.stdout
 
 
-def write(name, command, body):
+def write(name, command, body, versions=()):
     if not OPTIONS.dry_run:
-        replace_section(name, command, f"{body}\n\n{machine_text(BUILD / 'headroom')}.")
+        replace_section(name, command, f"{body}\n\n{machine_text(BUILD / 'headroom', versions)}.")
 
 
 def table_of(output):
@@ -55,13 +57,15 @@ def table_of(output):
 
 
 def yardstick():
-    header, rows = [], []
+    header, rows, library = [], [], ""
     for model, batch, rounds in YARDSTICKS[:1] if OPTIONS.quick else YARDSTICKS:
         for precision in PRECISIONS:
             for threads in range(1, min(core_count(), 2) + 1):
-                header, more = table_of(run([BUILD / "bench_yardstick", model, batch, precision, threads, 4 if OPTIONS.quick else rounds]))
+                output = run([BUILD / "bench_yardstick", model, batch, precision, threads, 4 if OPTIONS.quick else rounds])
+                header, more = table_of(output)
                 rows += more
-    write("yardstick", "./dev bench yardstick MODEL BATCH PRECISION THREADS ROUNDS", "\n".join(header + rows))
+                library = ", ".join(next((line for line in output.splitlines() if " rounds; " in line), "").split(", ")[:2])
+    write("yardstick", "./dev bench yardstick MODEL BATCH PRECISION THREADS ROUNDS", "\n".join(header + rows), [library])
 
 
 def profile_table(trace):
@@ -81,7 +85,7 @@ def profile_table(trace):
 
 
 def profile():
-    parts = []
+    parts, library = [], ""
     steps = 4 if OPTIONS.quick else 9
     with tempfile.TemporaryDirectory() as name:
         work = pathlib.Path(name)
@@ -95,28 +99,41 @@ def profile():
                     continue
                 subprocess.run(["rm", "-r", str(out)], check=True)
                 trace = json.loads((work / "trace.json").read_text())["otherData"]
+                library = f"{trace['libraries']}, {trace['instruction_set']}"
                 parts += [f"{model}, {batch} x {sequence}, {precision}, {trace['threads']} threads, medians of {trace['steps']} steps:", "", *profile_table(trace), ""]
-    write("profile", f"headroom train MODEL ... --steps {steps} --profile FILE", "\n".join(parts).strip())
+    write("profile", f"headroom train MODEL ... --steps {steps} --profile FILE", "\n".join(parts).strip(), [library])
 
 
 def printed(name):
     words = PRINTED[name][OPTIONS.quick]
     body = run([BUILD / f"bench_{name}", *words]).rstrip()
-    write(name, " ".join(["./dev bench", name, *words]), f"```text\n{body}\n```")
+    write_printed(name, words, body)
+
+
+def write_printed(name, words, body):
+    if not any(line.startswith("|") for line in body.splitlines()):  # else it is Markdown already
+        body = f"```text\n{body}\n```"
+    write(name, " ".join(["./dev bench", name, *words]), body)
+
+
+def attention_beside_pytorch():
+    words = ["--tokens", "1024", "--rounds", "3"] if OPTIONS.quick else []
+    write_printed("attention.py", words, run([sys.executable, ROOT / "bench/attention.py", "--bench", BUILD / "bench_attention", *words]).rstrip())
 
 
 def python(name, *words):
     """A benchmark that writes its section itself."""
-    print("$", shlex.join([f"bench/{name}.py", *words, "--write"]), flush=True)
-    if not OPTIONS.dry_run and subprocess.run([sys.executable, ROOT / f"bench/{name}.py", *words, "--write"], check=False).returncode != 0:
+    print("$", shlex.join([f"bench/{name}.py", *words]), flush=True)
+    if not OPTIONS.dry_run and subprocess.run([sys.executable, ROOT / f"bench/{name}.py", *words], check=False).returncode != 0:
         raise RuntimeError(f"bench/{name}.py failed")
 
 
 SECTIONS = {
     "yardstick": yardstick,
     "profile": profile,
-    "pytorch": lambda: python("pytorch", *(["--batch", "4x64", "--rounds", "1", "--torch", "eager", "--model", "gpt2-124m", "--smallest"] if OPTIONS.quick else PYTORCH)),
-    "predict": lambda: python("predict", *(["--quick", "--steps", "3"] if OPTIONS.quick else [])),
+    **{name: (lambda name=name: python("pytorch", *(PYTORCH_QUICK if OPTIONS.quick else PYTORCH[name]), "--write", name)) for name in PYTORCH},
+    "predict": lambda: python("predict", *(["--quick", "--steps", "3"] if OPTIONS.quick else []), "--write"),
+    "attention.py": attention_beside_pytorch,
     **{name: (lambda name=name: printed(name)) for name in PRINTED},
 }
 

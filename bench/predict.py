@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
-from document import ROOT, core_count, machine_text, replace_section  # noqa: E402
+from document import ROOT, command_text, core_count, find, machine_text, replace_section  # noqa: E402
 
 # model, micro-batch, sequence, further options
 JOBS = [
@@ -59,6 +59,7 @@ def train(options, job, directory):
     result = json.loads(done.stdout)
     lines = (directory / "run" / "metrics.jsonl").read_text().splitlines()
     result["fastest"] = min(step["step_seconds"] for step in map(json.loads, lines) if "step_seconds" in step)
+    result["libraries"] = find(json.loads((directory / "run" / "run.json").read_text()), "libraries", str)
     subprocess.run(["rm", "-r", str(directory / "run")], check=True)
     accumulate = int(more[more.index("--accumulate") + 1]) if "--accumulate" in more else 1
     return result, micro_batch * sequence * accumulate
@@ -71,7 +72,7 @@ def kendall(pairs):
 
 
 def measure(options):
-    """The table's rows, its last line, and the figures."""
+    """The table's rows, and what they come to."""
     lines, rates, errors = [], [], []
     print(HEADER, flush=True)
     with tempfile.TemporaryDirectory() as name:
@@ -86,7 +87,7 @@ def measure(options):
             lines.append(f"| {text} | {predicted * 1e3:.0f} | {measured * 1e3:.0f} | {result['fastest'] * 1e3:.0f} | {measured / predicted:.2f} |")
             print(lines[-1], flush=True)
     last = f"Median error {statistics.median(errors) * 100:.1f} %, Kendall's tau {kendall(rates):.2f} over {len(rates)} jobs."
-    return lines, last
+    return lines, f"{last} {machine_text(options.program, [result['libraries']])}"
 
 
 def main():
@@ -104,10 +105,10 @@ def main():
             print("probing this machine", file=sys.stderr)
             subprocess.run([options.program, "devices", "--probe", "--threads", str(options.threads)], check=True, stdout=subprocess.DEVNULL)
         rows, last = measure(options)
-    about = f"{last} {machine_text(options.program)}; {options.threads} threads, medians of {options.steps} steps."
+    about = f"{last}; {options.threads} threads, medians of {options.steps} steps."
     print("\n" + about)
     if options.write:
-        replace_section("predict", " ".join(["./dev bench predict", *sys.argv[1:]]), "\n".join([HEADER, *rows, "", about]))
+        replace_section("predict", command_text("predict", sys.argv[1:]), "\n".join([HEADER, *rows, "", about]))
 
 
 if __name__ == "__main__":

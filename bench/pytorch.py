@@ -11,7 +11,8 @@ clipping, precision and recomputation.
     precision   headroom                PyTorch
     fp32        --precision fp32        fp32
     bf16        --precision bf16        fp32 weights, autocast to bf16
-    bf16-pure   --precision bf16-pure   everything in bf16
+    bf16-pure   --precision bf16-pure   everything in bf16, AdamW's moments too
+                --moments bf16
     recompute   --recompute block       gradient checkpointing of each block
 
 Each side is a process of its own and only one of them computes at a time: a round lets each make some steps in turn
@@ -34,7 +35,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
-from document import ROOT, available_bytes, core_count, machine_text, replace_section, total_bytes  # noqa: E402
+from document import ROOT, available_bytes, command_text, core_count, find, machine_text, replace_section, total_bytes  # noqa: E402
 
 WARMUP_STEPS = 2
 GPT2_124M = {"model_type": "gpt2"}  # transformers' defaults are this model
@@ -182,16 +183,17 @@ class TorchSide:
 class HeadroomSide:
     """A run of the program for each round: it starts in a second or two."""
 
-    name, versions = "headroom", None
+    name = "headroom"
 
     def __init__(self, group, arguments, work):
+        self.versions = None
         self.data, self.out = work / "text.txt", work / "run"
         steps = WARMUP_STEPS + arguments.steps
         write_text(self.data, 2 * group.batch * (group.sequence + 1) * steps)
         self.command = [arguments.program, "train", group.model, "--data", self.data, "--out", self.out, "--quiet",
                         "--seq", group.sequence, "--micro-batch", group.batch, "--steps", steps,
                         "--threads", arguments.threads, "--optimizer", "adamw", "--weight-decay", 0.1, "--lr", 1e-4,
-                        *precision_option(arguments.program, group.precision)]
+                        *precision_option(group.precision)]
         if group.smallest:
             self.command += SMALLEST
         else:
@@ -203,30 +205,18 @@ class HeadroomSide:
             raise RuntimeError(f"headroom ended with {done.returncode}:\n{done.stderr}")
         lines = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
         seconds = [line["step_seconds"] for line in lines if "step_seconds" in line]
-        peak = find_number(json.loads((self.out / "run.json").read_text()), "process_peak_bytes")
+        run = json.loads((self.out / "run.json").read_text())
+        self.versions = find(run, "libraries", str)
         shutil.rmtree(self.out)  # a checkpoint of 124M parameters is 1.5 GB
-        return {"step_seconds": seconds[WARMUP_STEPS:], "peak_bytes": peak}
+        return {"step_seconds": seconds[WARMUP_STEPS:], "peak_bytes": find(run, "process_peak_bytes", int)}
 
     def stop(self):
         pass
 
 
-def precision_option(program, precision):
+def precision_option(precision):
     """Nothing for fp32, so that programs without the option can be measured."""
-    return [] if precision == "fp32" else ["--precision", precision]
-
-
-def find_number(value, key):
-    """The first number called `key` anywhere inside."""
-    if isinstance(value, dict):
-        if isinstance(value.get(key), (int, float)):
-            return value[key]
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            if (found := find_number(item, key)) is not None:
-                return found
-    return None
+    return {"fp32": [], "bf16": ["--precision", "bf16"], "bf16-pure": ["--precision", "bf16-pure", "--moments", "bf16"]}[precision]
 
 
 def write_text(path, size):
@@ -336,7 +326,7 @@ def parse_arguments():
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/headroom")
     parser.add_argument("--scratch", type=pathlib.Path, help="where runs are written (TMPDIR)")
     parser.add_argument("--json", type=pathlib.Path, help="also write all figures here")
-    parser.add_argument("--write", action="store_true", help="also put the table into docs/performance.md")
+    parser.add_argument("--write", nargs="?", const="pytorch", metavar="SECTION", help="also put the table into this section of docs/performance.md (pytorch)")
     parser.add_argument("--child", choices=("eager", "compile"), help=argparse.SUPPRESS)
     parser.add_argument("--group", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -368,8 +358,7 @@ def main():
     if arguments.json:
         arguments.json.write_text(json.dumps({"about": about, "rows": report}, indent=1) + "\n")
     if arguments.write:
-        command = "./dev bench pytorch " + " ".join(word for word in sys.argv[1:])
-        replace_section("pytorch", command.strip(), "\n".join([HEADER, *rows, "", about]))
+        replace_section(arguments.write, command_text("pytorch", sys.argv[1:]), "\n".join([HEADER, *rows, "", about]))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,19 @@ def total_bytes():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def find(value, key, kinds):
+    """The first member called `key` of one of these types, anywhere inside a JSON value; None without."""
+    if isinstance(value, dict):
+        if isinstance(value.get(key), kinds):
+            return value[key]
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            if (found := find(item, key, kinds)) is not None:
+                return found
+    return None
+
+
 def machine_text(program, versions=()):
     """One line: where, when and with which versions."""
     version = subprocess.run([program, "version"], capture_output=True, text=True, check=False).stdout
@@ -50,10 +63,19 @@ def machine_text(program, versions=()):
     return "; ".join(part for part in parts if part)
 
 
+def command_text(name, arguments):
+    """The command of a section, without options that name places of one machine."""
+    words, places = [], ("--program", "--scratch", "--json")
+    for before, word in zip(["", *arguments], arguments):
+        if before not in places and word not in places:
+            words.append(word)
+    return " ".join(["./dev bench", name, *words])
+
+
 def replace_section(name, command, body, path=DOCUMENT):
     """Puts `body` between the marks of section `name`, and the command into the first of them."""
     text = path.read_text()
-    marks = re.compile(r"<!-- begin: " + re.escape(name) + r"\b[^\n]*-->\n.*?<!-- end -->", re.DOTALL)
+    marks = re.compile(r"<!-- begin: " + re.escape(name) + r" \([^\n]*-->\n.*?<!-- end -->", re.DOTALL)
     section = f"<!-- begin: {name} ({command}) -->\n{body.strip()}\n<!-- end -->"
     text, count = marks.subn(lambda _: section, text)
     if count != 1:

@@ -122,7 +122,7 @@ enum { HR_FIX_TEXT_BYTES = 192, HR_MAX_FIXES = 32 };
 typedef struct hr_fix {
   char options[HR_FIX_TEXT_BYTES]; /* to be added to the command, e.g. "--recompute block --loss-chunk 1024" */
   bool fits;
-  bool changes_algorithm;          /* offered, never taken: another optimizer, no clipping, shorter sequence, ... */
+  bool changes_algorithm;          /* offered, never taken: bf16, another optimizer, no clipping, shorter sequence, ... */
   uint64_t need_bytes;             /* reserved + fixed, device tier */
   double step_seconds;
   hr_job job;                      /* the changed job, finished */

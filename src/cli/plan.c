@@ -227,6 +227,7 @@ static void print_chosen(const hr_job *before, const hr_job *after) {
     CHOSEN("--loss-chunk %u ", after->loss_chunk);
   if (before->update != after->update)
     CHOSEN("--update %s ", after->update == HR_UPDATE_AFTER ? "after" : "in-backward");
+  if (before->weight_packing != after->weight_packing) CHOSEN("--weight-packing %s ", hr_weight_packing_name(after->weight_packing));
   if (before->attention != after->attention) CHOSEN("--attention %s ", hr_attention_name(after->attention));
 #undef CHOSEN
   screen_hang(stderr, 11, "auto", used ? text : "chose what was asked for");

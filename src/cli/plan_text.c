@@ -404,7 +404,7 @@ void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list) {
     if (fix->changes_algorithm) starred++;
     print_fix(stream, plan, fix);
   }
-  if (starred) (void)fprintf(stream, "  * another algorithm: the training is no longer the same\n");
+  if (starred) (void)fprintf(stream, "  * other numerics or another algorithm: not the same training any more\n");
   if (left) (void)fprintf(stream, "  and %u more in --json\n", left);
   if (rows == 0 && hr_plan_get(plan)->fits)
     (void)fprintf(stream, "no alternative that was tried fits better\n");

@@ -251,8 +251,10 @@ static inline hri_vf hri_vwiden(hri_vh16 half) {
 }
 /* The upper halves of 32-bit lanes. */
 static inline hri_vh16 hri_vupper(hri_vu bits) {
-#if defined(__AVX512F__)
-  return (hri_vh16)_mm512_cvtepi32_epi16(_mm512_srli_epi32((__m512i)bits, 16));
+#if defined(__AVX512BW__)
+  const __m512i upper_halves =
+      _mm512_set_epi64(0, 0, 0, 0, 0x1f001d001b0019, 0x17001500130011, 0xf000d000b0009, 0x7000500030001);
+  return (hri_vh16)_mm512_castsi512_si256(_mm512_permutexvar_epi16(upper_halves, (__m512i)bits));
 #elif defined(__AVX2__)
   __m256i upper = _mm256_srli_epi32((__m256i)bits, 16);
   return (hri_vh16)_mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(upper, upper), 0x08));
@@ -260,12 +262,21 @@ static inline hri_vh16 hri_vupper(hri_vu bits) {
   return __builtin_convertvector(bits >> 16, hri_vh16);
 #endif
 }
-/* Rounds to nearest even like hri_bf16_round, lane by lane. */
-static inline hri_vh16 hri_vround_bf16(hri_vf v) {
+/* Rounds to nearest even like hri_bf16_round, lane by lane; the lower halves that come out mean nothing. */
+static inline hri_vu hri_vround_upper(hri_vf v) {
+#if defined(__AVX512BW__)
+  __m512i bits = (__m512i)v, half = _mm512_set1_epi32(0x7FFF);
+  __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  __mmask16 is_nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+  half = _mm512_mask_mov_epi32(half, odd, _mm512_set1_epi32(0x8000));
+  return (hri_vu)_mm512_mask_or_epi32(_mm512_add_epi32(bits, half), is_nan, bits, _mm512_set1_epi32(0x400000));
+#else
   hri_vu bits = (hri_vu)v, rounded = bits + 0x7FFFu + (bits >> 16 & 1u);
   hri_vi is_nan = v != v;
-  return hri_vupper((hri_vu)hri_vselect(is_nan, (hri_vf)(bits | 0x400000u), (hri_vf)rounded));
+  return (hri_vu)hri_vselect(is_nan, (hri_vf)(bits | 0x400000u), (hri_vf)rounded);
+#endif
 }
+static inline hri_vh16 hri_vround_bf16(hri_vf v) { return hri_vupper(hri_vround_upper(v)); }
 static inline hri_vf hri_vload_bf16(const hri_bf16 *p) { return hri_vwiden((hri_vh16)*(const hri_vh16_memory *)p); }
 static inline void hri_vstore_bf16(hri_bf16 *p, hri_vf v) { *(hri_vh16_memory *)p = (hri_vh16_memory)hri_vround_bf16(v); }
 static inline hri_vf hri_vload_bf16_n(const hri_bf16 *p, int64_t n) {

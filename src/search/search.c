@@ -15,9 +15,9 @@ typedef struct choice {
   const char *recompute;  /* --recompute, NULL: as it is */
   uint32_t split;         /* micro-batch divided, accumulation multiplied; 1: as it is */
   uint32_t chunk;         /* --loss-chunk, 0: as it is */
-  unsigned algorithm;     /* class 3, set of: */
+  unsigned algorithm;     /* classes 2 and 3, set of: */
 } choice;
-enum { IN_BACKWARD = 1, MOMENTUM = 2, SGD = 4, HALF_SEQUENCE = 8 };
+enum { IN_BACKWARD = 1, MOMENTUM = 2, SGD = 4, HALF_SEQUENCE = 8, BF16 = 16, BF16_PURE = 32 };
 
 static uint32_t parts(const choice *c) {
   return (c->recompute != NULL) + (c->split > 1) + (c->chunk > 0) + (uint32_t)__builtin_popcount(c->algorithm);
@@ -43,6 +43,11 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job, char *options) {
     job->update = HR_UPDATE_IN_BACKWARD;
     job->clip = 0;
     job->given |= HR_GIVEN_CLIP;
+  }
+  if (algorithm & (BF16 | BF16_PURE)) {
+    if (job->precision != HR_PRECISION_FP32 || (job->given & HR_GIVEN_PRECISION)) return false;
+    job->precision = algorithm & BF16 ? HR_PRECISION_BF16 : HR_PRECISION_BF16_PURE;
+    append(options, algorithm & BF16 ? "--precision bf16" : "--precision bf16-pure");
   }
   if (algorithm & HALF_SEQUENCE) {
     if (job->sequence_length < 128) return false;
@@ -184,12 +189,12 @@ static hr_status add_chosen_levels(search *s, const choice *c, hr_error *error) 
 /* Smallest powers of two that divide the micro-batch, most useful last. */
 static hr_status add_singles(search *s, hr_error *error) {
   static const uint32_t chunks[] = {4096, 2048, 1024, 512};
-  static const unsigned algorithms[] = {IN_BACKWARD, MOMENTUM, SGD, HALF_SEQUENCE};
+  static const unsigned algorithms[] = {BF16, BF16_PURE, IN_BACKWARD, MOMENTUM, SGD, HALF_SEQUENCE};
   for (size_t k = 1; k < LEVELS; k++) HRI_TRY(add(s, &(choice){levels[k], 1, 0, 0}, error));
   HRI_TRY(add_chosen_levels(s, &(choice){"auto", 1, 0, 0}, error));
   for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2) HRI_TRY(add(s, &(choice){NULL, split, 0, 0}, error));
   for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, chunks[k], 0}, error));
-  for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, 0, algorithms[k]}, error));
+  for (size_t k = 0; k < sizeof algorithms / sizeof *algorithms; k++) HRI_TRY(add(s, &(choice){NULL, 1, 0, algorithms[k]}, error));
   return HR_OK;
 }
 
@@ -211,7 +216,9 @@ static hr_status add_combinations(search *s, hr_error *error) {
     if (smallest > 1) HRI_TRY(add_chosen_levels(s, &(choice){"auto", smallest, 0, 0}, error));
   }
   HRI_TRY(add(s, &(choice){NULL, 1, 0, SGD | IN_BACKWARD}, error));
-  return add(s, &(choice){"block", 1, 0, SGD | IN_BACKWARD | HALF_SEQUENCE}, error);
+  HRI_TRY(add(s, &(choice){"block", 1, 0, SGD | IN_BACKWARD | HALF_SEQUENCE}, error));
+  HRI_TRY(add(s, &(choice){"block", 1, 0, BF16_PURE | IN_BACKWARD}, error));
+  return add(s, &(choice){"block", 1, 0, BF16_PURE | SGD | IN_BACKWARD}, error);
 }
 
 hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error) {
@@ -292,6 +299,28 @@ static hr_status nothing_fits(const grid *g, hr_error *error) {
   return status;
 }
 
+/* Of the best choice: its weights packed wherever that pays, if it is faster and still fits. */
+static hr_status try_packing(grid *g, hr_error *error) {
+  static const hr_weight_packing ways[] = {HR_WEIGHT_PACKING_TRANSIENT, HR_WEIGHT_PACKING_PERSISTENT};
+  if (!g->best || (g->job->given & HR_GIVEN_WEIGHT_PACKING)) return HR_OK;
+  for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+    hr_job job = g->best_fix.job;
+    hr_plan *plan;
+    job.weight_packing = ways[k];
+    if (ways[k] == HR_WEIGHT_PACKING_PERSISTENT && job.accumulate == 1) continue; /* nothing to carry it to */
+    HRI_TRY(hr_plan_create(&job, &plan, error));
+    if (hr_plan_get(plan)->fits && hr_plan_get(plan)->step_seconds < g->best_fix.step_seconds) {
+      hr_plan_destroy(g->best);
+      g->best = plan;
+      g->best_fix.job = job;
+      g->best_fix.step_seconds = hr_plan_get(plan)->step_seconds;
+    } else {
+      hr_plan_destroy(plan);
+    }
+  }
+  return HR_OK;
+}
+
 hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   grid *g = hri_alloc_zero(1, sizeof *g);
   hr_status status = HR_OK;
@@ -301,6 +330,7 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   for (size_t level = 0; level < AUTO_LEVELS; level++)
     for (uint32_t split = 1; split && split <= job->micro_batch; split *= 2)
       for (uint32_t chunked = 0; chunked < 2; chunked++) HRI_TRY_OUT(try_point(g, level, split, chunked, error));
+  HRI_TRY_OUT(try_packing(g, error));
   if (!g->best) {
     status = nothing_fits(g, error);
     goto out;

@@ -18,7 +18,7 @@
 
 typedef uint32_t words __attribute__((vector_size(HRI_VECTOR_BYTES)));
 typedef words words_memory __attribute__((aligned(2), may_alias));
-enum { LANES = HRI_LANES, LARGE_BYTES = 24 << 20 };
+enum { LANES = HRI_LANES, LARGE_BYTES = 24 << 20, AHEAD_BYTES = 512 };
 
 static inline words load(const void *p) { return *(const words_memory *)p; }
 /* `past` the caches: p at a multiple of the vector. */
@@ -89,7 +89,10 @@ static inline void settle(void) {
 /* Word r of line i = word i of line r, for r, i in [0, LANES); lines are that many bytes apart. */
 static inline void transpose(unsigned char *to, int64_t to_bytes, const unsigned char *from, int64_t from_bytes, bool past) {
   words v[LANES];
-  UNROLL for (int r = 0; r < LANES; r++) v[r] = load(from + r * from_bytes);
+  UNROLL for (int r = 0; r < LANES; r++) {
+    v[r] = load(from + r * from_bytes);
+    __builtin_prefetch(from + r * from_bytes + AHEAD_BYTES);
+  }
 #if HRI_VECTOR_BYTES == 64
   TRANSPOSE_STEP(8)
 #endif
@@ -130,7 +133,11 @@ static void block_transposed(const hri_pack_args *a, unsigned char *to, const un
 static void block_interleaved(const hri_pack_args *a, unsigned char *to, const hri_bf16 *from, bool past) {
   int64_t width = a->packing->column_block;
   for (int64_t i = 0; i < a->packing->depth_block; i += 2, to += width * 4, from += 2 * a->depth_step)
-    for (int64_t j = 0; j < width; j += LANES) interleave((uint32_t *)(void *)to + j, from + j, from + a->depth_step + j, past);
+    for (int64_t j = 0; j < width; j += LANES) {
+      interleave((uint32_t *)(void *)to + j, from + j, from + a->depth_step + j, past);
+      __builtin_prefetch(from + j + 2 * width); /* of blocks to come */
+      __builtin_prefetch(from + a->depth_step + j + 2 * width);
+    }
 }
 
 static void block_copied(const hri_pack_args *a, unsigned char *to, const float *from, bool past) {
@@ -160,7 +167,10 @@ static void pack(const hri_pack_args *a) {
   {
     const hri_packing *p = a->packing;
     int64_t count = p->column_blocks * p->depth_blocks, thread = omp_get_thread_num(), team = omp_get_num_threads();
-    for (int64_t i = count * thread / team; i < count * (thread + 1) / team; i++) pack_block(a, i / p->depth_blocks, i % p->depth_blocks);
+    /* Along the lines of plain b, so that memory is read in order. */
+    for (int64_t i = count * thread / team; i < count * (thread + 1) / team; i++)
+      if (a->depth_step == 1) pack_block(a, i / p->depth_blocks, i % p->depth_blocks);
+      else pack_block(a, i % p->column_blocks, i / p->column_blocks);
     settle();
   }
 }

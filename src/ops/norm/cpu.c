@@ -36,7 +36,7 @@ static HRI_INLINE hri_vf apart(hri_vf v) {
 
 /* v as memory would give it back. */
 static HRI_INLINE hri_vf as_stored(hri_vf v, hri_real real) {
-  return real == HRI_REAL_BF16 ? hri_vwiden(hri_vround_bf16(v)) : apart(v);
+  return real == HRI_REAL_BF16 ? (hri_vf)(hri_vround_upper(v) & 0xFFFF0000u) : apart(v);
 }
 
 /* ---- forward ---- */
@@ -47,7 +47,9 @@ static HRI_INLINE hri_vf take_input(const void *x, const void *residual, void *s
   hri_vf v = hri_vload_real_n(x, at, n, real);
   if (!residual) return v;
   v = as_stored(v + hri_vload_real_n(residual, at, n, real), real);
-  hri_vstore_real_n(s, at, v, n, real);
+  if (real == HRI_REAL_BF16 && n == HRI_LANES) /* it is rounded already */
+    *(hri_vh16_memory *)((hri_bf16 *)s + at) = (hri_vh16_memory)hri_vupper((hri_vu)v);
+  else hri_vstore_real_n(s, at, v, n, real);
   return v;
 }
 
