@@ -409,17 +409,18 @@ hr_status hri_gemm_run(hri_gemm *gemm, const void *a, const void *b, const void 
 }
 
 /* Packing costs two passes over b; the product saves its own gathering, which it repeats for every few rows of c. Measured
- * with 1024 rows on a 2-core Zen 4 (oneDNN 2.6.3, bench_gemm, layers of GPT-2 124M and SmolLM2-135M), packed against
- * plain without the packing:
- *   fp32  forward +1 to +7 %, dx +1 to +10 % (vocabulary: +10 to +32 %), dW 0 to +4 %, with 1536 columns or more +7 to +8 %
- *   bf16  forward +2 to +7 %, dx +4 to +16 %, dW +3 to +8 %
- * Packing runs at the rate of memcpy and costs 2 % of a product with 1024 rows, in both types. The table holds from how
- * many rows of c on at least 1.5 % remain. */
+ * with 1024 tokens on a 2-core Zen 4 (oneDNN 2.6.3, bench_gemm, one thread, layers and vocabularies of GPT-2 124M and
+ * SmolLM2-135M), packed against plain, without the packing / with it:
+ *   fp32  forward +1 to +7 / -4 to +4 %   dx +2 to +10 / -2 to +6 %   vocabulary dx +10 to +35 / +5 to +34 %   dW -1 to +8 / -5 to +5 %
+ *   bf16  forward +2 to +8 / +1 to +5 %, with 1024 terms or more 0 to +5 / -3 to +1 %   dx +5 to +16 / +2 to +11 %   dW +3 to +9 / +1 to +7 %
+ * The packing's share falls with the rows of c: from how many on at least 1.5 % remain for most. */
 bool hri_gemm_packing_pays(const hri_gemm_shape *s) {
-  static const int64_t least_rows[HRI_GEMM_KIND_COUNT][2] = {[HRI_GEMM_FORWARD] = {2048, 1024}, [HRI_GEMM_DX] = {1024, 512}, [HRI_GEMM_DW] = {512, 512}};
+  enum { NEVER = -1, LONG_SUMS = 1024 };
+  static const int64_t least_rows[HRI_GEMM_KIND_COUNT][2] = {[HRI_GEMM_FORWARD] = {2048, 1024}, [HRI_GEMM_DX] = {1024, 512}, [HRI_GEMM_DW] = {NEVER, 512}};
   hri_gemm_product p = hri_gemm_product_of(s);
-  if (s->kind == HRI_GEMM_DW && s->type == HRI_REAL_F32 && p.columns < 1536) return false;
-  return p.rows >= least_rows[s->kind][s->type == HRI_REAL_BF16];
+  int64_t least = least_rows[s->kind][s->type == HRI_REAL_BF16];
+  if (s->kind == HRI_GEMM_FORWARD && p.depth >= LONG_SUMS) return false;
+  return least != NEVER && p.rows >= least;
 }
 
 const char *hri_gemm_implementation(const hri_gemm *gemm) { return gemm->implementation; }

@@ -117,6 +117,8 @@ static hri_id make(packer *p, hri_id product, uint64_t bytes) {
   memcpy(job->tensors.items[id].dims, tensor.dims, sizeof tensor.dims);
   memcpy(job->tensors.items[id].stored, tensor.stored, sizeof tensor.stored);
   pack = hri_node_new(job, HRI_OP_PACK, emit, &attr, (hri_operand[]){HRI_R(plain), HRI_W(id)}, 2);
+  for (uint32_t w = 0; !carried && !job->failed && w < node.wait_count; w++) /* what the product waited for may have brought the operand */
+    hri_node_add_wait(job, pack, job->waits.items[node.wait_begin + w].node);
   if (carried) hri_order_push(job, HRI_BEGIN, pack);
   else if (!hri_array_push(&p->order, pack)) job->failed = true;
   if (!hri_array_push(&p->copies, ((packed){tensor.storage, id, product, tensor.offset, rows_of(job, &node), node.op}))) job->failed = true;

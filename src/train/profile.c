@@ -56,8 +56,9 @@ hr_status hri_profile_create(const hr_plan *plan, hri_profile **out, hr_error *e
   p->capacity = count < HRI_PROFILE_EVENTS ? (uint32_t)count : HRI_PROFILE_EVENTS;
   p->events = hri_alloc_zero(p->capacity, sizeof *p->events);
   if (!p->events) {
+    hr_status status = hri_fail_memory(error, p->capacity * sizeof *p->events, "the events of the profile");
     hri_free(p);
-    return hri_fail_memory(error, p->capacity * sizeof(event), "the events of the profile");
+    return status;
   }
   *out = p;
   return HR_OK;

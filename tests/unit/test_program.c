@@ -33,8 +33,18 @@ static hr_status fake_workspace(void *self, const hri_job *job, const hri_node *
   return HR_OK;
 }
 
+/* Packed operands of most products, larger than the plain ones, that pay for some shapes. */
+static hr_status fake_packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+  const hri_tensor *b = &job->tensors.items[hri_operands(job, node)[1].tensor];
+  (void)self;
+  (void)error;
+  *bytes = node->op == HRI_OP_LINEAR && b->stored[1] % 5 == 0 ? 0 : hri_tensor_bytes(b) + 64;
+  *pays = b->stored[0] % 3 != 0;
+  return HR_OK;
+}
+
 static hri_backend fake_backend(void) {
-  hri_backend b = {.name = "fake", .team = 2, .instruction_set = "none", .libraries = "none", .workspace = fake_workspace};
+  hri_backend b = {.name = "fake", .team = 2, .instruction_set = "none", .libraries = "none", .workspace = fake_workspace, .packing = fake_packing};
   return b;
 }
 
@@ -87,9 +97,31 @@ static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
     options->offload_bytes = 1;
     options->offload_distance = 1 + roll(d, 6);
   }
+  job->precision = (hr_precision)roll(d, 3);
+  if (job->precision == HR_PRECISION_BF16_PURE) job->moments = (hr_moments)roll(d, 2);
+  job->weight_packing = (hr_weight_packing)roll(d, 4);
 }
 
-static void one_seed(uint64_t seed, double *worst_gap, uint32_t *copies) {
+/* What the drawn jobs held, so that a draw that never happens is noticed. */
+typedef struct census { uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed; } census;
+
+static void count_job(const hri_job *job, census *seen) {
+  for (size_t n = 0; n < job->nodes.count; n++) {
+    seen->copies += job->nodes.items[n].op == HRI_OP_COPY;
+    seen->packed += job->nodes.items[n].op == HRI_OP_PACK;
+    seen->carried_packed += job->nodes.items[n].op == HRI_OP_PACK && job->nodes.items[n].program == HRI_BEGIN;
+  }
+  for (size_t p = 0; p < job->params.count; p++) {
+    const hri_param *param = &job->params.items[p];
+    if (param->master != HRI_NONE) seen->masters++;
+    if (param->gradient == HRI_NONE || job->tensors.items[param->weight].dtype != HRI_BF16) continue;
+    if (job->tensors.items[param->gradient].dtype == HRI_BF16) seen->narrow_gradients++;
+    else seen->wide_gradients++;
+    seen->narrow_states += param->state[0] != HRI_NONE && job->tensors.items[param->state[0]].dtype == HRI_BF16;
+  }
+}
+
+static void one_seed(uint64_t seed, double *worst_gap, census *seen) {
   dice d = {seed, 0};
   hr_job spec;
   hri_compile_options options;
@@ -102,7 +134,7 @@ static void one_seed(uint64_t seed, double *worst_gap, uint32_t *copies) {
     print_error("seed %llu: %s\n", (unsigned long long)seed, error.message);
     fail();
   }
-  for (size_t n = 0; n < job.nodes.count; n++) *copies += job.nodes.items[n].op == HRI_OP_COPY;
+  count_job(&job, seen);
   if (hri_place_job(&job, 0, &placement, &error) != HR_OK || hri_placement_verify(&job, &placement, &error) != HR_OK) {
     print_error("seed %llu: %s\n", (unsigned long long)seed, error.message);
     fail();
@@ -125,15 +157,18 @@ static void random_jobs_obey_the_rules(void **state) {
   const char *one = getenv("HEADROOM_TEST_SEED");
   uint64_t count = getenv("HEADROOM_TEST_QUICK") ? 200 : 1200;
   double worst = 0;
-  uint32_t copies = 0;
+  census seen = {0};
   (void)state;
   if (one) {
-    one_seed(strtoull(one, NULL, 10), &worst, &copies);
+    one_seed(strtoull(one, NULL, 10), &worst, &seen);
     return;
   }
-  for (uint64_t seed = 1; seed <= count; seed++) one_seed(seed, &worst, &copies);
-  assert_true(copies > 1000); /* the second and third lane were really there */
-  print_message("%llu seeds, worst placement gap %.2f %%, %u copies on other lanes\n", (unsigned long long)count, 100 * worst, copies);
+  for (uint64_t seed = 1; seed <= count; seed++) one_seed(seed, &worst, &seen);
+  assert_true(seen.copies > 1000); /* the second and third lane were really there */
+  assert_true(seen.masters > 100 && seen.narrow_gradients > 100 && seen.wide_gradients > 100 && seen.narrow_states > 100);
+  assert_true(seen.packed > 1000 && seen.carried_packed > 20);
+  print_message("%llu seeds, worst placement gap %.2f %%, %u copies on other lanes, %u packed operands (%u carried), %u masters\n", (unsigned long long)count, 100 * worst,
+                seen.copies, seen.packed, seen.carried_packed, seen.masters);
 }
 
 /* ---- the checker can fail: one broken job per rule ---- */
@@ -302,6 +337,8 @@ static void allocation_failures_are_clean(void **state) {
   spec.sequence_length = 8;
   spec.recompute.kind = HR_RECOMPUTE_EVERY;
   spec.recompute.every = 2;
+  spec.precision = HR_PRECISION_BF16;
+  spec.weight_packing = HR_WEIGHT_PACKING_TRANSIENT;
   for (;; n++) {
     hri_job job;
     hri_placement placement = {0};

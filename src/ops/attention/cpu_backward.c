@@ -75,9 +75,8 @@ typedef struct block_spans {
 } block_spans;
 
 static backward_tiles take_tiles(tile_carver *carver, const backward_job *job) {
-  int64_t rows = TILE_KEYS > BACKWARD_QUERIES ? TILE_KEYS : BACKWARD_QUERIES;
   backward_tiles t;
-  t.rows = tile_take_floats(carver, rows * job->row);
+  t.rows = tile_take_floats(carver, TILE_KEYS * job->row);
   t.keys = tile_take_floats(carver, TILE_KEYS * job->words);
   t.values = tile_take_floats(carver, TILE_KEYS * job->words);
   t.key_pairs = tile_take_floats(carver, job->pairs ? TILE_KEYS / 2 * job->wide : TILE_KEYS * job->row);
@@ -363,32 +362,43 @@ static void wait_turn(const int64_t *turn, int64_t mine) {
   }
 }
 
-/* The sums of dQ of the block += dS K. */
-static void multiply_keys(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, bool add,
-                          int64_t key, float *dq) {
-  int64_t pair = job->pairs ? 2 : 1, rows = tile_round_up(spans->count, TILE_ROWS), i = 0;
-  while (i < rows) {
-    int64_t from = BACKWARD_PANELS, to = 0, step = 0, begin, end;
+/* Whether every query of the block sees every key of the tile. */
+static bool sees_whole_tile(const block_spans *spans, int64_t rows) {
+  for (int64_t p = 0; p < BACKWARD_PANELS; p++)
+    if (spans->masked[p] || spans->begin[p] > 0 || spans->end[p] < rows) return false;
+  return true;
+}
+
+/* The sums of dQ of the rows [i, i + rows) over the keys [begin, end) of the tile = or += dS K. */
+static void multiply_keys(const backward_job *job, const backward_tiles *tiles, bool add, int64_t i, int64_t rows,
+                          int64_t begin, int64_t end, float *dq) {
+  int64_t pair = job->pairs ? 2 : 1;
+  if (begin < end)
+    tile_product(job->pairs, false, add, rows, (end - begin) / pair,
+                 tiles->dscore_rows + (i * BACKWARD_STRIDE + begin) / pair, BACKWARD_STRIDE / pair,
+                 tiles->key_pairs + begin / pair * job->wide, job->wide, dq + i * job->wide, job->wide, job->wide);
+  else if (!add)
+    memset(dq + i * job->wide, 0, (size_t)(rows * job->wide) * sizeof *dq);
+}
+
+/* The sums of dQ of the block = or += dS K; where not all is seen, each group of TILE_ROWS queries takes only the
+ * panels that it sees, and on the diagonal only keys up to its own. */
+static void sum_query_gradients(const backward_job *job, const backward_tiles *tiles, const block_spans *spans,
+                                bool add, int64_t key, float *dq) {
+  int64_t rows = tile_round_up(spans->count, TILE_ROWS);
+  if (sees_whole_tile(spans, rows)) {
+    multiply_keys(job, tiles, add, 0, rows, 0, TILE_KEYS, dq);
+    return;
+  }
+  for (int64_t i = 0; i < rows; i += TILE_ROWS) {
+    int64_t from = BACKWARD_PANELS, to = 0, end;
     for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
       if (i < spans->begin[p] || i >= spans->end[p]) continue;
       from = tile_min(from, p);
       to = p + 1;
     }
-    begin = from * TILE_LANES;
     end = tile_min(to * TILE_LANES, tile_round_up(spans->first + i + TILE_ROWS - key, TILE_ROWS));
-    /* away from the diagonal and from the start of a document all rows are alike */
-    step = to == BACKWARD_PANELS && end == TILE_KEYS && from == 0 && spans->begin[0] == 0 && spans->end[0] >= rows && i == 0 &&
-                   spans->begin[BACKWARD_PANELS - 1] == 0 && spans->end[BACKWARD_PANELS - 1] >= rows
-               ? rows
-               : TILE_ROWS;
-    if (begin >= end) {
-      if (!add) memset(dq + i * job->wide, 0, (size_t)(step * job->wide) * sizeof *dq);
-    } else {
-      tile_product(job->pairs, false, add, step, (end - begin) / pair,
-                   tiles->dscore_rows + (i * BACKWARD_STRIDE + begin) / pair, BACKWARD_STRIDE / pair,
-                   tiles->key_pairs + begin / pair * job->wide, job->wide, dq + i * job->wide, job->wide, job->wide);
-    }
-    i += step;
+    multiply_keys(job, tiles, add, i, TILE_ROWS, from * TILE_LANES, end, dq);
   }
 }
 
@@ -404,7 +414,7 @@ static void add_query_gradients(const backward_job *job, const backward_tiles *t
   float *dq = job->dq + slot * BACKWARD_QUERIES * job->wide;
   /* a block is free for round n at n * (tiles + 1), and for its next tile at that number plus the tile */
   wait_turn(&job->turns[slot], first ? round : round + tile);
-  multiply_keys(job, tiles, spans, !first, key, dq);
+  sum_query_gradients(job, tiles, spans, !first, key, dq);
   for (int64_t i = 0; last && i < spans->count; i++)
     tile_store_row(shape->real, dq + i * job->wide, d, job->scale, job->dqkv,
                    (b * shape->sequence + spans->first + i) * job->stride + h * d);

@@ -13,6 +13,7 @@
 enum {
   CACHED_ROWS = 48, /* a multiple of every row count below */
   CACHED_KEYS = 256,
+  CACHED_FEW = 8, /* up to so many rows, what counts is reading the cache in long runs */
   CACHED_SPLIT = 512,      /* positions per split */
   CACHED_ENOUGH_TASKS = 32, /* with fewer, keys are split */
 };
@@ -169,7 +170,7 @@ static void add_values(const cached_job *job, const cached_tiles *tiles, int64_t
   name(real, rows, count, tiles->scores, CACHED_KEYS, hri_real_from(values, at, real), d, tiles->out + at, job->wide), \
       at += (vectors) * TILE_VECTOR
   while (rows == 1 && at + 8 * TILE_VECTOR <= d) ADD_VALUES(product_add_8, 8);
-  while ((rows <= 2 || TILE_VECTOR == 16) && at + 4 * TILE_VECTOR <= d) ADD_VALUES(product_add_4, 4);
+  while ((rows <= CACHED_FEW || TILE_VECTOR == 16) && at + 4 * TILE_VECTOR <= d) ADD_VALUES(product_add_4, 4);
   while (at + 2 * TILE_VECTOR <= d) ADD_VALUES(product_add_2, 2);
   while (at + TILE_VECTOR <= d) ADD_VALUES(product_add_1, 1);
 #undef ADD_VALUES
@@ -184,7 +185,7 @@ static void add_values(const cached_job *job, const cached_tiles *tiles, int64_t
 static void score_block(const cached_job *job, const cached_tiles *tiles, int64_t rows, const void *block,
                         float *scores) {
   int64_t d = job->shape->head_dim;
-  bool wide = rows <= 2 && 4 * TILE_VECTOR <= HRI_ATTENTION_CACHE_BLOCK;
+  bool wide = rows <= CACHED_FEW && 4 * TILE_VECTOR <= HRI_ATTENTION_CACHE_BLOCK;
   for (int64_t lane = 0; lane < HRI_ATTENTION_CACHE_BLOCK; lane += wide ? 4 * TILE_VECTOR : TILE_LANES)
     (wide ? product_set_4 : product_set_2)(job->shape->real, rows, d, tiles->q, d,
                                            hri_real_from(block, lane, job->shape->real), HRI_ATTENTION_CACHE_BLOCK,
