@@ -17,6 +17,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <dnnl.h>
 #include <omp.h>
@@ -338,6 +339,16 @@ hr_status hri_onednn_query(hri_onednn *onednn, const hri_gemm_shape *shape, hri_
   return status;
 }
 
+/* The library's code generator writes to memory that it did not get (measured under RLIMIT_AS): a limit is met here, before
+ * it. A kernel's buffers are some hundreds of KiB, several of them per primitive. */
+static bool has_room_for_code(void) {
+  const size_t bytes = 8u << 20;
+  void *got = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (got == MAP_FAILED) return false;
+  (void)munmap(got, bytes);
+  return true;
+}
+
 static dnnl_status_t make_objects(hri_onednn *onednn, hri_onednn_gemm *gemm, const selection *s, bool bias) {
   dnnl_status_t status = dnnl_primitive_create(&gemm->primitive, s->primitive);
   if (status == dnnl_success) status = make_memory(&gemm->a, onednn->engine, &s->a);
@@ -359,7 +370,7 @@ hr_status hri_onednn_gemm_create(hri_onednn *onednn, const hri_gemm_shape *shape
   status = select_primitive(onednn, shape, &s, error);
   if (status == HR_OK) status = team_enter(&before, shape->threads, error);
   if (status == HR_OK) {
-    if (s.primitive) made = make_objects(onednn, gemm, &s, shape->bias);
+    if (s.primitive) made = has_room_for_code() ? make_objects(onednn, gemm, &s, shape->bias) : dnnl_out_of_memory;
     team_leave(&before);
     if (made != dnnl_success) status = failed(error, made, "creating a matrix product");
   }

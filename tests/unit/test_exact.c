@@ -66,6 +66,12 @@ static void test_reserved_is_planned(void **state) {
       "micro-llama-bytes --seq 16 --steps 2 --update in-backward --clip 0 --threads 3",
       "micro-llama-bytes --seq 16 --steps 2 --optimizer momentum --check",
       "micro-gpt2-bytes --seq 33 --steps 2 --attention materialized --loss-chunk 16 --sample plan",
+      "micro-gpt2-bytes --seq 37 --micro-batch 3 --steps 2 --precision bf16 --weight-packing transient --threads 1",
+      "micro-llama-bytes --seq 37 --steps 2 --accumulate 2 --precision bf16 --weight-packing persistent --threads 2 --sample plan",
+      "micro-gpt2-bytes --seq 16 --steps 2 --precision bf16 --attention materialized --loss-chunk 16 --weight-packing persistent --threads 4 --recompute selective",
+      "micro-llama-bytes --seq 37 --steps 2 --accumulate 3 --precision bf16-pure --moments bf16 --weight-packing persistent --threads 4",
+      "micro-llama-bytes --seq 37 --steps 2 --precision bf16-pure --update in-backward --clip 0 --weight-packing transient --threads 2 --check",
+      "micro-llama-bytes --seq 33 --steps 2 --accumulate 2 --weight-packing persistent --threads 4",
   };
   (void)state;
   for (size_t k = 0; k < sizeof jobs / sizeof *jobs; k++) {
@@ -135,18 +141,27 @@ static void test_one_granule_less_is_refused_before_any_weight_is_read(void **st
 /* ---- resident memory ---- */
 
 /* The same matrix products, and so the same library memory; the number of layers makes the arena. */
-static const char *job_of(unsigned layers, unsigned threads) {
-  return path_of("custom:family=llama,layers=%u,hidden=256,heads=8,kv-heads=4,mlp=704,vocab=257,positions=128,tied --seq 125 --micro-batch 2 --steps 2 --threads %u",
-                 layers, threads);
+static const char *job_of(unsigned layers, const char *options) {
+  return path_of("custom:family=llama,layers=%u,hidden=256,heads=8,kv-heads=4,mlp=704,vocab=257,positions=128,tied --seq 125 --micro-batch 2 --steps 2 %s",
+                 layers, options);
 }
+
+static const char *const teams[] = {
+    "--threads 1",
+    "--threads 2",
+    "--threads 1 --precision bf16 --weight-packing transient",
+    "--threads 2 --precision bf16 --weight-packing persistent --accumulate 2",
+    "--threads 4 --precision bf16-pure --weight-packing persistent --accumulate 2",
+};
+enum { TEAMS = sizeof teams / sizeof *teams };
 
 static unsigned many_layers(void) { return quick() ? 6 : 22; }
 
 static void test_peak_resident_memory_is_the_arena_and_the_fixed_part(void **state) {
   (void)state;
   if (!HEAP_WATCHED) skip(); /* a sanitizer's shadow is no fixed part */
-  for (unsigned threads = 1; threads <= 2; threads++) {
-    const char *small = job_of(1, threads), *large = job_of(many_layers(), threads);
+  for (int k = 0; k < TEAMS; k++) {
+    const char *small = job_of(1, teams[k]), *large = job_of(many_layers(), teams[k]);
     sized s, l;
     child a, b;
     int64_t fixed, excess;
@@ -158,7 +173,7 @@ static void test_peak_resident_memory_is_the_arena_and_the_fixed_part(void **sta
     must_run(&b, large);
     fixed = (int64_t)a.peak_resident_bytes - (int64_t)s.reserved;
     excess = (int64_t)b.peak_resident_bytes - (int64_t)l.reserved - fixed;
-    print_message("%u threads: arena %.2f MiB, peak resident %.2f MiB; fixed part measured %.2f MiB, planned %.2f MiB; beyond: %.2f MiB\n", threads,
+    print_message("%s: arena %.2f MiB, peak resident %.2f MiB; fixed part measured %.2f MiB, planned %.2f MiB; beyond: %.2f MiB\n", teams[k],
                   (double)l.reserved / MIB, (double)b.peak_resident_bytes / MIB, (double)fixed / MIB, (double)l.fixed / MIB, (double)excess / MIB);
     assert_true(excess <= 4 * MIB);
     assert_true(b.peak_resident_bytes >= l.reserved);           /* the arena was touched */
@@ -184,8 +199,8 @@ static uint64_t least_address_space(const char *job, uint64_t low, uint64_t high
 static void test_runs_in_an_address_space_of_plan_and_fixed_part(void **state) {
   (void)state;
   if (!HEAP_WATCHED) skip();
-  for (unsigned threads = 1; threads <= 2; threads++) {
-    const char *small = job_of(1, threads), *large = job_of(many_layers(), threads);
+  for (int k = 0; k < TEAMS; k++) {
+    const char *small = job_of(1, teams[k]), *large = job_of(many_layers(), teams[k]);
     sized s, l;
     uint64_t fixed, limit;
     child c;
@@ -194,7 +209,7 @@ static void test_runs_in_an_address_space_of_plan_and_fixed_part(void **state) {
     fixed = least_address_space(small, s.reserved + 24 * MIB, s.reserved + 152 * MIB) - s.reserved;
     limit = l.reserved + fixed + 2 * MIB; /* the compiled job of more layers: some KiB of heap a layer */
     c = train(large, "8GiB", limit, NULL);
-    print_message("%u threads: arena %.2f MiB, fixed address space measured %.2f MiB\n", threads, (double)l.reserved / MIB, (double)fixed / MIB);
+    print_message("%s: arena %.2f MiB, fixed address space measured %.2f MiB\n", teams[k], (double)l.reserved / MIB, (double)fixed / MIB);
     if (c.code != 0) fail_msg("in %llu bytes (plan %llu, fixed %llu): exit %d: %s", (unsigned long long)limit, (unsigned long long)l.reserved, (unsigned long long)fixed, c.code, c.err);
     for (uint64_t less = 4; less <= 64; less *= 2) {
       c = train(large, "8GiB", limit - less * MIB, NULL);
@@ -229,19 +244,29 @@ static void on_event(void *context, const hr_event *event) {
   }
 }
 
-static void watch_run(const char *model, uint32_t accumulate, uint64_t every, uint64_t from, uint64_t to, watched *w) {
+/* What the heap is watched for. */
+typedef struct heap_case {
+  const char *model;
+  uint32_t accumulate, threads;
+  hr_precision precision;
+  hr_weight_packing weight_packing;
+} heap_case;
+
+static void watch_run(const heap_case *k, uint64_t every, uint64_t from, uint64_t to, watched *w) {
   const char *run = path_of("%s/run-%d", directory, run_count++);
   hr_run_options options = {.data_paths = &data, .data_path_count = 1, .out_directory = run, .on_event = on_event, .context = w, .save_every = every, .eval_every = every, .keep = 1};
   hr_job job;
   hr_error error = {0};
   hr_run_result result;
   hr_job_init(&job);
-  assert_int_equal(hr_model_open(model, &job.model, &error), HR_OK);
+  assert_int_equal(hr_model_open(k->model, &job.model, &error), HR_OK);
   assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
   job.sequence_length = 37;
   job.micro_batch = 3;
-  job.accumulate = accumulate;
-  job.threads = 2;
+  job.accumulate = k->accumulate;
+  job.threads = k->threads;
+  job.precision = k->precision;
+  job.weight_packing = k->weight_packing;
   job.steps = to;
   if (every) {
     options.eval_paths = &data;
@@ -256,20 +281,31 @@ static void watch_run(const char *model, uint32_t accumulate, uint64_t every, ui
   scratch_remove(run);
 }
 
+static void steps_take_nothing(const heap_case *k) {
+  watched w;
+  watch_run(k, 0, 1, 12, &w);
+  print_message("%s, %s, %u threads, accumulate %u, packing %s, steps 2-12: %llu allocations, largest %llu bytes, heap %+lld bytes, address space %+lld bytes\n", k->model,
+                hr_precision_name(k->precision), k->threads, k->accumulate, hr_weight_packing_name(k->weight_packing), (unsigned long long)w.calls,
+                (unsigned long long)w.largest, (long long)(w.live_after - w.live_before), (long long)(w.space_after - w.space_before));
+  heap_print_offenders();
+  assert_true(w.largest <= 4096);
+  assert_true(w.live_after <= w.live_before);
+  assert_int_equal(w.space_after, w.space_before);
+}
+
 static void test_steps_take_nothing_from_the_heap(void **state) {
   static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes"};
   (void)state;
   if (!HEAP_WATCHED) skip();
   for (int m = 0; m < 2; m++)
     for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
-      watched w;
-      watch_run(models[m], accumulate, 0, 1, 12, &w);
-      print_message("%s, accumulate %u, steps 2-12: %llu allocations, largest %llu bytes, heap %+lld bytes, address space %+lld bytes\n", models[m], accumulate,
-                    (unsigned long long)w.calls, (unsigned long long)w.largest, (long long)(w.live_after - w.live_before), (long long)(w.space_after - w.space_before));
-      heap_print_offenders();
-      assert_true(w.largest <= 4096);
-      assert_true(w.live_after <= w.live_before);
-      assert_int_equal(w.space_after, w.space_before);
+      heap_case k = {.model = models[m], .accumulate = accumulate, .threads = 2};
+      steps_take_nothing(&k);
+      for (k.threads = 1; k.threads <= 4; k.threads *= 2) {
+        k.weight_packing = k.weight_packing == HR_WEIGHT_PACKING_PERSISTENT ? HR_WEIGHT_PACKING_TRANSIENT : HR_WEIGHT_PACKING_PERSISTENT;
+        k.precision = m ? HR_PRECISION_BF16 : HR_PRECISION_BF16_PURE;
+        steps_take_nothing(&k);
+      }
     }
 }
 
@@ -278,9 +314,13 @@ static void test_evaluations_and_checkpoints_leave_nothing_on_the_heap(void **st
   watched w;
   (void)state;
   if (!HEAP_WATCHED) skip();
-  watch_run("micro-llama-bytes", 1, 1, 3, 9, &w);
-  print_message("with evaluation and checkpoint each step: largest %llu bytes, heap %+lld bytes\n", (unsigned long long)w.largest, (long long)(w.live_after - w.live_before));
-  assert_true(w.live_after <= w.live_before);
+  for (int precision = 0; precision < 3; precision++) {
+    heap_case k = {.model = "micro-llama-bytes", .accumulate = 1, .threads = 2, .precision = (hr_precision)precision};
+    watch_run(&k, 1, 3, 9, &w);
+    print_message("%s, with evaluation and checkpoint each step: largest %llu bytes, heap %+lld bytes\n", hr_precision_name(k.precision), (unsigned long long)w.largest,
+                  (long long)(w.live_after - w.live_before));
+    assert_true(w.live_after <= w.live_before);
+  }
 }
 
 /* The watch itself notices. */

@@ -68,13 +68,13 @@ static uint8_t type_at(const hri_job *job, const hri_node *node, uint32_t operan
 
 /* ---- nodes ---- */
 
-/* What an operand of an op is with --precision bf16: n bf16, w fp32, r bf16 for a matrix and fp32 for a vector, g the type of
- * a gradient, - something else; as long as the op's operands. */
+/* What an operand of an op is with --precision bf16: n bf16, w fp32, g the type of a
+ * gradient, l bf16 but for the logits that generation hands out; - something else. As long as the op's operands. */
 static const struct {
   uint16_t op;
   const char *types;
 } types_of[] = {
-    {HRI_OP_EMBED, "-n-nn"},        {HRI_OP_EMBED_BACKWARD, "-nw"},    {HRI_OP_LINEAR, "nnwn"},         {HRI_OP_LINEAR_DX, "nnn"},
+    {HRI_OP_EMBED, "-n-nn"},        {HRI_OP_EMBED_BACKWARD, "-nw"},    {HRI_OP_LINEAR, "nnwl"},         {HRI_OP_LINEAR_DX, "nnn"},
     {HRI_OP_LINEAR_DW, "nng"},      {HRI_OP_BIAS_GRADIENT, "nw"},      {HRI_OP_NORM, "nwwnnnw"},        {HRI_OP_NORM_BACKWARD, "nnwwnnww"},
     {HRI_OP_ADD, "nnn"},            {HRI_OP_ACTIVATION, "nn"},         {HRI_OP_ACTIVATION_BACKWARD, "nnn"}, {HRI_OP_GLU, "nn"},
     {HRI_OP_GLU_BACKWARD, "nnn"},   {HRI_OP_ROPE, "n-wn"},             {HRI_OP_ROPE_TABLE, "w"},        {HRI_OP_ATTENTION, "n-nw"},
@@ -98,9 +98,13 @@ static uint32_t check_node(const hri_job *job, const hri_node *node, hr_precisio
   for (size_t k = 0; k < sizeof types_of / sizeof *types_of; k++) {
     if (types_of[k].op != node->op) continue;
     assert_int_equal(strlen(types_of[k].types), strlen(operands_of[node->op]));
-    for (uint32_t i = 0; i < node->operand_count && types_of[k].types[i]; i++) /* scratch stands behind */
-      if (!holds(types_of[k].types[i], type_at(job, node, i), precision))
+    for (uint32_t i = 0; i < node->operand_count && types_of[k].types[i]; i++) { /* scratch stands behind */
+      char want = types_of[k].types[i];
+      hri_id id = hri_operands(job, node)[i].tensor;
+      if (want == 'l') want = id == job->generate_logits || id == job->decode_logits ? 'w' : 'n';
+      if (!holds(want, type_at(job, node, i), precision))
         fail_msg("%s: operand %u of %s is %s", hr_precision_name(precision), i, hri_op_name(node->op), hri_dtype_name(type_at(job, node, i)));
+    }
     return node->operand_count;
   }
   return 0;
@@ -254,20 +258,22 @@ static void test_frozen_matrices_have_no_master(void **state) {
     hr_plan *plan = NULL;
     hr_error error = {0};
     hr_job job;
-    hr_tensor ids, targets, x, head;
+    hr_tensor ids, targets, table, frozen, bias, x, head;
     const hri_param *params;
     must(hr_graph_create(&g, &error), &error);
     ids = hr_graph_input(g, "ids", 12);
     targets = hr_graph_input(g, "targets", 12);
-    x = hr_graph_embed(g, ids, hr_graph_frozen(g, "table", 9, 8, 0.5));
-    x = hr_graph_linear(g, x, hr_graph_frozen(g, "frozen", 8, 8, 0.5), hr_graph_parameter(g, "bias", 8, 0, 0, false));
+    table = hr_graph_frozen(g, "table", 9, 8, 0.5);
+    frozen = hr_graph_frozen(g, "frozen", 8, 8, 0.5);
+    bias = hr_graph_parameter(g, "bias", 8, 0, 0, false);
     head = hr_graph_parameter(g, "head", 9, 8, 0.5, true);
+    x = hr_graph_linear(g, hr_graph_embed(g, ids, table), frozen, bias);
     hr_graph_loss(g, x, head, targets);
     hr_job_init(&job);
     must(hr_device_find("h100", &job.device, &error), &error);
     job.precision = (hr_precision)precision;
     must(hr_graph_plan(g, &job, &plan, &error), &error);
-    params = plan->job.params.items; /* table, frozen, bias, head */
+    params = plan->job.params.items; /* in the order in which the graph got them */
     assert_int_equal(plan->job.params.count, 4);
     for (int p = 0; p < 2; p++) {
       assert_int_equal(plan->job.tensors.items[params[p].weight].dtype, precision ? HRI_BF16 : HRI_F32);
@@ -285,8 +291,7 @@ static void test_frozen_matrices_have_no_master(void **state) {
 
 /* ---- the rules notice ---- */
 
-/* Each tensor of a step turned into the other type, one at a time: some rule refuses it, but for those that nothing computes
- * with (a copy's ends are both changed where one is). */
+/* Each tensor of the first node of an op turned into the other type, one at a time: some rule refuses it. */
 static void test_a_wrong_type_is_noticed(void **state) {
   static const uint16_t ops[] = {HRI_OP_LINEAR, HRI_OP_LINEAR_DX, HRI_OP_LINEAR_DW, HRI_OP_NORM, HRI_OP_ATTENTION, HRI_OP_GLU, HRI_OP_ROPE, HRI_OP_CROSS_ENTROPY, HRI_OP_ADAMW};
   setting s = {.model = "micro-llama-bytes", .precision = HR_PRECISION_BF16};

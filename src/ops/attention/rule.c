@@ -10,6 +10,11 @@ static bool y_fits(const hri_node *node, const hri_tensor *y) {
   return hri_rows(y) == (uint64_t)(i[0] * i[1]) && hri_columns(y) == (uint64_t)(i[2] * i[4]);
 }
 
+/* The kernels take one type per call, fp32 or bf16; lse is fp32. */
+static bool same_type(const hri_tensor *a, const hri_tensor *b) {
+  return a->dtype == b->dtype && (a->dtype == HRI_F32 || a->dtype == HRI_BF16);
+}
+
 hr_status hri_check_attention(const hri_job *job, const hri_node *node, hr_error *error) {
   const int64_t *i = node->attr.i;
   const hri_tensor *doc_start = hri_at(job, node, 1);
@@ -17,6 +22,7 @@ hr_status hri_check_attention(const hri_job *job, const hri_node *node, hr_error
   HRI_SHAPE(y_fits(node, hri_at(job, node, 2)));
   HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 3)) == (uint64_t)(i[0] * i[1] * i[2]));
   HRI_SHAPE(i[3] > 0 && i[2] % i[3] == 0);
+  HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, 2)) && hri_at(job, node, 3)->dtype == HRI_F32);
   if (doc_start) HRI_SHAPE(doc_start->dtype == HRI_I32 && hri_tensor_elements(doc_start) == (uint64_t)(i[0] * i[1]));
   return HR_OK;
 }
@@ -44,6 +50,8 @@ double hri_flops_attention_backward(const hri_job *job, const hri_node *node) { 
 hr_status hri_check_attention_backward(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(y_fits(node, hri_at(job, node, 0)) && y_fits(node, hri_at(job, node, 2)));
   HRI_SHAPE(qkv_fits(node, hri_at(job, node, 1)) && qkv_fits(node, hri_at(job, node, 5)));
+  for (uint32_t at = 1; at <= 5; at += at == 2 ? 3 : 1) HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, at)));
+  HRI_SHAPE(hri_at(job, node, 3)->dtype == HRI_F32);
   return HR_OK;
 }
 
@@ -52,6 +60,7 @@ hr_status hri_check_attention_full(const hri_job *job, const hri_node *node, hr_
   HRI_SHAPE(qkv_fits(node, hri_at(job, node, 0)));
   HRI_SHAPE(y_fits(node, hri_at(job, node, 2)));
   HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 3)) == (uint64_t)(i[0] * i[2]) * (uint64_t)(i[1] * i[1]));
+  HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, 2)) && same_type(hri_at(job, node, 0), hri_at(job, node, 3)));
   return HR_OK;
 }
 
@@ -69,6 +78,7 @@ void hri_back_attention_full(hri_autodiff *ad, hri_id node) {
 hr_status hri_check_attention_full_backward(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(y_fits(node, hri_at(job, node, 0)));
   HRI_SHAPE(qkv_fits(node, hri_at(job, node, 1)) && qkv_fits(node, hri_at(job, node, 4)));
+  for (uint32_t at = 1; at <= 4; at += at == 2 ? 2 : 1) HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, at)));
   return HR_OK;
 }
 
@@ -78,6 +88,7 @@ hr_status hri_check_attention_cached(const hri_job *job, const hri_node *node, h
   HRI_SHAPE(y_fits(node, hri_at(job, node, 4)));
   HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 1)) == (uint64_t)(i[6] * i[3] * i[4]));
   HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 2)) == (uint64_t)(i[6] * i[3] * i[4]));
+  for (uint32_t at = 1; at <= 4; at += at == 2 ? 2 : 1) HRI_SHAPE(same_type(hri_at(job, node, 0), hri_at(job, node, at)));
   return HR_OK;
 }
 

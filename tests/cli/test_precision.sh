@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# --precision from the command line: training, evaluation, generation and resuming in each of them.
+source "$(dirname "$0")/common.sh"
+for i in $(seq 400); do echo "line $i of a small text that a very small model can learn by heart"; done >text.txt
+shape="micro-llama-bytes --seq 64 --micro-batch 4 --threads 1"
+job="$shape --lr 2e-3 --schedule constant --data text.txt"
+
+# The evaluation loss of RUN's model in PRECISION, from the JSON on standard output.
+loss_of() {
+  run evaluate "$1/final" --precision "$2" --seq 64 --threads 1 --data text.txt --json; expect_rc 0
+  grep -m1 -oE '"loss": [0-9.]+' out | grep -oE '[0-9.]+$'
+}
+# The loss of step STEP of a run, from its metrics.
+step_loss() { sed -n "$2p" "$1/metrics.jsonl" | grep -oE '"loss": ?[0-9.]+' | grep -oE '[0-9.]+$'; }
+# near A B TOLERANCE WHAT
+near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { exit !(a > 0 && b > 0 && a - b < t && b - a < t) }' || fail "$4: $1 and $2 are further apart than $3"; }
+
+# shellcheck disable=SC2086
+{
+for precision in fp32 bf16 bf16-pure; do
+  run train $job --precision $precision --steps 100 --out "$precision" --json --quiet; expect_rc 0; expect_no_err
+  expect_json 'd["tiers"]["device"]["planned_bytes"] == d["tiers"]["device"]["reserved_bytes"]'
+  grep -q "\"precision\": \"$precision\"" "$precision/run.json" || fail "run.json does not name $precision"
+done
+run train $job --precision bf16-pure --moments bf16 --steps 100 --out small --json --quiet; expect_rc 0
+reference=$(loss_of fp32 fp32)
+awk -v a="$reference" 'BEGIN { exit !(a > 0 && a < 0.5) }' || fail "100 steps in fp32 end at a loss of $reference"
+
+# A run in bf16 learns what the one in fp32 learns. The first steps differ by roundings of logits, less than 0.005 of 3.7;
+# later the paths part, by no more than two fp32 runs with different seeds do at the end, 0.05.
+for name in bf16 bf16-pure small; do
+  near "$(step_loss $name 11)" "$(step_loss fp32 11)" 0.005 "step 11 of $name"
+  near "$(loss_of $name fp32)" "$reference" 0.05 "trained as $name"
+done
+# The same weights evaluated in bf16: rounding them and the activations moves the mean loss by less than 0.01.
+near "$(loss_of fp32 bf16)" "$reference" 0.01 "evaluated in bf16"
+near "$(loss_of bf16 bf16)" "$(loss_of bf16 fp32)" 0.01 "the bf16 run, evaluated in bf16"
+# A bf16-pure run has no other weights than those in bf16, so that evaluation reads the very same.
+near "$(loss_of bf16-pure bf16-pure)" "$(loss_of bf16-pure bf16)" 0.000001 "bf16 and bf16-pure evaluate alike"
+
+for precision in fp32 bf16 bf16-pure; do
+  run generate bf16/final --precision $precision --threads 1 --prompt 'line ' --max-tokens 12 --temperature 0 --json; expect_rc 0
+  expect_json 'd["prompt_tokens"] == 5' 'd["new_tokens"] == len(d["tokens"]) <= 12'
+done
+
+# A checkpoint goes on as it was made, and not otherwise; a memory technique may change.
+run train $job --precision bf16 --steps 6 --save-every 3 --out held --quiet; expect_rc 0
+run train $job --precision fp32 --steps 6 --resume held; refuses 2; expect_err 'precision bf16'; expect_err 'fp32'
+run train $job --precision bf16-pure --steps 6 --resume held; refuses 2; expect_err 'precision bf16'; expect_err 'bf16-pure'
+run train $job --precision bf16 --steps 6 --save-every 3 --resume held --weight-packing transient --recompute block --quiet; expect_rc 0
+run train $job --precision bf16-pure --moments bf16 --steps 3 --save-every 3 --out pure --quiet; expect_rc 0
+run train $job --precision bf16-pure --steps 3 --resume pure; refuses 2; expect_err 'moments bf16'
+run train $job --precision bf16 --moments bf16 --steps 3 --out none; refuses 2; expect_err 'moments'
+run train $job --precision fp8 --steps 3 --out none; refuses 2; expect_err 'fp8'
+
+# The plan shows what is saved: masters in bf16, none in bf16-pure, and less of everything.
+run plan $shape --json; expect_rc 0; fp32=$(json_number reserved_bytes)
+run plan $shape --precision bf16-pure --moments bf16 --json; expect_rc 0; pure=$(json_number reserved_bytes)
+[ "$pure" -lt $((fp32 * 2 / 3)) ] || fail "bf16-pure reserves $pure bytes and fp32 $fp32"
+}
+finish
