@@ -378,6 +378,7 @@ hr_status hr_run_create(const hr_graph *g, hr_plan *plan, hr_run **out, hr_error
     memset(control, 0, sizeof *control);
     control->loss_scale = control->clip_scale = 1;
     control->clip_norm = plan->spec.clip;
+    control->seed = plan->spec.seed;
     status = hri_executor_run(run->executor, HRI_LOAD, error);
   }
   if (status != HR_OK) {

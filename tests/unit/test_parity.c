@@ -465,6 +465,39 @@ static void runs_are_those_recorded(void **state) {
   parity_close(c);
 }
 
+/* How far the gradients of the first batch are off, in units of what PyTorch is off. */
+static void tell_gradients(parity_case *c, const variant *v) {
+  double worst[2] = {0, 0}, sum[2] = {0, 0};
+  uint32_t count = 0;
+  hr_job job;
+  engine e;
+  run_job(c, "adamw", v, &job);
+  engine_open(&e, c, &job, &v->options, true);
+  (void)step(&e);
+  for (uint32_t p = 0; p < e.session.plan->job.params.count; p++) {
+    hri_param_spec spec;
+    hri_param_get(&c->model, e.session.plan->job.params.items[p].spec, &spec);
+    for (uint32_t k = 0; k < spec.part_count; k++, count++) {
+      static const char *const ways[] = {"plain", "autocast"};
+      char name[160];
+      uint64_t elements;
+      double *got = parity_part(c, &spec, &spec.parts[k], e.gradients[p], &elements), error;
+      (void)snprintf(name, sizeof name, "grad.%s", spec.parts[k].name);
+      error = parity_distance(got, parity_expected(c, name, &elements), NULL, elements, 0, 0);
+      for (int w = 0; w < 2; w++) {
+        double theirs;
+        (void)snprintf(name, sizeof name, "gradient/tensors/%s/bf16_error_%s", spec.parts[k].name, ways[w]);
+        theirs = parity_number(c, name, -1);
+        sum[w] += error / theirs;
+        worst[w] = fmax(worst[w], error / theirs);
+      }
+    }
+  }
+  engine_close(&e);
+  print_message("  %s, %s: errors of gradients are %.2f (at most %.2f) of PyTorch's in bfloat16, %.2f (at most %.2f) of autocast's\n", c->name, v->name, sum[0] / count, worst[0],
+                sum[1] / count, worst[1]);
+}
+
 /* Every recorded run again with bf16 weights and activations. */
 static void bf16_runs_are_as_near_as_pytorch_s(void **state) {
   static const variant kinds[] = {
@@ -480,6 +513,7 @@ static void bf16_runs_are_as_near_as_pytorch_s(void **state) {
     parity_margin margin = {0};
     json_object_foreach(runs.value, run, ignored) check_run(c, run, &kinds[k], true, &margin);
     tell(c, &margin);
+    if (kinds[k].moments == HR_MOMENTS_FP32) tell_gradients(c, &kinds[k]);
   }
   parity_close(c);
 }
