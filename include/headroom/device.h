@@ -25,7 +25,7 @@ enum {
 typedef enum hr_stream {
   HR_STREAM_COPY = 0, HR_STREAM_ADD, HR_STREAM_NORM, HR_STREAM_NORM_BACKWARD, HR_STREAM_ACTIVATION, HR_STREAM_ACTIVATION_BACKWARD,
   HR_STREAM_GLU, HR_STREAM_GLU_BACKWARD, HR_STREAM_ROPE, HR_STREAM_BIAS_GRADIENT, HR_STREAM_CROSS_ENTROPY, HR_STREAM_SQUARE_NORM,
-  HR_STREAM_ADAMW, HR_STREAM_COUNT
+  HR_STREAM_ADAMW, HR_STREAM_PACK, HR_STREAM_COUNT
 } hr_stream;
 
 typedef struct hr_rate_tables {
@@ -72,7 +72,7 @@ hr_status hr_device_find(const char *name, hr_device *device, hr_error *error);
 
 typedef struct hr_probe_options {
   uint32_t threads; /* the team; 0: hr_device_cpu_threads() */
-  double seconds;   /* about how long it may measure; 0: 20. Every shape is measured at least once. */
+  double seconds;   /* about how long it may measure; 0: 30. Every shape is measured at least once. */
   void (*on_progress)(void *context, double share); /* 0..1, between rounds, on the calling thread; may be NULL */
   void *context;
 } hr_probe_options;

@@ -190,7 +190,7 @@ static const option options[OPTION_COUNT] = {
                       .flag_only = true},
     [OPTION_PROBE_SECONDS] = {OF("probe-seconds", KIND_NUMBER, FOR_DEVICES, "Probe", "X",
                                  "about how long to measure; below 5 is for a rough look"),
-                              .initial = "20"},
+                              .initial = "30"},
 
     [OPTION_RECIPE] = {OF("recipe", KIND_PATH, FOR_JOBS, "General", "FILE",
                           "YAML file with the same keys as these options, and model")},

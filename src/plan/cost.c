@@ -49,6 +49,7 @@ static hr_stream stream_of(uint16_t op) {
   case HRI_OP_CROSS_ENTROPY: return HR_STREAM_CROSS_ENTROPY;
   case HRI_OP_SQUARE_NORM: return HR_STREAM_SQUARE_NORM;
   case HRI_OP_ADAMW: case HRI_OP_MOMENTUM: case HRI_OP_SGD: return HR_STREAM_ADAMW;
+  case HRI_OP_PACK: return HR_STREAM_PACK;
   default: return HR_STREAM_COPY;
   }
 }
@@ -114,7 +115,7 @@ static double product_rate(const hr_device_rates *rates, hri_rate_class c) {
   return rate;
 }
 
-/* What was not measured packed, or not in bf16, goes by plain operands and fp32. */
+/* What was not measured packed, or not in bf16, goes by plain operands and fp32; packing by copying. */
 static double measured_rate(const hr_device_rates *rates, hri_rate_class c) {
   double rate = 0;
   for (;;) {
@@ -122,6 +123,7 @@ static double measured_rate(const hr_device_rates *rates, hri_rate_class c) {
     if (rate > 0) return rate;
     if (c.table == HRI_RATE_PRODUCT && c.kind >= HR_PRODUCT_KINDS / 2) c.kind -= HR_PRODUCT_KINDS / 2;
     else if (c.type) c.type = 0;
+    else if (c.table == HRI_RATE_STREAM && c.kind == HR_STREAM_PACK) c.kind = HR_STREAM_COPY;
     else return 0;
   }
 }

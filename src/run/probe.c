@@ -22,8 +22,9 @@
 #include "kernel/cpu.h"
 #include "plan/cost.h"
 
-enum { MAX_SAMPLES = 192, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 4, MAX_REPEATS = 10 };
-static const double DEFAULT_SECONDS = 20, SHORT_SAMPLE_SECONDS = 2e-3;
+enum { MAX_SAMPLES = 256, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 4, MAX_REPEATS = 10 };
+static const uint64_t LEAST_PACKED = UINT64_C(1) << 27; /* M N K of products worth packing for */
+static const double DEFAULT_SECONDS = 30, SHORT_SAMPLE_SECONDS = 2e-3;
 /* What a run has resident that a probe does not use: buffers of data files and checkpoints (docs/data.md), JSON. */
 static const uint64_t BUFFER_BYTES = UINT64_C(2) << 20;
 
@@ -101,6 +102,54 @@ static void add(probe *p, hri_id id) {
   p->sample_count++;
 }
 
+/* ---- packed operands ---- */
+
+/* The packed form of operand 1 of a product (bytes 0: it has none), as the pack pass makes it. */
+static hri_operand packed_operand(probe *p, hri_id product, hri_access access, uint64_t bytes) {
+  hri_operand o = tensor(p, access, HRI_U8, 1, bytes);
+  if (!p->job.failed) {
+    hri_tensor plain = p->job.tensors.items[hri_operands(&p->job, &p->job.nodes.items[product])[1].tensor], *t = &p->job.tensors.items[o.tensor];
+    t->dtype = plain.dtype;
+    t->layout = HRI_PACKED;
+    memcpy(t->dims, plain.dims, sizeof t->dims);
+    memcpy(t->stored, plain.stored, sizeof t->stored);
+  }
+  return o;
+}
+
+static uint64_t packed_bytes(const probe *p, hri_id product) {
+  hri_backend backend = hri_cpu_backend(p->cpu);
+  uint64_t bytes = 0;
+  bool pays;
+  if (p->job.failed || backend.packing(backend.self, &p->job, &p->job.nodes.items[product], &bytes, &pays, NULL) != HR_OK) return 0;
+  return bytes;
+}
+
+/* The same product once more, with packed operands. */
+static void add_packed(probe *p, hri_id product) {
+  uint64_t bytes = packed_bytes(p, product);
+  hri_operand operands[4];
+  uint32_t count;
+  uint16_t op;
+  if (bytes == 0) return;
+  op = p->job.nodes.items[product].op;
+  count = op == HRI_OP_LINEAR ? 4 : 3;
+  for (uint32_t k = 0; k < count; k++) { /* storages of its own: each sample is placed for itself */
+    const hri_operand o = hri_operands(&p->job, &p->job.nodes.items[product])[k];
+    const hri_tensor t = o.tensor == HRI_NONE ? (hri_tensor){0} : p->job.tensors.items[o.tensor];
+    operands[k] = o.tensor == HRI_NONE ? o : k == 1 ? packed_operand(p, product, HRI_READ, bytes) : tensor(p, (hri_access)o.access, (hri_dtype)t.dtype, t.dims[0], t.dims[1]);
+  }
+  add(p, node(p, (hri_op)op, (hri_attr){0}, operands, count));
+}
+
+/* Packing a weight for dx, at `bytes` read and written. */
+static void add_pack(probe *p, uint64_t bytes) {
+  uint64_t c = 512, n = bytes / (2 * c * hri_dtype_bytes(p->dtype)), m = 1024, size;
+  hri_id product = node(p, HRI_OP_LINEAR_DX, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, n, c), out(p, m, c)}, 3);
+  size = packed_bytes(p, product);
+  if (size) add(p, node(p, HRI_OP_PACK, (hri_attr){.i = {1, (int64_t)m}}, (hri_operand[]){in(p, n, c), packed_operand(p, product, HRI_WRITE, size)}, 2));
+}
+
 /* M, N, K per entry of the tables, as layers have them: few to many tokens against weights that grow. */
 static void add_products(probe *p) {
   static const uint64_t shapes[][3] = {
@@ -109,9 +158,14 @@ static void add_products(probe *p) {
       {512, 512, 512}, {1024, 1024, 1024}, {2048, 4096, 1024}};                 /* 1024 */
   for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
     uint64_t m = shapes[k][0], n = shapes[k][1], d = shapes[k][2];
-    add(p, node(p, HRI_OP_LINEAR, (hri_attr){0}, (hri_operand[]){in(p, m, d), in(p, n, d), HRI_ABSENT, out(p, m, n)}, 4));
-    add(p, node(p, HRI_OP_LINEAR_DX, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, n, d), out(p, m, d)}, 3));
-    add(p, node(p, HRI_OP_LINEAR_DW, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, m, d), wide_out(p, n, d)}, 3));
+    hri_id products[3] = {
+        node(p, HRI_OP_LINEAR, (hri_attr){0}, (hri_operand[]){in(p, m, d), in(p, n, d), HRI_ABSENT, out(p, m, n)}, 4),
+        node(p, HRI_OP_LINEAR_DX, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, n, d), out(p, m, d)}, 3),
+        node(p, HRI_OP_LINEAR_DW, (hri_attr){0}, (hri_operand[]){in(p, m, n), in(p, m, d), wide_out(p, n, d)}, 3)};
+    for (int i = 0; i < 3; i++) {
+      add(p, products[i]);
+      if (m * n * d >= LEAST_PACKED) add_packed(p, products[i]);
+    }
   }
 }
 
@@ -346,7 +400,10 @@ static hr_status run(probe *p, const hr_probe_options *options, hr_error *error)
   add_overhead(p);
   for (int type = 0; type < HR_RATE_TYPES; type++) {
     p->dtype = type ? HRI_BF16 : HRI_F32;
-    for (uint32_t k = 0; k < HR_STREAM_SIZES; k++) add_streams(p, UINT64_C(1) << (uint32_t)hri_rate_column(HRI_RATE_STREAM, k));
+    for (uint32_t k = 0; k < HR_STREAM_SIZES; k++) {
+      add_streams(p, UINT64_C(1) << (uint32_t)hri_rate_column(HRI_RATE_STREAM, k));
+      add_pack(p, UINT64_C(1) << (uint32_t)hri_rate_column(HRI_RATE_STREAM, k));
+    }
     add_attention(p);
     add_products(p);
   }
