@@ -20,7 +20,7 @@ enum {
   HR_PRODUCT_SIZES = 4, /* by FLOPs: 2^24, 2^28, 2^31, 2^34 */
   HR_ATTENTION_KINDS = 2, /* forward, backward */
   HR_ATTENTION_SIZES = 4, /* by sequence: 64, 256, 1024, 4096 */
-  HR_STREAM_SIZES = 2     /* by bytes: 2^20 (in the caches), 2^26 (in memory) */
+  HR_STREAM_SIZES = 3     /* by bytes: 2^20 and 2^24 (in the caches), 2^27 (in memory) */
 };
 typedef enum hr_stream {
   HR_STREAM_COPY = 0, HR_STREAM_ADD, HR_STREAM_NORM, HR_STREAM_NORM_BACKWARD, HR_STREAM_ACTIVATION, HR_STREAM_ACTIVATION_BACKWARD,

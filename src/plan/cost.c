@@ -13,7 +13,7 @@ static bool is_product(uint16_t op) { return op == HRI_OP_LINEAR || op == HRI_OP
 static bool is_attention(uint16_t op) { return op >= HRI_OP_ATTENTION && op <= HRI_OP_ATTENTION_CACHED; }
 
 static const double product_sizes[HR_PRODUCT_SIZES] = {24, 28, 31, 34}, attention_sizes[HR_ATTENTION_SIZES] = {6, 8, 10, 12},
-                    stream_sizes[HR_STREAM_SIZES] = {20, 26};
+                    stream_sizes[HR_STREAM_SIZES] = {20, 24, 27};
 
 double hri_rate_column(hri_rate_table table, uint32_t index) {
   return table == HRI_RATE_PRODUCT ? product_sizes[index] : table == HRI_RATE_ATTENTION ? attention_sizes[index] : stream_sizes[index];

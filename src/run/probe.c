@@ -3,12 +3,11 @@
  * functions that later look it up; nothing can be filed under the wrong entry.
  *
  * All samples share one arena, in four regions: integers and the control block (zeros, never written, so that every
- * index is valid), what nodes read in fp32 and in bf16 (small random numbers, never written), and what they write. A round runs every
- * sample once. So the samples are interleaved, a slow minute of the machine hits all of them alike, and each sample
- * finds the caches as another node left them, as in a training step. Disturbances only ever add time, and on a shared
- * machine they hit most rounds, a stalled thread costing milliseconds at the next barrier: an entry is the median of the
- * fastest fifth of its rounds. Samples too short to be timed alone run several times a round, each timed, with the same
- * choice among them; more than a few would find their operands in the nearest cache, so the count is small. */
+ * index is valid), what nodes read in fp32 and in bf16 (small random numbers, never written), and what they write. The
+ * samples lie at different places of their regions, and a round runs every sample once. So they are interleaved, a slow
+ * minute of the machine hits all of them alike, and a sample finds its operands in memory, as the weights of a training
+ * step are. Short ones run twice, and the second time counts: in a step their operands were made a moment before. An
+ * entry is the median of its rounds, disturbances included: a run on the same machine meets them too. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -22,9 +21,9 @@
 #include "kernel/cpu.h"
 #include "plan/cost.h"
 
-enum { MAX_SAMPLES = 256, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 4, MAX_REPEATS = 10 };
+enum { MAX_SAMPLES = 256, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 4 };
 static const uint64_t LEAST_PACKED = UINT64_C(1) << 27; /* M N K of products worth packing for */
-static const double DEFAULT_SECONDS = 30, SHORT_SAMPLE_SECONDS = 2e-3;
+static const double DEFAULT_SECONDS = 30, SHORT_SAMPLE_SECONDS = 5e-4;
 /* What a run has resident that a probe does not use: buffers of data files and checkpoints (docs/data.md), JSON. */
 static const uint64_t BUFFER_BYTES = UINT64_C(2) << 20;
 
@@ -33,7 +32,7 @@ typedef enum region { INDICES = 0, INPUTS, HALF_INPUTS, OUTPUTS } region;
 typedef struct sample {
   hri_id node;
   double *entry;  /* of the rates; NULL: the node overhead */
-  uint32_t repeats;
+  bool twice;
   double work;
   void *handle;
   double seconds[MAX_ROUNDS];
@@ -93,7 +92,7 @@ static void add(probe *p, hri_id id) {
     best = away;
     column = k;
   }
-  *s = (sample){.node = id, .work = where.work, .repeats = 1};
+  *s = (sample){.node = id, .work = where.work};
   switch (where.table) { /* the row that hri_rate_row reads */
   case HRI_RATE_PRODUCT: s->entry = &p->rates->tables[where.type].product_flops[where.kind][where.side][column]; break;
   case HRI_RATE_ATTENTION: s->entry = &p->rates->tables[where.type].attention_flops[where.kind][column]; break;
@@ -237,7 +236,7 @@ static void place_node(probe *p, const hri_node *n, uint64_t used[REGIONS]) {
   }
 }
 
-/* Offsets of all samples; those that would need more than the machine has are left out. */
+/* The size of the regions; samples that would need more than the machine has are left out. */
 static hr_status place_all(probe *p, hr_error *error) {
   uint32_t kept = 0;
   p->offsets = hri_alloc_zero(p->job.storages.count, sizeof *p->offsets);
@@ -254,7 +253,14 @@ static hr_status place_all(probe *p, hr_error *error) {
   return HR_OK;
 }
 
-/* Regions begin behind each other, so offsets move by their begin; then the inputs get numbers in [-0.5, 0.5). */
+/* Where sample k begins in a region of which it uses `used`: spread by the golden ratio. */
+static uint64_t spread(const probe *p, uint32_t k, region r, uint64_t used) {
+  double place = 0.6180339887498949 * (double)(k + 1), part = place - (double)(uint64_t)place;
+  return (uint64_t)(part * (double)(p->region_bytes[r] - used)) / HRI_STORAGE_ALIGN * HRI_STORAGE_ALIGN;
+}
+
+/* Regions begin behind each other, so offsets move by their begin and by the place of their sample; integers stay at the
+ * start, where the zeros are few. Then the inputs get numbers in [-0.5, 0.5). */
 static hr_status reserve(probe *p, hr_error *error) {
   uint64_t total = 0;
   hri_bf16 *halves;
@@ -265,9 +271,12 @@ static hr_status reserve(probe *p, hr_error *error) {
   }
   for (uint32_t k = 0; k < p->sample_count; k++) {
     const hri_node *n = &p->job.nodes.items[p->samples[k].node];
+    uint64_t used[REGIONS];
+    place_node(p, n, used);
     for (uint32_t i = 0; i < n->operand_count; i++) {
       hri_operand o = hri_operands(&p->job, n)[i];
-      if (o.tensor != HRI_NONE) p->offsets[p->job.tensors.items[o.tensor].storage] += p->region_begin[region_of(p, o)];
+      region r = o.tensor == HRI_NONE ? INDICES : region_of(p, o);
+      if (o.tensor != HRI_NONE) p->offsets[p->job.tensors.items[o.tensor].storage] += p->region_begin[r] + (r == INDICES ? 0 : spread(p, k, r, used[r]));
     }
   }
   HRI_TRY(hri_arena_reserve(&p->arena, total, hri_cpu_threads(p->cpu), NULL, error));
@@ -318,32 +327,28 @@ static int ascending(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* Median of the fastest fifth; sorts. */
-static double typical(double *seconds, uint32_t count) {
-  uint32_t best = (count + 4) / 5;
+/* Sorts. */
+static double median(double *seconds, uint32_t count) {
   qsort(seconds, count, sizeof *seconds, ascending);
-  return best % 2 ? seconds[best / 2] : (seconds[best / 2 - 1] + seconds[best / 2]) / 2;
+  return count % 2 ? seconds[count / 2] : (seconds[count / 2 - 1] + seconds[count / 2]) / 2;
 }
 
-static hr_status time_sample(probe *p, sample *s, double *seconds, hr_error *error) {
-  double times[MAX_REPEATS];
-  for (uint32_t k = 0; k < s->repeats; k++) {
+static hr_status time_sample(probe *p, const sample *s, double *seconds, hr_error *error) {
+  for (int k = 0; k <= s->twice; k++) {
     double begin = now();
     HRI_TRY(hri_cpu_run(p->cpu, &p->launch, &p->job.nodes.items[s->node], s->handle, error));
-    times[k] = now() - begin;
+    *seconds = now() - begin;
   }
-  *seconds = typical(times, s->repeats);
   return HR_OK;
 }
 
-/* The first round, not counted: code is loaded, and short samples learn how often they run in a round. */
+/* The first round, not counted: code is loaded, and it shows which samples are short. */
 static hr_status warm_up(probe *p, hr_error *error) {
   for (uint32_t k = 0; k < p->sample_count; k++) {
-    sample *s = &p->samples[k];
     double seconds;
-    HRI_TRY(time_sample(p, s, &seconds, error));
-    HRI_TRY(time_sample(p, s, &seconds, error));
-    if (seconds < SHORT_SAMPLE_SECONDS) s->repeats = MAX_REPEATS;
+    HRI_TRY(time_sample(p, &p->samples[k], &seconds, error));
+    HRI_TRY(time_sample(p, &p->samples[k], &seconds, error));
+    p->samples[k].twice = seconds < SHORT_SAMPLE_SECONDS;
   }
   return HR_OK;
 }
@@ -366,12 +371,12 @@ static hr_status measure(probe *p, double begin, const hr_probe_options *options
 static void file_rates(probe *p) {
   double overhead = 0;
   for (uint32_t k = 0; k < p->sample_count; k++)
-    if (!p->samples[k].entry) overhead = typical(p->samples[k].seconds, p->round_count);
+    if (!p->samples[k].entry) overhead = median(p->samples[k].seconds, p->round_count);
   p->rates->node_seconds = overhead;
   for (uint32_t k = 0; k < p->sample_count; k++) {
     double seconds;
     if (!p->samples[k].entry) continue;
-    seconds = typical(p->samples[k].seconds, p->round_count);
+    seconds = median(p->samples[k].seconds, p->round_count);
     seconds = seconds > 2 * overhead ? seconds - overhead : seconds / 2;
     *p->samples[k].entry = seconds > 0 ? p->samples[k].work / seconds : 0;
   }
