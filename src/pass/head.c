@@ -1,7 +1,8 @@
 /* The loss head, unrolled over chunks of tokens.
  *
  * Logits are the largest tensor of a small model's step (M x V). Per chunk: logits = h W^T, cross entropy in place turns
- * them into d-logits, then dW += d-logits^T h and dh = d-logits W; the chunk's logits die before the next chunk is made.
+ * them into d-logits, then dh = d-logits W and dW += d-logits^T h; the chunk's logits die before the next chunk is made.
+ * dh comes first: a packed W can then lie where dW is written next.
  * The gradients are emitted in the loss phase; autodiff starts from dh. Without a gradient (evaluation) only the losses
  * are made. A single chunk is the unchunked head: there is one implementation. */
 #include "pass/pass.h"
@@ -50,11 +51,11 @@ hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, 
     hri_node_append(job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(h), HRI_R(head), HRI_ABSENT, HRI_W(logits)}, 4);
     if (with_gradient) dlogits = make(job, emit, HRI_ROLE_LOGITS, dtype, "logits.grad", count, vocabulary, padded, 0);
     hri_node_append(job, HRI_OP_CROSS_ENTROPY, emit, &attr, (hri_operand[]){HRI_R(logits), HRI_R(t), HRI_R(job->control), {dlogits, HRI_WRITE}, HRI_W(l)}, 5);
+    if (with_gradient)
+      hri_node_append(job, HRI_OP_LINEAR_DX, emit, NULL, (hri_operand[]){HRI_R(dlogits), HRI_R(head), HRI_W(hri_tensor_rows(job, dhidden, begin, count))}, 3);
     if (dw != HRI_NONE) /* with accumulation `begin` zeroed the gradient: every chunk adds */
       hri_node_append(job, HRI_OP_LINEAR_DW, emit, NULL,
                       (hri_operand[]){HRI_R(dlogits), HRI_R(h), {dw, begin == 0 && program != HRI_MICRO ? HRI_WRITE : HRI_ADD}}, 3);
-    if (with_gradient)
-      hri_node_append(job, HRI_OP_LINEAR_DX, emit, NULL, (hri_operand[]){HRI_R(dlogits), HRI_R(head), HRI_W(hri_tensor_rows(job, dhidden, begin, count))}, 3);
   }
   hri_node_append(job, HRI_OP_LOSS_SUM, emit, NULL, (hri_operand[]){HRI_R(losses), HRI_U(job->control)}, 2);
   return dhidden;
