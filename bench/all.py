@@ -23,7 +23,7 @@ from document import ROOT, core_count, machine_text, replace_section  # noqa: E4
 
 BUILD = ROOT / "build/release"
 # model, batch, rounds: long steps take fewer
-YARDSTICKS = [("gpt2-124m", "4x256", 8), ("gpt2-124m", "4x1024", 5), ("smollm2-135m", "4x256", 8), ("smollm2-135m", "2x1024", 5)]
+YARDSTICKS = [("gpt2-124m", "4x256", 5), ("gpt2-124m", "4x1024", 3), ("smollm2-135m", "4x256", 5), ("smollm2-135m", "2x1024", 3)]
 PROFILES = [("gpt2-124m", 4, 256), ("smollm2-135m", 4, 256)]
 PRECISIONS = ["fp32", "bf16"]
 PYTORCH = {"pytorch": ["--batch", "4x256", "--precision", "fp32", "bf16", "bf16-pure", "--recompute", "off", "on", "--smallest"],
