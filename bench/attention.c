@@ -6,7 +6,8 @@
  * Prints GFLOP/s of forward (4 D flops per visible pair, the causal half counted) and backward (10 D), the share of the
  * rate of one large matrix product of the type and team, and for decoding the bytes of cache read per second beside
  * those that a copy reads.
- * `pass` prints the least nanoseconds of a forward and of a backward at batch 1 on the best variant, for bench/attention.py. */
+ * `pass` makes one pass to warm up and prints the nanoseconds of the forward and the backward of the fastest of `repeats`
+ * further ones, at batch 1 on the best variant, for bench/attention.py. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,14 +230,15 @@ static int run_pass(const variant *v, char **args) {
                                strcmp(args[3], "bf16") == 0 ? HRI_REAL_BF16 : HRI_REAL_F32};
   bench_case c = make_case(v, shape, atoi(args[4]));
   double forward = 1e30, backward = 1e30;
-  for (int n = atoi(args[5]); n > 0; n--) {
+  for (int n = -1; n < atoi(args[5]); n++) {
     double start = now(), middle, end;
     run_forward(&c);
     middle = now();
     run_backward(&c);
     end = now();
-    forward = middle - start < forward ? middle - start : forward;
-    backward = end - middle < backward ? end - middle : backward;
+    if (n < 0 || end - start >= forward + backward) continue;
+    forward = middle - start;
+    backward = end - middle;
   }
   printf("%.0f %.0f\n", forward * 1e9, backward * 1e9);
   free_case(&c);

@@ -162,7 +162,8 @@ static void run_embed(const hri_cpu_kernels *k, const operands *m) {
                              .positions = m->array[1], .ids = m->index, .position = m->position, .y = m->array[3],
                              .threads = m->threads});
 }
-/* The table is fp32: half the rows of a bf16 array fit. */
+/* The table is fp32: half the rows of a bf16 array fit. (Its traffic is counted, here and in the yardstick, as if it were
+ * of the type too: in bf16 five bytes move for three.) */
 static void run_embed_backward(const hri_cpu_kernels *k, const operands *m) {
   k->embed_backward(&(hri_embed_backward_args){.rows = rows_of(m, COLUMNS) / 2, .columns = COLUMNS, .real = m->real,
                                                .dy = m->array[1], .index = m->index + rows_of(m, COLUMNS),

@@ -28,8 +28,9 @@ typedef enum hr_schedule { HR_SCHEDULE_CONSTANT = 0, HR_SCHEDULE_LINEAR, HR_SCHE
 typedef enum hr_precision { HR_PRECISION_FP32 = 0, HR_PRECISION_BF16, HR_PRECISION_BF16_PURE } hr_precision;
 /* What optimizer states are kept in; bf16 states are rounded stochastically too (BF16_PURE only). */
 typedef enum hr_moments { HR_MOMENTS_FP32 = 0, HR_MOMENTS_BF16 } hr_moments;
-/* Weights rearranged for matrix products: where it pays (AUTO decides between the others), never, before each use, or
- * once per optimizer step for all its micro-steps. Same bits. */
+/* Weights (and, in bf16, the inputs of weight gradients) rearranged for matrix products, on the CPU: before each use where
+ * it pays (TRANSIENT), the same where the bytes are free as well (AUTO), never, or also the weights once per optimizer
+ * step for all its micro-steps. Same bits. */
 typedef enum hr_weight_packing { HR_WEIGHT_PACKING_AUTO = 0, HR_WEIGHT_PACKING_OFF, HR_WEIGHT_PACKING_TRANSIENT, HR_WEIGHT_PACKING_PERSISTENT } hr_weight_packing;
 typedef enum hr_packing { HR_PACKING_PACK = 0, HR_PACKING_OFF } hr_packing;
 

@@ -43,7 +43,7 @@ const cli_command commands[] = {
     {"devices", "[NAME] [OPTIONS]", "the devices that a plan can be made for", FOR_DEVICES, 1,
      "Lists this machine's CPU and the table of devices with their published figures; with NAME, all that is known of "
      "one.\n"
-     "--probe measures this machine with the kernels that run jobs (about 25 seconds) and stores it under "
+     "--probe measures this machine with the kernels that run jobs (about 30 seconds) and stores it under "
      "HEADROOM_CACHE, else ~/.cache/headroom; predicted times and fixed bytes of plans then come from it.",
      "headroom devices\nheadroom devices rtx-4090\nheadroom devices --probe", command_devices},
     {"explain", "FILE|- [OPTIONS]", "an out-of-memory message to one cause", FOR_EXPLAIN, 1,

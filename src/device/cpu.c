@@ -13,9 +13,7 @@ static double assumed_core_flops(bool *bf16) {
   *bf16 = false;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-#if defined(__GNUC__) && !defined(__clang__)
   *bf16 = __builtin_cpu_supports("avx512bf16") != 0;
-#endif
   if (__builtin_cpu_supports("avx512f")) return 100e9;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 60e9;
 #endif

@@ -20,7 +20,6 @@ struct hri_cpu {
   hri_attention_kernels_table attention;
   hri_gemm_cache *gemm;
   char instruction_set[16], libraries[64];
-  uint32_t prepared;
 };
 
 /* One execution of one node, as adapters see it. */
@@ -35,6 +34,7 @@ typedef struct call {
 
 /* ---- operand access ---- */
 
+static hri_real type_of(const hri_tensor *t) { return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32; }
 static const hri_operand *operand(const call *c, uint32_t index) { return &hri_operands(c->job, c->node)[index]; }
 static bool present(const call *c, uint32_t index) { return index < c->node->operand_count && operand(c, index)->tensor != HRI_NONE; }
 static void *pointer(const call *c, uint32_t index) { return present(c, index) ? hri_launch_pointer(c->launch, operand(c, index)->tensor) : NULL; }
@@ -42,9 +42,8 @@ static const hri_tensor *tensor(const call *c, uint32_t index) { return &c->job-
 static int64_t rows(const call *c, uint32_t index) { return (int64_t)hri_rows(tensor(c, index)); }
 static int64_t columns(const call *c, uint32_t index) { return (int64_t)hri_columns(tensor(c, index)); }
 static int64_t elements(const call *c, uint32_t index) { return (int64_t)hri_tensor_stored_elements(tensor(c, index)); }
-static hri_real real_of(const call *c, uint32_t index) { return tensor(c, index)->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32; }
 static bool adds(const call *c, uint32_t index) { return present(c, index) && operand(c, index)->access == HRI_ADD; }
-static hri_real real(const call *c, uint32_t index) { return tensor(c, index)->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32; }
+static hri_real real(const call *c, uint32_t index) { return type_of(tensor(c, index)); }
 static int threads(const call *c) { return (int)c->cpu->threads; }
 static hri_id scratch_id(const call *c) { return hri_operand_find(c->job, c->node, HRI_SCRATCH, 0); }
 static void *scratch(const call *c) {
@@ -57,8 +56,6 @@ static uint64_t scratch_bytes(const call *c) {
 }
 
 /* ---- matrix products ---- */
-
-static hri_real type_of(const hri_tensor *t) { return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32; }
 
 static hri_gemm_shape gemm_shape(const hri_job *job, const hri_node *node, uint32_t team) {
   const hri_operand *o = hri_operands(job, node);
@@ -224,11 +221,11 @@ static hr_status run_rope_table(call *c) {
 /* Operand 0 is qkv or dy, which has its type. */
 static hri_attention_shape attention_shape(const call *c) {
   const int64_t *i = c->node->attr.i;
-  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .real = real_of(c, 0)};
+  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .real = real(c, 0)};
 }
 static hri_attention_cache_shape cache_shape(const call *c) {
   const int64_t *i = c->node->attr.i;
-  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .real = real_of(c, 0)};
+  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .real = real(c, 0)};
 }
 static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
 
@@ -283,7 +280,7 @@ static hr_status run_loss_sum(call *c) {
 }
 
 static hr_status run_square_norm(call *c) {
-  c->cpu->kernels.square_sum(pointer(c, 1), pointer(c, 0), real_of(c, 0), elements(c, 0), threads(c));
+  c->cpu->kernels.square_sum(pointer(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), threads(c));
   return HR_OK;
 }
 
@@ -304,9 +301,9 @@ static hr_status run_advance(call *c) {
 /* g, control, w, `states` moments, bf16 copy of w?. The step of the random bits is the one that ADVANCE has just counted. */
 static hri_update_args update_args(const call *c, uint32_t states) {
   const hri_control *control = pointer(c, 1);
-  hri_update_args a = {.n = elements(c, 2), .w = pointer(c, 2), .w_real = real_of(c, 2), .copy = pointer(c, 3 + states), .g = pointer(c, 0),
-                       .gradient_real = real_of(c, 0), .threads = threads(c)};
-  if (states > 0) a.m = pointer(c, 3), a.moment_real = real_of(c, 3);
+  hri_update_args a = {.n = elements(c, 2), .w = pointer(c, 2), .w_real = real(c, 2), .copy = pointer(c, 3 + states), .g = pointer(c, 0),
+                       .gradient_real = real(c, 0), .threads = threads(c)};
+  if (states > 0) a.m = pointer(c, 3), a.moment_real = real(c, 3);
   if (states > 1) a.v = pointer(c, 4);
   a.rounding = (hri_rounding){.seed = control->seed, .step = (uint64_t)control->applied_steps, .site = c->node->site};
   return a;
@@ -464,8 +461,6 @@ hri_backend hri_cpu_backend(hri_cpu *cpu) {
   memcpy(b.libraries, cpu->libraries, sizeof b.libraries);
   return b;
 }
-
-uint32_t hri_cpu_prepared_count(const hri_cpu *cpu) { return cpu->prepared; }
 
 uint32_t hri_cpu_distinct_products(const hri_job *job) {
   HRI_ARRAY(hri_gemm_shape) seen = {0};

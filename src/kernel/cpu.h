@@ -14,9 +14,7 @@ void hri_cpu_destroy(hri_cpu *cpu);
 
 /* What planning asks of this backend; `cpu` must outlive it. */
 hri_backend hri_cpu_backend(hri_cpu *cpu);
-/* Number of prepared matrix products (each holds library memory that no program can own). */
-uint32_t hri_cpu_prepared_count(const hri_cpu *cpu);
-/* Distinct matrix products that a job needs: what will be prepared. */
+/* Distinct matrix products that a job needs: what will be prepared (each holds library memory that no program can own). */
 uint32_t hri_cpu_distinct_products(const hri_job *job);
 
 /* Moves parameters between a tensor and files or generators; implemented by the trainer. `tensor` is the whole stored

@@ -6,7 +6,8 @@
  *   DW       dw[N,K] (=|+=) dy[M,N]^T . x[M,K]                     a = dy, b = x, c = dw
  *
  * a and b are both fp32 or both bf16, the bias always fp32. c is fp32, or bf16 where a and b are; sums are in fp32 and
- * a bf16 result is rounded once, at the end. Accumulating into bf16 is refused: it would round at every step.
+ * a bf16 result is rounded once, at the end. (The library's bf16 instructions read and give subnormals as zero; ours keeps
+ * them.) Accumulating into bf16 is refused: it would round at every step.
  *
  * A provider computes them: oneDNN where it was built in and has a kernel that needs no memory of its own, else code of
  * ours. Which one, and all the scratch it needs, follows from the shape, the team, the instruction set and the library

@@ -163,11 +163,14 @@ void hri_onednn_cap_isa(hri_isa isa) {
 }
 
 bool hri_onednn_within_isa(hri_isa isa) {
-  /* The values are sets of bits; these are the ones that SSE4.1, AVX2 and AVX-512 Core add to what is below them. */
-  unsigned effective = (unsigned)dnnl_get_effective_cpu_isa(), avx512 = dnnl_cpu_isa_avx512_core & ~(unsigned)dnnl_cpu_isa_avx2,
-           avx2 = dnnl_cpu_isa_avx2 & ~(unsigned)dnnl_cpu_isa_sse41;
-  if (isa < HRI_ISA_AVX512 && (effective & avx512) == avx512) return false;
-  return !(isa < HRI_ISA_AVX2 && (effective & avx2) == avx2);
+  /* The values are sets of bits; these are the ones that each level adds to what is below it. */
+  static const unsigned added[HRI_ISA_COUNT] = {[HRI_ISA_AVX2] = dnnl_cpu_isa_avx2 & ~(unsigned)dnnl_cpu_isa_sse41,
+                                                [HRI_ISA_AVX512] = dnnl_cpu_isa_avx512_core & ~(unsigned)dnnl_cpu_isa_avx2,
+                                                [HRI_ISA_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16 & ~(unsigned)dnnl_cpu_isa_avx512_core_vnni};
+  unsigned effective = (unsigned)dnnl_get_effective_cpu_isa();
+  for (int above = (int)isa + 1; above < HRI_ISA_COUNT; above++)
+    if ((effective & added[above]) == added[above]) return false;
+  return true;
 }
 
 const char *hri_onednn_text(void) {

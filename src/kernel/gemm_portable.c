@@ -60,9 +60,6 @@ typedef hri_vf vf;
 
 INLINE vf load(const float *p) { return hri_vload(p); }
 INLINE void store(float *p, vf v) { hri_vstore(p, v); }
-INLINE float get(const void *p, int64_t i, hri_real type) {
-  return type == HRI_REAL_BF16 ? hri_bf16_widen(((const hri_bf16 *)p)[i]) : ((const float *)p)[i];
-}
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t blocks(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -74,9 +71,9 @@ INLINE void pack_straight(float *to, const void *from, hri_real type, int64_t al
   for (int64_t i = 0; i < depth; i++, to += width) {
     const void *line = hri_real_from(from, i * along, type);
     if (count == width) {
-      for (int64_t r = 0; r < width; r++) to[r] = get(line, r, type);
+      for (int64_t r = 0; r < width; r++) to[r] = hri_real_get(line, r, type);
     } else {
-      for (int64_t r = 0; r < count; r++) to[r] = get(line, r, type);
+      for (int64_t r = 0; r < count; r++) to[r] = hri_real_get(line, r, type);
       for (int64_t r = count; r < width; r++) to[r] = 0;
     }
   }
@@ -93,9 +90,9 @@ INLINE void pack_transposed(float *to, const void *from, hri_real type, int64_t 
       if (r >= count) {
         for (int64_t j = 0; j < some; j++) column[j * width] = 0;
       } else if (some == LINE) {
-        UNROLL for (int64_t j = 0; j < LINE; j++) column[j * width] = get(line, j, type);
+        UNROLL for (int64_t j = 0; j < LINE; j++) column[j * width] = hri_real_get(line, j, type);
       } else {
-        for (int64_t j = 0; j < some; j++) column[j * width] = get(line, j, type);
+        for (int64_t j = 0; j < some; j++) column[j * width] = hri_real_get(line, j, type);
       }
     }
   }
@@ -335,7 +332,7 @@ static void widen_row(float *to, const hri_bf16 *x, int64_t depth) {
 INLINE void dots(const float *x, int64_t stride, const void *row, hri_real type, int64_t depth, int count, float *results) {
   vf sums[DOT_TOGETHER][DOT_SUMS] = {{{0}}};
   int64_t whole = depth / (DOT_SUMS * LANES) * DOT_SUMS, i = 0;
-  unsigned char rest[DOT_SUMS * LANES * sizeof(float)] = {0};
+  _Alignas(float) unsigned char rest[DOT_SUMS * LANES * sizeof(float)] = {0};
   for (; i < whole; i += DOT_SUMS) {
     UNROLL for (int j = 0; j < DOT_SUMS; j++) {
       vf b = row_vector(row, i + j, type);
@@ -387,8 +384,7 @@ static void dots_thread(const work *w, int thread, int team) {
       float v = results[r];
       if (w->bias) v += w->bias[j];
       if (w->accumulate) v = ((float *)w->c)[r * p->columns + j] + v;
-      if (w->out == HRI_REAL_BF16) ((hri_bf16 *)w->c)[r * p->columns + j] = hri_bf16_round(v);
-      else ((float *)w->c)[r * p->columns + j] = v;
+      hri_real_put(w->c, r * p->columns + j, v, w->out);
     }
   }
 }

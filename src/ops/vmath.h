@@ -32,7 +32,12 @@
 #else
 #define HRI_VECTOR_BYTES 16
 #endif
-enum { HRI_LANES = HRI_VECTOR_BYTES / 4, HRI_HALF_LANES = HRI_LANES / 2 };
+enum {
+  HRI_LANES = HRI_VECTOR_BYTES / 4,
+  HRI_HALF_LANES = HRI_LANES / 2,
+  HRI_GROUP = HRI_VECTOR_BYTES == 64 ? 4 : 2 /* vectors side by side in a long chain of operations: as registers allow */
+};
+#define HRI_VECTOR_INLINE inline __attribute__((always_inline))
 
 typedef float hri_vf __attribute__((vector_size(HRI_VECTOR_BYTES)));
 typedef int32_t hri_vi __attribute__((vector_size(HRI_VECTOR_BYTES)));
@@ -127,12 +132,19 @@ static inline hri_vf hri_vsqrt(hri_vf a) {
 
 /* Folds of the lanes in a fixed order: upper half onto lower half until one is left. */
 static inline float hri_vsum(hri_vf v) {
+#if defined(__AVX512DQ__)
+  __m256 half = _mm256_add_ps(_mm512_castps512_ps256((__m512)v), _mm512_extractf32x8_ps((__m512)v, 1));
+  __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  quarter = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));
+  return _mm_cvtss_f32(_mm_add_ss(quarter, _mm_movehdup_ps(quarter)));
+#else
   float a[HRI_LANES];
   memcpy(a, &v, sizeof a);
   for (int width = HRI_LANES / 2; width > 0; width /= 2)
     for (int i = 0; i < width; i++)
       a[i] += a[i + width];
   return a[0];
+#endif
 }
 static inline double hri_vsum_double(hri_vd v) {
   double a[HRI_HALF_LANES];
@@ -174,20 +186,34 @@ static inline hri_vf hri_vround(hri_vf x) {
   return shifted - magic;
 }
 
-/* exp(x) = 2^n exp(r), r = x - n ln 2 in [-ln2/2, ln2/2]. */
-static inline hri_vf hri_vexp(hri_vf x) {
+/* x[k] = exp(x[k]) for k < count (a constant), of lanes in [HRI_EXP_LOWEST, 89] or NaN.
+ * exp(x) = 2^n exp(r), r = x - n ln 2 in [-ln2/2, ln2/2]. Each step takes all vectors before the next one starts: the
+ * chain of one is some 60 cycles long, more than a processor looks ahead over. */
+#define HRI_EXP_LOWEST (-104.0f) /* 0 there */
+static HRI_VECTOR_INLINE void hri_vexp_each(hri_vf *x, int count) {
   const float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f; /* n * ln2_high is exact */
-  hri_vf n, r, p;
-  x = hri_vmin(hri_vset(89.0f), hri_vmax(hri_vset(-104.0f), x)); /* exp is inf and 0 there; NaN passes */
-  n = hri_vround(x * 0x1.715476p+0f);
-  r = x - n * ln2_high;
-  r = r - n * ln2_low;
-  p = r * 0x1.6a1a72p-10f + 0x1.123fc6p-7f;
-  p = p * r + 0x1.555916p-5f;
-  p = p * r + 0x1.55548ap-3f;
-  p = p * r + 0x1.fffffcp-2f;
-  p = r + r * r * p;
-  return hri_vscale2(1.0f + p, n);
+  static const float factors[] = {0x1.123fc6p-7f, 0x1.555916p-5f, 0x1.55548ap-3f, 0x1.fffffcp-2f};
+  hri_vf n[HRI_GROUP], p[HRI_GROUP];
+  for (int k = 0; k < count; k++)
+    n[k] = hri_vround(x[k] * 0x1.715476p+0f);
+  for (int k = 0; k < count; k++)
+    x[k] = x[k] - n[k] * ln2_high;
+  for (int k = 0; k < count; k++)
+    x[k] = x[k] - n[k] * ln2_low;
+  for (int k = 0; k < count; k++)
+    p[k] = hri_vset(0x1.6a1a72p-10f);
+  for (int i = 0; i < 4; i++)
+    for (int k = 0; k < count; k++)
+      p[k] = p[k] * x[k] + factors[i];
+  for (int k = 0; k < count; k++)
+    p[k] = x[k] + x[k] * x[k] * p[k];
+  for (int k = 0; k < count; k++)
+    x[k] = hri_vscale2(1.0f + p[k], n[k]);
+}
+static inline hri_vf hri_vexp(hri_vf x) {
+  x = hri_vmin(hri_vset(89.0f), hri_vmax(hri_vset(HRI_EXP_LOWEST), x)); /* exp is inf beyond 89; NaN passes */
+  hri_vexp_each(&x, 1);
+  return x;
 }
 
 /* 1 / (1 + exp(-x)). */

@@ -1,4 +1,4 @@
-/* Gathers the parameters of each unit into segments: contiguous runs with the same (dtype, trainable, decay, state
+/* Gathers the parameters of each unit into segments: contiguous runs with the same (dtypes, trainable, decay, state
  * kind), each parameter aligned to 256 elements, so that blockwise quantizers never cross a parameter and do not depend
  * on the rank count. Gradients and states mirror the segments. */
 #include "pass/pass.h"
@@ -7,8 +7,8 @@ static hri_dtype dtype_of(const hri_job *job, hri_id tensor) { return tensor == 
 
 static bool same_segment(const hri_segment *s, const hri_job *job, const hri_param *p) {
   const hri_param *first = &job->params.items[s->param_begin];
-  return s->unit == p->unit && dtype_of(job, first->gradient) == dtype_of(job, p->gradient) && dtype_of(job, first->state[0]) == dtype_of(job, p->state[0]) && s->dtype == job->tensors.items[p->weight].dtype && s->trainable == p->trainable && s->decay == p->decay &&
-         s->state_kind == p->state_kind;
+  return s->unit == p->unit && s->dtype == dtype_of(job, p->weight) && s->trainable == p->trainable && s->decay == p->decay && s->state_kind == p->state_kind &&
+         dtype_of(job, first->gradient) == dtype_of(job, p->gradient) && dtype_of(job, first->state[0]) == dtype_of(job, p->state[0]);
 }
 
 /* Parameters are sorted by segment: execution order of units, decayed matrices first. */

@@ -11,8 +11,9 @@
 
 /* A packed copy that later products may share. */
 typedef struct packed {
-  hri_id storage, tensor, node; /* of the plain operand; the packed tensor; the product that it was made for */
-  uint64_t offset, rows;
+  hri_id value, tensor, node; /* what the plain operand shows; the packed tensor; the product that it was made for */
+  uint64_t value_offset, rows;
+  uint32_t last;              /* position of the last product that reads it */
   uint16_t op;
 } packed;
 
@@ -21,8 +22,8 @@ typedef struct packer {
   const hri_backend *backend;
   hri_pack_mode mode;
   uint8_t program;
-  uint64_t peak;       /* of the job, before any packing */
-  uint64_t *live;      /* per position of the program */
+  uint64_t peak;       /* of the job, before any packing; automatic mode only, like live */
+  uint64_t *live;      /* per position of the program, with what was packed so far */
   HRI_ARRAY(packed) copies;
   HRI_ARRAY(hri_id) order;
 } packer;
@@ -36,18 +37,22 @@ static uint64_t rows_of(const hri_job *job, const hri_node *node) {
 
 /* ---- how much is live ---- */
 
+static uint64_t placed_bytes(uint64_t bytes) { return hri_round_up(bytes, HRI_STORAGE_ALIGN); }
+
 static uint64_t carried_bytes(const hri_job *job, uint8_t program) {
   uint64_t sum = 0;
   for (size_t s = 0; s < job->storages.count; s++) {
     const hri_storage *storage = &job->storages.items[s];
-    if (!storage->dead && storage->tier == HRI_DEVICE && (storage->scope & HRI_IN(program))) sum += storage->bytes;
+    if (!storage->dead && storage->tier == HRI_DEVICE && (storage->scope & HRI_IN(program))) sum += placed_bytes(storage->bytes);
   }
   return sum;
 }
 
-/* Live bytes at each position of a program (the caller frees), and the most of them. */
-static hr_status profile(const hri_job *job, uint8_t program, uint64_t **live, uint64_t *peak, hr_error *error) {
+/* Live bytes at each position of a program (the caller frees), the scratch that the node there will get among them, and
+ * the most of them. */
+static hr_status profile(const hri_job *job, const hri_backend *backend, uint8_t program, uint64_t **live, uint64_t *peak, hr_error *error) {
   size_t count = job->programs[program].order.count;
+  hr_status status = HR_OK;
   uint64_t now = carried_bytes(job, program), *delta;
   uint32_t *first, *last;
   HRI_TRY(hri_touch_range(job, program, &first, &last, error));
@@ -56,36 +61,37 @@ static hr_status profile(const hri_job *job, uint8_t program, uint64_t **live, u
   for (size_t s = 0; delta && *live && s < job->storages.count; s++) {
     const hri_storage *storage = &job->storages.items[s];
     if (first[s] == UINT32_MAX || storage->scope || storage->dead || storage->tier != HRI_DEVICE) continue;
-    delta[2 * first[s]] += storage->bytes;
-    delta[2 * last[s] + 1] += storage->bytes;
+    delta[2 * first[s]] += placed_bytes(storage->bytes);
+    delta[2 * last[s] + 1] += placed_bytes(storage->bytes);
   }
-  for (size_t at = 0; delta && *live && at < count; at++) {
+  if (!delta || !*live) status = hri_fail_memory(error, count * 24, "the live profile");
+  for (size_t at = 0; at < count && status == HR_OK; at++) {
+    uint64_t scratch = 0;
+    status = backend->workspace(backend->self, job, &job->nodes.items[job->programs[program].order.items[at]], &scratch, error);
     now += delta[2 * at];
-    (*live)[at] = now;
-    if (now > *peak) *peak = now;
+    (*live)[at] = now + placed_bytes(scratch);
+    if ((*live)[at] > *peak) *peak = (*live)[at];
     now -= delta[2 * at + 1];
   }
   hri_free(first);
   hri_free(last);
-  if (delta && *live) {
-    hri_free(delta);
-    return HR_OK;
-  }
   hri_free(delta);
+  if (status == HR_OK) return HR_OK;
   hri_free(*live);
   *live = NULL;
-  return hri_fail_memory(error, count * 24, "the live profile");
+  return status;
 }
 
 /* ---- packing ---- */
 
-static const packed *shared(const packer *p, const hri_node *node) {
+/* By value, not by storage: another value may have taken the storage over in place. */
+static packed *shared(const packer *p, const hri_node *node) {
   const hri_tensor *plain = &p->job->tensors.items[hri_operands(p->job, node)[1].tensor];
   bool all = p->mode == HRI_PACK_PERSISTENT;
   for (size_t k = p->copies.count; k-- > 0;) {
-    const packed *c = &p->copies.items[k];
+    packed *c = &p->copies.items[k];
     bool chunks = node->phase == HRI_PHASE_LOSS && p->job->nodes.items[c->node].phase == HRI_PHASE_LOSS && p->job->nodes.items[c->node].program == node->program;
-    if (c->storage == plain->storage && c->offset == plain->offset && c->op == node->op && c->rows == rows_of(p->job, node) && (all || chunks)) return c;
+    if (c->value == plain->value && c->value_offset == plain->value_offset && c->op == node->op && c->rows == rows_of(p->job, node) && (all || chunks)) return c;
   }
   return NULL;
 }
@@ -96,9 +102,18 @@ static bool carried_weight(const packer *p, const hri_node *node) {
   return p->mode == HRI_PACK_PERSISTENT && p->program == HRI_MICRO && p->job->storages.items[plain->storage].role == HRI_ROLE_WEIGHT;
 }
 
-/* The packed tensor that `product` is to read; its PACK node is put before the product, or into `begin`. */
-static hri_id make(packer *p, hri_id product, uint64_t bytes) {
+/* Whether `bytes` more fit below the job's peak at all positions of [from, to]; if so they are taken. */
+static bool take_free(packer *p, uint32_t from, uint32_t to, uint64_t bytes) {
+  for (uint32_t at = from; at <= to; at++)
+    if (p->live[at] + bytes > p->peak) return false;
+  for (uint32_t at = from; at <= to; at++) p->live[at] += bytes;
+  return true;
+}
+
+/* The packed tensor that the product at a position is to read; its PACK node is put before the product, or into `begin`. */
+static hri_id make(packer *p, uint32_t at, uint64_t bytes) {
   hri_job *job = p->job;
+  const hri_id product = job->programs[p->program].order.items[at];
   const hri_node node = job->nodes.items[product];
   hri_id plain = hri_operands(job, &node)[1].tensor, id, pack;
   hri_tensor tensor = job->tensors.items[plain];
@@ -121,7 +136,7 @@ static hri_id make(packer *p, hri_id product, uint64_t bytes) {
     hri_node_add_wait(job, pack, job->waits.items[node.wait_begin + w].node);
   if (carried) hri_order_push(job, HRI_BEGIN, pack);
   else if (!hri_array_push(&p->order, pack)) job->failed = true;
-  if (!hri_array_push(&p->copies, ((packed){tensor.storage, id, product, tensor.offset, rows_of(job, &node), node.op}))) job->failed = true;
+  if (!hri_array_push(&p->copies, ((packed){tensor.value, id, product, tensor.value_offset, rows_of(job, &node), at, node.op}))) job->failed = true;
   return id;
 }
 
@@ -129,7 +144,7 @@ static hr_status pack_node(packer *p, uint32_t at, hr_error *error) {
   hri_job *job = p->job;
   hri_id product = job->programs[p->program].order.items[at], tensor;
   const hri_node *node = &job->nodes.items[product];
-  const packed *copy;
+  packed *copy;
   uint64_t bytes = 0;
   bool pays = false;
   if (!is_product(node->op) || job->tensors.items[hri_operands(job, node)[1].tensor].layout != HRI_PLAIN) return HR_OK;
@@ -137,8 +152,9 @@ static hr_status pack_node(packer *p, uint32_t at, hr_error *error) {
   if (bytes == 0) return HR_OK;
   copy = shared(p, node);
   if (!copy && !pays && !carried_weight(p, node)) return HR_OK;
-  if (p->mode == HRI_PACK_AUTO && p->live[at] + bytes > p->peak) return HR_OK;
-  tensor = copy ? copy->tensor : make(p, product, bytes);
+  if (p->mode == HRI_PACK_AUTO && !take_free(p, copy ? copy->last + 1 : at, at, placed_bytes(bytes))) return HR_OK;
+  if (copy) copy->last = at;
+  tensor = copy ? copy->tensor : make(p, at, bytes);
   if (job->failed) return hri_job_ok(job, error);
   hri_operands(job, &job->nodes.items[product])[1].tensor = tensor;
   return HR_OK;
@@ -147,7 +163,7 @@ static hr_status pack_node(packer *p, uint32_t at, hr_error *error) {
 static hr_status pack_program(packer *p, hr_error *error) {
   hri_program *program = &p->job->programs[p->program];
   uint64_t ignored = 0;
-  hr_status status = profile(p->job, p->program, &p->live, &ignored, error);
+  hr_status status = p->mode == HRI_PACK_AUTO ? profile(p->job, p->backend, p->program, &p->live, &ignored, error) : HR_OK;
   for (uint32_t at = 0; at < program->order.count && status == HR_OK; at++) {
     status = pack_node(p, at, error);
     if (status == HR_OK && !hri_array_push(&p->order, program->order.items[at])) status = hri_fail_memory(error, sizeof(hri_id), "packing");
@@ -172,8 +188,8 @@ hr_status hri_pass_pack(hri_job *job, const hri_backend *backend, hri_pack_mode 
   if (!backend->packing) return HR_OK;
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     uint64_t *live = NULL;
-    if (!job->programs[kind].present) continue;
-    HRI_TRY(profile(job, kind, &live, &p.peak, error));
+    if (!job->programs[kind].present || mode != HRI_PACK_AUTO) continue;
+    HRI_TRY(profile(job, backend, kind, &live, &p.peak, error));
     hri_free(live);
   }
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {

@@ -4,7 +4,8 @@
  *   2 tensors alias only through one storage: a read must find its own value there
  *   3 every RAW, WAR, WAW pair has a happens-before path
  *   6 a recomputed node shares the site of its origin
- *   7 views stay inside their storage; operands are where the op list says
+ *   7 views stay inside their storage; operands are where the op list says; packed ones are right operands of the very
+ *     kind of product that they were packed for
  * The content of a storage is a list of byte ranges with the value they hold; CARRIED marks what an earlier program (or
  * the host) left. Rule 4 (lanes join at the end of a program) is how programs are executed and placed. */
 #include "program/check.h"
@@ -21,6 +22,7 @@ typedef struct checker {
   const hri_job *job;
   content *contents;      /* per storage, kept across programs for carried ones */
   uint32_t *newest;       /* per storage: index of its newest touch in this program, HRI_NONE */
+  hri_id *packer;         /* per storage: the PACK node that filled it, HRI_NONE */
   HRI_ARRAY(touch) touches;
   HRI_ARRAY(hri_id) dirty; /* storages touched in this program */
   hri_clocks clocks;
@@ -145,6 +147,25 @@ static bool letter_allows(char letter, const hri_operand *o) {
   }
 }
 
+/* A product takes a packed operand in the layout of its own kind and rows. No other op can read one. */
+static hr_status check_packed(const checker *k, uint32_t at, uint32_t operand) {
+  const hri_job *job = k->job;
+  hri_id id = job->programs[k->program].order.items[at], packer;
+  const hri_node *node = &job->nodes.items[id];
+  const hri_tensor *t = &job->tensors.items[hri_operands(job, node)[operand].tensor], *a = &job->tensors.items[hri_operands(job, node)[0].tensor];
+  bool product = node->op == HRI_OP_LINEAR || node->op == HRI_OP_LINEAR_DX || node->op == HRI_OP_LINEAR_DW;
+  if (t->layout == HRI_PLAIN) return HR_OK;
+  if (operand == 1 && node->op == HRI_OP_PACK) {
+    k->packer[t->storage] = id;
+    return HR_OK;
+  }
+  packer = k->packer[t->storage];
+  if (operand != 1 || !product || packer == HRI_NONE || job->nodes.items[packer].attr.i[0] != node->op - HRI_OP_LINEAR ||
+      (uint64_t)job->nodes.items[packer].attr.i[1] != hri_tensor_stored_elements(a) / a->stored[a->rank - 1])
+    return complain(k, at, operand, "rule 7: a packed operand that was not packed for this");
+  return HR_OK;
+}
+
 static hr_status check_form(const checker *k, uint32_t at) {
   const hri_job *job = k->job;
   const hri_node *node = &job->nodes.items[job->programs[k->program].order.items[at]];
@@ -165,6 +186,7 @@ static hr_status check_form(const checker *k, uint32_t at) {
     if (s->dead) return complain(k, at, i, "rule 2: a merged storage is still in use");
     if (t->offset + hri_tensor_bytes(t) > s->bytes) return complain(k, at, i, "rule 7: a view leaves its storage");
     if (s->scope == 0 ? s->program != k->program : !(s->scope & HRI_IN(k->program))) return complain(k, at, i, "rule 2: a storage is used outside of its scope");
+    HRI_TRY(check_packed(k, at, i));
   }
   if (node->origin != HRI_NONE && job->nodes.items[node->origin].site != node->site) return complain(k, at, 0, "rule 6: a recomputed node has another site than its origin");
   return rule->check ? rule->check(job, node, k->error) : HR_OK;
@@ -231,11 +253,13 @@ hr_status hri_job_check(const hri_job *job, hr_error *error) {
   hr_status status = HR_OK;
   k.contents = hri_alloc_zero(job->storages.count, sizeof *k.contents);
   k.newest = hri_alloc(job->storages.count * sizeof *k.newest);
-  if (!k.contents || !k.newest) {
+  k.packer = hri_alloc(job->storages.count * sizeof *k.packer);
+  if (!k.contents || !k.newest || !k.packer) {
     status = hri_fail_memory(error, job->storages.count * sizeof *k.contents, "checking");
     goto out;
   }
   memset(k.newest, 0xFF, job->storages.count * sizeof *k.newest);
+  memset(k.packer, 0xFF, job->storages.count * sizeof *k.packer);
   for (size_t s = 0; s < job->storages.count; s++) { /* what the host fills before a program starts */
     const hri_storage *storage = &job->storages.items[s];
     bool host = storage->scope && (storage->role == HRI_ROLE_INPUT || storage->role == HRI_ROLE_CONTROL || storage->role == HRI_ROLE_CACHE);
@@ -256,6 +280,7 @@ out:
   for (size_t s = 0; k.contents && s < job->storages.count; s++) hri_free(k.contents[s].items);
   hri_free(k.contents);
   hri_free(k.newest);
+  hri_free(k.packer);
   hri_array_free(&k.touches);
   hri_array_free(&k.dirty);
   return status;

@@ -7,6 +7,9 @@
  *
  *   max( max over k of S_0(v_0) + ... + S_(k-1)(v_(k-1)) + R_k(v_k),  sum of all S + loss,  everything else ).
  *
+ * Whether the last residual counts as the last layer's or as the loss's depends on whose storage it took over in place,
+ * that is on the last layer's level: what the loss takes more at a level is added to that layer's S.
+ *
  * The dynamic program goes up through the layers. Its state is (bytes kept so far, seconds so far); a state that keeps
  * more and takes longer than another is dropped, and so is a level whose R does not fit on top of the state: this is
  * where the order of the layers counts. The seconds are whole picoseconds, so that equal sums are equal. The result is
@@ -71,13 +74,14 @@ static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* ---- plans ---- */
 
-static hr_status make_plan(const chooser *c, const mixture *m, hr_plan **plan, hr_error *error) {
+static hr_status make_plan(const chooser *c, const mixture *m, hr_weight_packing packing, hr_plan **plan, hr_error *error) {
   hr_job *job = hri_alloc(sizeof *job);
   hr_status status;
   if (!job) return hri_fail_memory(error, sizeof *job, "the search");
   *job = *c->job;
   job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers};
   memcpy(job->recompute.levels, m->levels, c->layers);
+  job->weight_packing = packing;
   status = hr_plan_create(job, plan, error);
   hri_free(job);
   return status;
@@ -104,7 +108,7 @@ static hr_status try_mixture(chooser *c, const mixture *m, hr_plan **keep, const
   trial t = {.levels = *m};
   *out = find_trial(c, m);
   if (*out) return HR_OK;
-  HRI_TRY(make_plan(c, m, &plan, error));
+  HRI_TRY(make_plan(c, m, c->job->weight_packing, &plan, error));
   info = hr_plan_get(plan);
   t.need_bytes = info->tiers[HR_TIER_DEVICE].reserved_bytes + info->tiers[HR_TIER_DEVICE].fixed_bytes;
   t.step_seconds = info->step_seconds;
@@ -129,34 +133,53 @@ static hr_status try_mixture(chooser *c, const mixture *m, hr_plan **keep, const
 
 static uint64_t less(uint64_t bytes, uint64_t taken) { return bytes > taken ? bytes - taken : 0; }
 
-static void fill_level(chooser *c, const hr_plan_layers *l, uint8_t level) {
+/* Bytes of a level, and what the loss takes on top of all S. */
+static uint64_t fill_bytes(chooser *c, const hr_plan_layers *l, uint8_t level) {
   uint64_t below = 0;
   for (uint32_t k = 0; k < c->layers; k++) {
     level_cost *cost = &c->cost[k][level];
     cost->saved = l->layers[k].saved_bytes;
     cost->running = less(larger(l->layers[k].forward_bytes, l->layers[k].backward_bytes), below);
-    cost->picoseconds = (uint64_t)(l->layers[k].seconds * 1e12 + 0.5);
     below += cost->saved;
   }
-  c->between = larger(c->between, less(l->between_bytes, below));
   c->outside = larger(c->outside, l->outside_bytes);
+  return less(l->between_bytes, below);
+}
+
+/* Operands that are packed where the bytes are free raise no peak, but they fill each plan up to its own. They say nothing
+ * of another mixture, so the bytes are those of a plan without them. */
+static hr_status fill_level(chooser *c, uint8_t level, hr_plan_layers *layers, uint64_t *loss, hr_error *error) {
+  bool automatic = c->job->weight_packing == HR_WEIGHT_PACKING_AUTO && c->job->device.is_cpu;
+  hr_plan *plan = NULL;
+  const trial *made;
+  hr_status status;
+  mixture m;
+  memset(&m, level, sizeof m);
+  HRI_TRY(try_mixture(c, &m, &plan, &made, error));
+  c->trials.items[level].interest = 1;
+  status = hr_plan_layers_get(plan, layers, error);
+  for (uint32_t k = 0; k < c->layers && status == HR_OK; k++) c->cost[k][level].picoseconds = (uint64_t)(layers->layers[k].seconds * 1e12 + 0.5);
+  if (automatic && status == HR_OK) {
+    hr_plan_destroy(plan);
+    plan = NULL;
+    status = make_plan(c, &m, HR_WEIGHT_PACKING_OFF, &plan, error);
+    if (status == HR_OK) status = hr_plan_layers_get(plan, layers, error);
+  }
+  if (status == HR_OK) *loss = fill_bytes(c, layers, level);
+  hr_plan_destroy(plan);
+  return status;
 }
 
 static hr_status fill_tables(chooser *c, hr_error *error) {
   hr_plan_layers *layers = hri_alloc(sizeof *layers);
+  uint64_t loss[HR_LEVEL_COUNT] = {0};
   hr_status status = HR_OK;
   if (!layers) return hri_fail_memory(error, sizeof *layers, "the search");
-  for (uint8_t level = 0; level < HR_LEVEL_COUNT && status == HR_OK; level++) {
-    mixture m;
-    hr_plan *plan = NULL;
-    const trial *made;
-    memset(&m, level, sizeof m);
-    status = try_mixture(c, &m, &plan, &made, error);
-    if (status == HR_OK) c->trials.items[level].interest = 1;
-    if (status == HR_OK) status = hr_plan_layers_get(plan, layers, error);
-    if (status == HR_OK) fill_level(c, layers, level);
-    hr_plan_destroy(plan);
-  }
+  for (uint8_t level = 0; level < HR_LEVEL_COUNT && status == HR_OK; level++) status = fill_level(c, level, layers, &loss[level], error);
+  c->between = UINT64_MAX;
+  for (uint8_t level = 0; level < HR_LEVEL_COUNT; level++)
+    if (loss[level] < c->between) c->between = loss[level];
+  for (uint8_t level = 0; level < HR_LEVEL_COUNT && c->layers; level++) c->cost[c->layers - 1][level].saved += loss[level] - c->between;
   hri_free(layers);
   return status;
 }
@@ -312,13 +335,13 @@ static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
       fits_at = bytes;
       if (!fails_at) return HR_OK; /* nothing faster fits by live bytes, let alone placed */
     } else {
-      uint64_t over = t->need_bytes - c->job->budget_bytes, own = live_bytes(c, &m);
+      uint64_t over = less(t->need_bytes, c->job->budget_bytes), own = live_bytes(c, &m);
       fails_at = own;
       if (!fits_at) bytes = less(own, over);
       if (!fits_at && bytes < least && own > least) bytes = least;
     }
+    if (fits_at && fails_at <= fits_at + 1) break;
     if (fits_at) bytes = fits_at + (fails_at - fits_at) / 2;
-    if (fits_at && bytes <= fits_at) break;
   }
   return HR_OK;
 }
@@ -486,7 +509,7 @@ hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, 
   c->layers = job->model.layer_count;
   status = choose(c, frontier, error);
   if (status == HR_OK && frontier) fill_frontier(c, frontier);
-  if (status == HR_OK && plan) status = make_plan(c, &c->trials.items[c->chosen].levels, plan, error);
+  if (status == HR_OK && plan) status = make_plan(c, &c->trials.items[c->chosen].levels, job->weight_packing, plan, error);
   if (status == HR_OK) {
     job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers};
     memcpy(job->recompute.levels, c->trials.items[c->chosen].levels.levels, c->layers);

@@ -94,7 +94,7 @@ static bool apply(const choice *c, hr_job *job, char *options) {
 /* Plans a finished job; where its levels are still to be chosen, chooses them and writes them into the options. */
 static hr_status plan_job(hr_job *job, char *options, hr_plan **plan, hr_error *error) {
   char text[256], whole[HR_FIX_TEXT_BYTES + sizeof text], *word;
-  if (job->recompute.kind != HR_RECOMPUTE_AUTO) return hr_plan_create(job, plan, error);
+  if (job->recompute.kind != HR_RECOMPUTE_AUTO || job->purpose != HR_PURPOSE_TRAIN) return hr_plan_create(job, plan, error);
   HRI_TRY(hr_plan_recompute(job, plan, NULL, error));
   hr_recompute_text(&job->recompute, job->model.layer_count, text, sizeof text);
   word = strstr(options, "--recompute auto");

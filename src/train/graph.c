@@ -318,6 +318,8 @@ hr_status hr_graph_plan(const hr_graph *g, const hr_job *job, hr_plan **plan, hr
   }
   if (g->hidden == HR_NO_TENSOR) return hri_fail(error, HR_ERROR_USAGE, "the graph has no loss: call hr_graph_loss");
   if (spec.accumulate > 1) return hri_fail(error, HR_ERROR_USAGE, "graphs take one micro-step per step; accumulate is %u", spec.accumulate);
+  if (spec.recompute.kind == HR_RECOMPUTE_AUTO) return hri_fail(error, HR_ERROR_USAGE, "levels of recomputation are not chosen for graphs; give them");
+  if (spec.moments != HR_MOMENTS_FP32 && spec.precision != HR_PRECISION_BF16_PURE) return hri_fail(error, HR_ERROR_USAGE, "bf16 moments go with the precision bf16-pure");
   memset(&spec.model, 0, sizeof spec.model);
   spec.model.layer_count = g->layer_count;
   spec.model.vocabulary_size = (uint32_t)g->tensors.items[g->head].rows;

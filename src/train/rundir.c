@@ -47,7 +47,7 @@ void hri_rundir_discard(const char *directory) {
 /* ---- run.json ---- */
 
 static void put_job(hri_json_writer *w, const hr_job *job) {
-  char text[512];
+  char text[12 * HR_MAX_LAYERS]; /* a level for each layer, whatever they are */
   hri_json_key(w, "job");
   hri_json_begin_object(w);
   hri_json_field_u64(w, "seq", job->sequence_length);

@@ -76,6 +76,7 @@ auto="plan gpt2-124m --device rtx-4090 --micro-batch 8 --budget 5GiB"
   run $auto --recompute auto --table micro-batch,seq --json; expect_rc 0; expect_json 'any(c["fits"] and c["micro_batch"] == 8 for c in d["table"])'; }
 run plan gpt2-124m --device rtx-4090 --budget 1GiB --recompute auto --json; expect_rc 3; expect_json 'not d["fits"]' 'd["need_bytes"] == d["frontier"][0]["need_bytes"]'
 run plan gpt2-124m --device rtx-4090 --for evaluate --recompute auto --json; expect_rc 0; expect_json 'd["frontier"] == []'
+for also in --fixes --auto; do run plan gpt2-124m --device rtx-4090 --for evaluate --recompute auto $also; expect_rc 0; expect_out '^FITS'; done
 
 run plan gpt2-124m --device rtx-4090 --micro-batch 8 --budget 4GiB --auto --json; expect_rc 0; expect_err '^auto +--'
 expect_json 'd["fits"]' 'd["job"]["micro_batch"] * d["job"]["accumulate"] == 8'

@@ -702,18 +702,30 @@ static void test_isa(void **state) {
 #endif
 }
 
-/* A cache below the level at which the library already runs keeps to its own level. Last: the library was used above. */
-static void test_lower_isa(void **state) {
-  problem p = problem_make((hri_gemm_shape){.kind = HRI_GEMM_FORWARD, .m = 32, .n = 32, .k = 32, .threads = 1});
-  hri_gemm_cache *cache;
-  hri_gemm *gemm;
-  hr_error error;
+/* The library serves a type where the processor has instructions for it, and no cache below the level at which it already
+ * runs. Last: the library was used above. */
+static void test_who_computes(void **state) {
+  hri_isa own = processor_isa();
   (void)state;
-  assert_int_equal(hri_gemm_cache_create(HRI_ISA_BASE, &cache, &error), HR_OK);
-  assert_int_equal(hri_gemm_prepare(cache, &p.shape, &gemm, &error), HR_OK);
-  assert_string_equal(hri_gemm_implementation(gemm), "portable:base");
-  hri_gemm_cache_destroy(cache);
-  problem_free(&p);
+  for (int isa = 0; isa <= (int)own; isa++)
+    for (int variant = 0; variant < HRI_GEMM_KIND_COUNT * TYPES_COUNT; variant++) {
+      types t = all_types[variant / HRI_GEMM_KIND_COUNT];
+      hri_gemm_shape s = {.kind = (hri_gemm_kind)(variant % HRI_GEMM_KIND_COUNT), .type = t.type, .out = t.out, .m = 64, .n = 96, .k = 128, .threads = 2};
+      bool library = false;
+      char portable[32];
+      hri_gemm_cache *cache;
+      hri_gemm *gemm;
+      hr_error error;
+#if defined(HRI_HAVE_ONEDNN)
+      library = isa == (int)own && own >= (t.type == HRI_REAL_F32 ? HRI_ISA_AVX512 : HRI_ISA_AVX512_BF16);
+#endif
+      (void)snprintf(portable, sizeof portable, "portable:%s", hri_isa_name((hri_isa)isa));
+      assert_int_equal(hri_gemm_cache_create((hri_isa)isa, &cache, &error), HR_OK);
+      assert_int_equal(hri_gemm_prepare(cache, &s, &gemm, &error), HR_OK);
+      if (library) assert_memory_equal(hri_gemm_implementation(gemm), "brg", 3);
+      else assert_string_equal(hri_gemm_implementation(gemm), portable);
+      hri_gemm_cache_destroy(cache);
+    }
 }
 
 int main(void) {
@@ -729,7 +741,7 @@ int main(void) {
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_packing),
       cmocka_unit_test(test_many_shapes),
-      cmocka_unit_test(test_lower_isa),
+      cmocka_unit_test(test_who_computes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

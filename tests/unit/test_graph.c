@@ -98,6 +98,16 @@ static void wrong_graphs_are_refused(void **state) {
   assert_int_equal(hr_graph_plan(n.graph, &job, &plan, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "ids"));
   hr_graph_destroy(n.graph);
+  n = make_net(false); /* settings that mean nothing to a graph, or to each other */
+  job.recompute.kind = HR_RECOMPUTE_AUTO;
+  assert_int_equal(hr_graph_plan(n.graph, &job, &plan, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "recomputation"));
+  job.recompute.kind = HR_RECOMPUTE_NONE;
+  job.moments = HR_MOMENTS_BF16;
+  assert_int_equal(hr_graph_plan(n.graph, &job, &plan, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "bf16-pure"));
+  job.moments = HR_MOMENTS_FP32;
+  hr_graph_destroy(n.graph);
   assert_int_equal(hr_graph_create(&empty, &error), HR_OK);
   assert_int_equal(hr_graph_plan(empty, &job, &plan, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "loss"));

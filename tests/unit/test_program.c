@@ -171,6 +171,41 @@ static void random_jobs_obey_the_rules(void **state) {
                 seen.copies, seen.packed, seen.carried_packed, seen.masters);
 }
 
+static hr_status no_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+  (void)self, (void)job, (void)node, (void)error;
+  *bytes = 0;
+  return HR_OK;
+}
+
+/* Packing where the bytes are free takes none: the most live bytes are those of the job without. */
+static void automatic_packing_is_free(void **state) {
+  uint64_t count = getenv("HEADROOM_TEST_QUICK") ? 200 : 1200;
+  census seen = {0};
+  (void)state;
+  for (uint64_t seed = 1; seed <= count; seed++) {
+    uint64_t bound[2][HRI_TIER_COUNT];
+    dice d = {seed, 0};
+    hr_job spec;
+    hri_compile_options options;
+    hri_backend backend = fake_backend();
+    if (seed % 2) backend.workspace = no_workspace;
+    random_job(&d, &spec, &options);
+    options.offload_bytes = 0; /* on one lane, where the order of the nodes decides what is live */
+    for (int packed = 0; packed < 2; packed++) {
+      hri_job job;
+      hr_error error = {0};
+      spec.weight_packing = packed ? HR_WEIGHT_PACKING_AUTO : HR_WEIGHT_PACKING_OFF;
+      if (hri_compile(&spec, &backend, &options, &job, &error) != HR_OK) fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
+      assert_int_equal(hri_live_bound(&job, bound[packed], &error), HR_OK);
+      count_job(&job, &seen);
+      hri_job_deinit(&job);
+    }
+    if (bound[1][HRI_DEVICE] > bound[0][HRI_DEVICE])
+      fail_msg("seed %llu: %llu live bytes packed, %llu plain", (unsigned long long)seed, (unsigned long long)bound[1][HRI_DEVICE], (unsigned long long)bound[0][HRI_DEVICE]);
+  }
+  assert_true(seen.packed > 1000);
+}
+
 /* ---- the checker can fail: one broken job per rule ---- */
 
 static void compile_small(hri_job *job, bool offload) {
@@ -309,6 +344,33 @@ static void rule_7_shape(void **state) {
   hri_job_deinit(&job);
 }
 
+static void rule_7_packed(void **state) {
+  static const hri_compile_options options = {.check_each = false};
+  hri_backend backend = fake_backend();
+  hr_error error = {0};
+  hr_job spec;
+  hri_job job;
+  hri_id pack;
+  (void)state;
+  hr_job_init(&spec);
+  assert_int_equal(hr_model_open("micro-llama-bytes", &spec.model, &error), HR_OK);
+  assert_int_equal(hr_device_find("rtx-3090", &spec.device, &error), HR_OK);
+  spec.sequence_length = 8;
+  spec.weight_packing = HR_WEIGHT_PACKING_TRANSIENT;
+  assert_int_equal(hri_compile(&spec, &backend, &options, &job, &error), HR_OK);
+  pack = find_node(&job, HRI_STEP, HRI_OP_PACK, 0, NULL);
+  job.nodes.items[pack].attr.i[1]++; /* for other rows */
+  expect_rule(&job, "rule 7");
+  job.nodes.items[pack].attr.i[1]--;
+  job.nodes.items[pack].attr.i[0] ^= 1; /* for another kind of product */
+  expect_rule(&job, "rule 7");
+  job.nodes.items[pack].attr.i[0] ^= 1;
+  assert_int_equal(hri_job_check(&job, &error), HR_OK);
+  job.tensors.items[hri_operands(&job, &job.nodes.items[find_node(&job, HRI_STEP, HRI_OP_NORM, 0, NULL)])[0].tensor].layout = HRI_PACKED; /* read by another op */
+  expect_rule(&job, "rule 7");
+  hri_job_deinit(&job);
+}
+
 static void placement_proof_can_fail(void **state) {
   hri_job job;
   hri_placement placement;
@@ -399,8 +461,8 @@ static void placement_gap_of_presets(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rule_1_write_before_read), cmocka_unit_test(rule_1_written_twice), cmocka_unit_test(rule_1_overwritten), cmocka_unit_test(rule_1_role),
-      cmocka_unit_test(rule_3_missing_wait), cmocka_unit_test(rule_6_site), cmocka_unit_test(rule_7_shape), cmocka_unit_test(placement_proof_can_fail),
-      cmocka_unit_test(allocation_failures_are_clean), cmocka_unit_test(random_jobs_obey_the_rules), cmocka_unit_test(placement_gap_of_presets),
+      cmocka_unit_test(rule_3_missing_wait), cmocka_unit_test(rule_6_site), cmocka_unit_test(rule_7_shape), cmocka_unit_test(rule_7_packed), cmocka_unit_test(placement_proof_can_fail),
+      cmocka_unit_test(allocation_failures_are_clean), cmocka_unit_test(random_jobs_obey_the_rules), cmocka_unit_test(automatic_packing_is_free), cmocka_unit_test(placement_gap_of_presets),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

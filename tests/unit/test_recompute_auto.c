@@ -44,6 +44,9 @@ static const shape shapes[] = {
     {"custom:family=gpt2,layers=3,hidden=128,heads=4,vocab=256,positions=128", "rtx-3090", 128, 2, 1, HR_OPTIMIZER_SGD, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_MATERIALIZED, HR_PRECISION_BF16_PURE},
     {"custom:family=gpt2,layers=3,hidden=64,heads=2,vocab=256,positions=64", "cpu", 64, 8, 1, HR_OPTIMIZER_MOMENTUM, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
     {"custom:family=llama,layers=4,hidden=256,heads=4,kv-heads=4,mlp=688,vocab=256,positions=64", "rtx-3090", 32, 1, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+    /* most is live at the loss, whatever the levels; with operands packed where bytes are free */
+    {"custom:family=gpt2,layers=3,hidden=768,heads=12,vocab=16384,positions=1024", "cpu", 1024, 2, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+    {"custom:family=gpt2,layers=3,hidden=768,heads=12,vocab=16384,positions=1024", "rtx-3090", 1024, 2, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_IN_BACKWARD, HR_ATTENTION_FLASH, HR_PRECISION_FP32},
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -90,6 +93,7 @@ static void test_tables_predict_every_mixture(void **state) {
     hr_job job;
     uint32_t layers;
     make_job(&shapes[n], &job);
+    job.weight_packing = HR_WEIGHT_PACKING_OFF; /* what automatic packing does to a layer depends on all others */
     layers = job.model.layer_count;
     for (uint8_t level = 0; level < HR_LEVEL_COUNT; level++) {
       uint8_t same[4];
@@ -115,9 +119,10 @@ static void test_tables_predict_every_mixture(void **state) {
         seconds += t->layers[l].seconds;
       }
       {
+        const hr_plan_layers *last = &tables[levels[layers - 1]]; /* its level decides whose the last residual is */
         uint64_t kept = 0;
-        for (uint32_t k = 0; k < layers; k++) kept += tables[0].layers[k].saved_bytes;
-        live = most(most(live, tables[0].outside_bytes), saved + tables[0].between_bytes - kept);
+        for (uint32_t k = 0; k < layers; k++) kept += last->layers[k].saved_bytes;
+        live = most(most(live, tables[0].outside_bytes), saved + last->between_bytes - kept);
       }
       /* Exact but for a small node that the schedule pass moves over the border of two layers. */
       bound = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].lower_bound_bytes;
@@ -152,7 +157,7 @@ static void plan_every(const hr_job *job, every *all) {
 }
 
 static void against_every(const char *where, hr_job job, const every *all, uint64_t budget) {
-  double best = INFINITY;
+  double best = INFINITY, slack = job.device.is_cpu ? 0.01 : 1e-9; /* automatic packing depends on all layers together */
   uint64_t least = UINT64_MAX;
   hr_error e = {0};
   hr_plan *plan = NULL;
@@ -165,7 +170,7 @@ static void against_every(const char *where, hr_job job, const every *all, uint6
   if (isinf(best)) {
     if (hr_plan_get(plan)->fits || need(plan) > least + least / 100)
       fail_msg("%s: nothing fits %llu; the least is %llu, %llu was found", where, (unsigned long long)budget, (unsigned long long)least, (unsigned long long)need(plan));
-  } else if (!hr_plan_get(plan)->fits || hr_plan_get(plan)->step_seconds > best * (1 + 1e-9)) {
+  } else if (!hr_plan_get(plan)->fits || hr_plan_get(plan)->step_seconds > best * (1 + slack)) {
     char text[256];
     fail_msg("%s, budget %llu: %.9g s with %s, best %.9g s", where, (unsigned long long)budget, hr_plan_get(plan)->step_seconds,
              hr_recompute_text(&job.recompute, job.model.layer_count, text, sizeof text), best);

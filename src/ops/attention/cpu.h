@@ -1,7 +1,8 @@
 /* Attention on the CPU: one table of kernels per instruction level. Shapes, types and masks: shape.h.
  *
- * Scores, the softmax and every sum are fp32. With bf16 operands, probabilities and score gradients are rounded to bf16
- * where they enter the second product (materialized probabilities: where they are stored); see tile.h.
+ * Scores, the softmax and every sum are fp32. With bf16 operands, training kernels with pairs (tile.h) round probabilities
+ * and score gradients to bf16 where they enter the second product; elsewhere they stay fp32. Materialized probabilities
+ * are rounded where they are stored.
  *
  * Common to all kernels: no allocation, no libm; `scratch` is the caller's, 64-byte aligned, of the size that the
  * *_scratch function of the same table gives for the same shape and threads (UINT64_MAX when it does not fit 64 bits);

@@ -9,12 +9,19 @@
 
 enum { STRIPE_MIN = 64 }; /* fewest columns of a stripe: four cache lines */
 
+/* Rows of a table follow no pattern that the processor could guess: the next one is asked for while one is worked on. */
+static inline void fetch_row(const void *row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch((const char *)row + i);
+}
+
 static HRI_INLINE void embed_row(const hri_embed_args *args, int64_t row, hri_real real) {
-  int64_t n = args->columns, i = 0;
+  int64_t n = args->columns, bytes = n * (int64_t)hri_real_bytes(real), i = 0;
   const void *token = hri_real_from(args->tokens, args->ids[row] * n, real), *position;
   void *y = hri_real_at(args->y, row * n, real);
+  if (row + 1 < args->rows) fetch_row(hri_real_from(args->tokens, args->ids[row + 1] * n, real), bytes);
   if (!args->positions) {
-    memcpy(y, token, (size_t)n * hri_real_bytes(real));
+    memcpy(y, token, (size_t)bytes);
     return;
   }
   position = hri_real_from(args->positions, args->position[row] * n, real);

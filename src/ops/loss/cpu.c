@@ -17,8 +17,9 @@
 #include "ops/vmath.h"
 
 enum {
-  CHUNK = 2048,     /* elements: 8 KB of fp32 */
-  MOST_CHUNKS = 256 /* larger vocabularies (> 524,288) get longer chunks */
+  WIDE = HRI_GROUP * HRI_LANES, /* elements that go side by side */
+  CHUNK = 2048,                 /* elements: 8 KB of fp32 */
+  MOST_CHUNKS = 256             /* larger vocabularies (> 524,288) get longer chunks */
 };
 
 typedef struct chunk_sums {
@@ -42,17 +43,29 @@ static HRI_INLINE float chunk_maximum(const void *x, int64_t begin, int64_t end,
   return hri_vmax_fold(hri_vmax(a, b));
 }
 
+/* exp(x - maximum) of `count` vectors (a constant) from element i on, each with n lanes. No x is above the maximum. */
+static HRI_INLINE void exponentials(hri_vf *e, const void *x, float maximum, int64_t i, int count, int64_t n,
+                                    hri_real real) {
+  for (int k = 0; k < count; k++)
+    e[k] = hri_vmax(hri_vset(HRI_EXP_LOWEST), hri_vload_real_n(x, i + k * HRI_LANES, n, real) - maximum);
+  hri_vexp_each(e, count);
+}
+
 /* Sum of exp(x - maximum) over x[begin, end). */
 static HRI_INLINE double chunk_sum(const void *x, float maximum, int64_t begin, int64_t end, hri_real real) {
-  hri_vf a = {0}, b = {0};
+  hri_vf e[HRI_GROUP], a = {0}, b = {0};
   int64_t i = begin;
-  for (; i + 2 * HRI_LANES <= end; i += 2 * HRI_LANES) {
-    a += hri_vexp(hri_vload_real(x, i, real) - maximum);
-    b += hri_vexp(hri_vload_real(x, i + HRI_LANES, real) - maximum);
+  for (; i + WIDE <= end; i += WIDE) {
+    exponentials(e, x, maximum, i, HRI_GROUP, HRI_LANES, real);
+    for (int k = 0; k < HRI_GROUP; k += 2) {
+      a += e[k];
+      b += e[k + 1];
+    }
   }
   for (; i < end; i += HRI_LANES) {
     int64_t left = end - i < HRI_LANES ? end - i : HRI_LANES;
-    a += hri_vkeep_n(hri_vexp(hri_vload_real_n(x, i, left, real) - maximum), left, 0.0f);
+    exponentials(e, x, maximum, i, 1, left, real);
+    a += hri_vkeep_n(e[0], left, 0.0f);
   }
   return (double)hri_vsum(a) + (double)hri_vsum(b);
 }
@@ -82,11 +95,18 @@ static HRI_INLINE double log_sum_exp(chunk_sums *chunks, const void *x, int64_t 
 /* d[begin, end) = exp(x - maximum) * factor; d may be x. */
 static HRI_INLINE void chunk_gradient(void *d, const void *x, float maximum, float factor, int64_t begin, int64_t end,
                                       hri_real real) {
+  hri_vf e[HRI_GROUP];
   int64_t i = begin;
-  for (; i + HRI_LANES <= end; i += HRI_LANES)
-    hri_vstore_real(d, i, hri_vexp(hri_vload_real(x, i, real) - maximum) * factor, real);
-  if (i < end)
-    hri_vstore_real_n(d, i, hri_vexp(hri_vload_real_n(x, i, end - i, real) - maximum) * factor, end - i, real);
+  for (; i + WIDE <= end; i += WIDE) {
+    exponentials(e, x, maximum, i, HRI_GROUP, HRI_LANES, real);
+    for (int k = 0; k < HRI_GROUP; k++)
+      hri_vstore_real(d, i + k * HRI_LANES, e[k] * factor, real);
+  }
+  for (; i < end; i += HRI_LANES) {
+    int64_t left = end - i < HRI_LANES ? end - i : HRI_LANES;
+    exponentials(e, x, maximum, i, 1, left, real);
+    hri_vstore_real_n(d, i, e[0] * factor, left, real);
+  }
 }
 
 static HRI_INLINE void zero_elements(void *x, int64_t begin, int64_t end, hri_real real) {

@@ -8,9 +8,10 @@ hr_status hri_check_norm(const hri_job *job, const hri_node *node, hr_error *err
                    *sum = hri_at(job, node, 4), *y = hri_at(job, node, 5), *stats = hri_at(job, node, 6);
   HRI_SHAPE(hri_tensor_elements(w) == hri_columns(x) && w->dtype == HRI_F32);
   if (b) HRI_SHAPE(hri_tensor_elements(b) == hri_columns(x) && b->dtype == HRI_F32);
-  HRI_SHAPE(hri_tensor_bytes(x) == hri_tensor_bytes(y));
+  HRI_SHAPE(hri_tensor_bytes(x) == hri_tensor_bytes(y) && x->dtype == y->dtype);
   HRI_SHAPE((residual == NULL) == (sum == NULL));
   if (residual) HRI_SHAPE(hri_tensor_bytes(residual) == hri_tensor_bytes(x) && hri_tensor_bytes(sum) == hri_tensor_bytes(x));
+  if (residual) HRI_SHAPE(residual->dtype == x->dtype && sum->dtype == x->dtype);
   HRI_SHAPE(stats->dtype == HRI_F32 && hri_tensor_elements(stats) == hri_rows(x) * (node->attr.i[0] == HR_NORM_LAYER ? 2 : 1));
   return HR_OK;
 }
@@ -34,7 +35,10 @@ hr_status hri_check_norm_backward(const hri_job *job, const hri_node *node, hr_e
   const hri_tensor *dy = hri_at(job, node, 0), *x = hri_at(job, node, 1), *w = hri_at(job, node, 3), *extra = hri_at(job, node, 4),
                    *dx = hri_at(job, node, 5);
   HRI_SHAPE(hri_tensor_bytes(dy) == hri_tensor_bytes(x) && hri_tensor_bytes(dx) == hri_tensor_bytes(x));
-  HRI_SHAPE(hri_tensor_elements(w) == hri_columns(x));
-  if (extra) HRI_SHAPE(hri_tensor_bytes(extra) == hri_tensor_bytes(x));
+  HRI_SHAPE(dy->dtype == x->dtype && dx->dtype == x->dtype);
+  HRI_SHAPE(hri_tensor_elements(w) == hri_columns(x) && w->dtype == HRI_F32 && hri_at(job, node, 2)->dtype == HRI_F32);
+  if (extra) HRI_SHAPE(hri_tensor_bytes(extra) == hri_tensor_bytes(x) && extra->dtype == x->dtype);
+  for (uint32_t at = 6; at < 8; at++)
+    if (hri_at(job, node, at)) HRI_SHAPE(hri_at(job, node, at)->dtype == HRI_F32);
   return HR_OK;
 }

@@ -31,9 +31,6 @@ INLINE void load_doubles(hri_vd out[2], const void *p, int64_t index, hri_real r
   out[0] = __builtin_convertvector(halves[0], hri_vd);
   out[1] = __builtin_convertvector(halves[1], hri_vd);
 }
-INLINE double element(const void *p, int64_t index, hri_real real) {
-  return (double)(real == HRI_REAL_F32 ? ((const float *)p)[index] : hri_bf16_widen(((const hri_bf16 *)p)[index]));
-}
 
 /* Squares in double: fp32 squares overflow above 1.8e19 and vanish below 1e-23. */
 INLINE double square_sum_range(const void *g, int64_t begin, int64_t end, hri_real real) {
@@ -49,7 +46,7 @@ INLINE double square_sum_range(const void *g, int64_t begin, int64_t end, hri_re
     }
   sum = hri_vsum_double((sums[0] + sums[1]) + (sums[2] + sums[3]));
   for (; i < end; i++)
-    sum += element(g, i, real) * element(g, i, real);
+    sum += (double)hri_real_get(g, i, real) * (double)hri_real_get(g, i, real);
   return sum;
 }
 
@@ -237,7 +234,7 @@ INLINE void update_range(const hri_update_args *args, const factors *all, int64_
     if (random && end - i > SPAN - at) stop = i + SPAN - at;
     for (int64_t drawn = 0; random && drawn < at + stop - i; drawn += HRI_ROUNDING_CHUNK)
       draw_chunk(bits, drawn, &a.rounding, &keys, chunk++, random_weight, random_moment, random_moment && k.rule == ADAMW);
-    for (; i + HRI_LANES <= stop; i += HRI_LANES, at += HRI_LANES)
+    for (; i + HRI_LANES <= stop; i += HRI_LANES, at += random ? HRI_LANES : 0)
       part(&a, &f, k, i, HRI_LANES, bits, at);
     if (i < stop) part(&a, &f, k, i, stop - i, bits, at);
     i = stop;

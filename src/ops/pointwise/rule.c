@@ -2,12 +2,14 @@
 
 hr_status hri_check_same2(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 0)) == hri_tensor_bytes(hri_at(job, node, 1)));
+  HRI_SHAPE(hri_at(job, node, 0)->dtype == hri_at(job, node, 1)->dtype);
   return HR_OK;
 }
 
 hr_status hri_check_same3(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 0)) == hri_tensor_bytes(hri_at(job, node, 1)));
   HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 0)) == hri_tensor_bytes(hri_at(job, node, 2)));
+  HRI_SHAPE(hri_at(job, node, 0)->dtype == hri_at(job, node, 1)->dtype && hri_at(job, node, 0)->dtype == hri_at(job, node, 2)->dtype);
   return HR_OK;
 }
 
@@ -37,18 +39,21 @@ void hri_back_glu(hri_autodiff *ad, hri_id node) { backward_of_one(ad, node, HRI
 hr_status hri_check_glu(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(hri_columns(hri_at(job, node, 0)) == 2 * hri_columns(hri_at(job, node, 1)));
   HRI_SHAPE(hri_rows(hri_at(job, node, 0)) == hri_rows(hri_at(job, node, 1)));
+  HRI_SHAPE(hri_at(job, node, 0)->dtype == hri_at(job, node, 1)->dtype);
   return HR_OK;
 }
 
 hr_status hri_check_glu_backward(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(hri_columns(hri_at(job, node, 1)) == 2 * hri_columns(hri_at(job, node, 0)));
+  HRI_SHAPE(hri_rows(hri_at(job, node, 1)) == hri_rows(hri_at(job, node, 0)));
   HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 1)) == hri_tensor_bytes(hri_at(job, node, 2)));
+  HRI_SHAPE(hri_at(job, node, 0)->dtype == hri_at(job, node, 1)->dtype && hri_at(job, node, 0)->dtype == hri_at(job, node, 2)->dtype);
   return HR_OK;
 }
 
 hr_status hri_check_rope(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_tensor *x = hri_at(job, node, 0), *positions = hri_at(job, node, 1), *table = hri_at(job, node, 2);
-  HRI_SHAPE(hri_tensor_bytes(x) == hri_tensor_bytes(hri_at(job, node, 3)));
+  HRI_SHAPE(hri_tensor_bytes(x) == hri_tensor_bytes(hri_at(job, node, 3)) && x->dtype == hri_at(job, node, 3)->dtype);
   HRI_SHAPE((uint64_t)((node->attr.i[0] + 2 * node->attr.i[1]) * node->attr.i[2]) == hri_columns(x));
   HRI_SHAPE(hri_tensor_elements(positions) == hri_rows(x));
   HRI_SHAPE(table->dtype == HRI_F32 && hri_columns(table) * 2 == (uint64_t)node->attr.i[2]);
