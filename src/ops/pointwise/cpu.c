@@ -19,6 +19,13 @@ static inline int64_t block_end(int64_t begin, int64_t n) { return begin + BLOCK
 /* Elements of the vector at i. */
 static inline int64_t vector_length(int64_t i, int64_t end) { return end - i < HRI_LANES ? end - i : HRI_LANES; }
 
+/* Asks for bytes that will be read soon. Worth it in bf16, where more operations stand between two cache lines and the
+ * processor looks less far ahead: 1.1 to 1.5 times as fast from memory. In fp32 it gains nothing. */
+static inline void fetch(const void *from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch((const char *)from + i);
+}
+
 /* ---- add, scale, bias gradient ---- */
 
 static HRI_INLINE void add_part(void *y, const void *a, const void *b, int64_t i, int64_t n, hri_real real) {
@@ -196,11 +203,19 @@ static void activation_backward(hr_activation kind, void *dx, const void *dy, co
 
 /* ---- gated units ---- */
 
+/* Asks for the vectors of the next row of gu below those at `gate`, if there is one. */
+static HRI_INLINE void fetch_below(const void *gu, int64_t gate, int64_t width, bool last, hri_real real) {
+  if (real != HRI_REAL_BF16 || last) return;
+  fetch(hri_real_from(gu, gate + 2 * width, real), WIDE * 2);
+  fetch(hri_real_from(gu, gate + 3 * width, real), WIDE * 2);
+}
+
 /* Vectors of row `row` from element i on; the gate of a row stands before its `up`. */
 static HRI_INLINE void glu_part(hr_activation kind, void *y, const void *gu, int64_t row, int64_t width, int64_t i,
-                                int count, int64_t n, hri_real real) {
+                                int count, int64_t n, bool last, hri_real real) {
   int64_t gate = row * 2 * width + i, up = gate + width;
   hri_vf v[HRI_GROUP];
+  fetch_below(gu, gate, width, last, real);
   load_each(v, gu, gate, count, n, real);
   act_each(kind, v, count);
   for (int k = 0; k < count; k++) {
@@ -210,18 +225,20 @@ static HRI_INLINE void glu_part(hr_activation kind, void *y, const void *gu, int
 }
 
 static HRI_INLINE void glu_row(hr_activation kind, void *y, const void *gu, int64_t row, int64_t width,
-                               hri_real real) {
+                               bool last, hri_real real) {
   int64_t i = 0;
   for (; i + WIDE <= width; i += WIDE)
-    glu_part(kind, y, gu, row, width, i, HRI_GROUP, HRI_LANES, real);
+    glu_part(kind, y, gu, row, width, i, HRI_GROUP, HRI_LANES, last, real);
   for (; i < width; i += HRI_LANES)
-    glu_part(kind, y, gu, row, width, i, 1, vector_length(i, width), real);
+    glu_part(kind, y, gu, row, width, i, 1, vector_length(i, width), last, real);
 }
 
 static HRI_INLINE void glu_backward_part(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t row,
-                                         int64_t width, int64_t i, int count, int64_t n, hri_real real) {
+                                         int64_t width, int64_t i, int count, int64_t n, bool last,
+                                         hri_real real) {
   int64_t gate = row * 2 * width + i, up = gate + width;
   hri_vf v[HRI_GROUP], value[HRI_GROUP], slope[HRI_GROUP];
+  fetch_below(gu, gate, width, last, real);
   load_each(v, gu, gate, count, n, real);
   act_slope_each(kind, v, value, slope, count);
   for (int k = 0; k < count; k++) {
@@ -233,25 +250,25 @@ static HRI_INLINE void glu_backward_part(hr_activation kind, void *dgu, const vo
 }
 
 static HRI_INLINE void glu_backward_row(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t row,
-                                        int64_t width, hri_real real) {
+                                        int64_t width, bool last, hri_real real) {
   int64_t i = 0;
   for (; i + WIDE <= width; i += WIDE)
-    glu_backward_part(kind, dgu, dy, gu, row, width, i, HRI_GROUP, HRI_LANES, real);
+    glu_backward_part(kind, dgu, dy, gu, row, width, i, HRI_GROUP, HRI_LANES, last, real);
   for (; i < width; i += HRI_LANES)
-    glu_backward_part(kind, dgu, dy, gu, row, width, i, 1, vector_length(i, width), real);
+    glu_backward_part(kind, dgu, dy, gu, row, width, i, 1, vector_length(i, width), last, real);
 }
 
 static void glu(hr_activation kind, void *y, const void *gu, int64_t rows, int64_t width, hri_real real, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, rows *width)) schedule(static)
   for (int64_t row = 0; row < rows; row++)
-    BY_KIND(kind, HRI_BY_REAL(real, glu_row(KIND, y, gu, row, width, REAL)));
+    BY_KIND(kind, HRI_BY_REAL(real, glu_row(KIND, y, gu, row, width, row + 1 == rows, REAL)));
 }
 
 static void glu_backward(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
                          hri_real real, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, rows *width)) schedule(static)
   for (int64_t row = 0; row < rows; row++)
-    BY_KIND(kind, HRI_BY_REAL(real, glu_backward_row(KIND, dgu, dy, gu, row, width, REAL)));
+    BY_KIND(kind, HRI_BY_REAL(real, glu_backward_row(KIND, dgu, dy, gu, row, width, row + 1 == rows, REAL)));
 }
 
 /* ---- rotary embedding ---- */
@@ -266,14 +283,7 @@ typedef struct turn {
   int64_t ahead;            /* elements from here to the next row, 0 in the last one */
 } turn;
 
-static inline void fetch(const void *from, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64)
-    __builtin_prefetch((const char *)from + i, 1);
-}
-
-/* `count` vectors of pairs from i on, each with n lanes, in every head. In bf16, where more
- * operations stand between two lines and the processor looks less far ahead, the next row is asked for: 1.5 times as
- * fast from memory; in fp32 it gains nothing. */
+/* `count` vectors of pairs from i on, each with n lanes, in every head. */
 static HRI_INLINE void turn_heads(const turn *t, int64_t i, int count, int64_t n, hri_real real) {
   hri_vf c[TURNED], s[TURNED];
   for (int k = 0; k < count; k++) {
