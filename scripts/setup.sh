@@ -24,6 +24,12 @@ libjansson-dev
 #if !__has_include(<yaml.h>)
 libyaml-dev
 #endif
+#if !__has_include(<pcre2posix.h>)
+libpcre2-dev
+#endif
+#if !__has_include(<utf8proc.h>)
+libutf8proc-dev
+#endif
 #if !__has_include(<cmocka.h>)
 libcmocka-dev
 #endif
@@ -37,7 +43,7 @@ missing_build() {
   if has gcc g++ make; then
     missing_headers
   else
-    echo build-essential libdnnl-dev libjansson-dev libyaml-dev libcmocka-dev
+    echo build-essential libdnnl-dev libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev libcmocka-dev
   fi
 }
 
