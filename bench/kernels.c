@@ -18,7 +18,7 @@
 #include "ops/move/random.h"
 #include "ops/scratch.h"
 
-enum { COLUMNS = 768, VOCABULARY = 50257, STORED = 50304, HIDDEN = 2048, POSITIONS = 1024, ARRAYS = 5 };
+enum { COLUMNS = 768, VOCABULARY = 50257, STORED = 50304, HIDDEN = 2048, HEAD = 128, POSITIONS = 1024, ARRAYS = 5 };
 
 /* Operands of one size and type. All arrays have n elements; kernels over rows take n / (their columns) of them. */
 typedef struct operands {
@@ -121,6 +121,18 @@ static void run_layernorm_backward(const hri_cpu_kernels *k, const operands *m) 
   hri_norm_backward_args a = norm_backward_args(m);
   k->layernorm_backward(&a);
 }
+/* 16 heads of queries, 8 of keys and values, of HEAD elements. */
+static void run_head_norm(const hri_cpu_kernels *k, const operands *m) {
+  k->head_norm(&(hri_head_norm_args){.rows = rows_of(m, 32 * HEAD), .heads = 16, .kv_heads = 8, .head_size = HEAD, .real = m->real,
+                                     .x = m->array[0], .wq = m->table, .wk = m->table, .eps = 1e-6, .y = m->array[3],
+                                     .stats = m->stats, .threads = m->threads});
+}
+static void run_head_norm_backward(const hri_cpu_kernels *k, const operands *m) {
+  k->head_norm_backward(&(hri_head_norm_backward_args){
+      .rows = rows_of(m, 32 * HEAD), .heads = 16, .kv_heads = 8, .head_size = HEAD, .real = m->real, .dy = m->array[0], .x = m->array[1],
+      .stats = m->stats, .wq = m->table, .wk = m->table, .dx = m->array[3], .dwq = m->table + COLUMNS, .dwk = m->table + 2 * COLUMNS,
+      .scratch = m->scratch, .threads = m->threads});
+}
 static void run_add(const hri_cpu_kernels *k, const operands *m) {
   k->add(m->array[0], m->array[0], m->array[1], m->n, m->real, m->threads);
 }
@@ -153,12 +165,12 @@ static void run_swiglu_backward(const hri_cpu_kernels *k, const operands *m) {
 }
 /* In place, where the quarter of a row that holds the values is not touched. */
 static void run_rope(const hri_cpu_kernels *k, const operands *m) {
-  k->rope(&(hri_rope_args){.rows = rows_of(m, 48 * 64), .heads = 24, .kv_heads = 12, .head_size = 64, .real = m->real,
+  k->rope(&(hri_rope_args){.rows = rows_of(m, 48 * 64), .heads = 24, .kv_heads = 12, .head_size = 64, .rotary_size = 64, .real = m->real,
                            .x = m->array[0], .y = m->array[0], .cosines = m->angles,
                            .sines = m->angles + POSITIONS * 32, .position = m->position, .threads = m->threads});
 }
 static void run_embed(const hri_cpu_kernels *k, const operands *m) {
-  k->embed(&(hri_embed_args){.rows = rows_of(m, COLUMNS), .columns = COLUMNS, .real = m->real, .tokens = m->array[0],
+  k->embed(&(hri_embed_args){.rows = rows_of(m, COLUMNS), .columns = COLUMNS, .real = m->real, .tokens = m->array[0], .factor = 1,
                              .positions = m->array[1], .ids = m->index, .position = m->position, .y = m->array[3],
                              .threads = m->threads});
 }
@@ -166,7 +178,7 @@ static void run_embed(const hri_cpu_kernels *k, const operands *m) {
  * of the type too: in bf16 five bytes move for three.) */
 static void run_embed_backward(const hri_cpu_kernels *k, const operands *m) {
   k->embed_backward(&(hri_embed_backward_args){.rows = rows_of(m, COLUMNS) / 2, .columns = COLUMNS, .real = m->real,
-                                               .dy = m->array[1], .index = m->index + rows_of(m, COLUMNS),
+                                               .dy = m->array[1], .factor = 1, .index = m->index + rows_of(m, COLUMNS),
                                                .skip_index = -1, .dtable = m->array[0],
                                                .stored_rows = rows_of(m, COLUMNS) / 2, .accumulate = true,
                                                .threads = m->threads});
@@ -185,6 +197,15 @@ static void run_evaluation(const hri_cpu_kernels *k, const operands *m) {
   hri_cross_entropy_args a = loss_args(m);
   k->cross_entropy(&a);
 }
+static void run_capped_loss(const hri_cpu_kernels *k, const operands *m) {
+  hri_cross_entropy_args a = loss_args(m);
+  a.dlogits = m->array[0];
+  a.softcap = 30;
+  k->cross_entropy(&a);
+}
+static void run_softcap(const hri_cpu_kernels *k, const operands *m) {
+  k->softcap(m->array[0], m->array[0], 30.0f, m->n, m->real, m->threads);
+}
 static void run_finite(const hri_cpu_kernels *k, const operands *m) {
   k->first_nonfinite(m->array[0], m->n, m->real, m->threads);
 }
@@ -200,6 +221,8 @@ static const kernel_case cases[] = {
     {"layernorm + residual", run_layernorm, 2, 2, false, 1.0},
     {"rmsnorm backward + residual", run_rmsnorm_backward, 3, 1, false, 1.0},
     {"layernorm backward + residual", run_layernorm_backward, 3, 1, false, 1.0},
+    {"head norm", run_head_norm, 1, 1, false, 1.0},
+    {"head norm backward", run_head_norm_backward, 2, 1, false, 1.0},
     {"gelu", run_gelu, 1, 1, false, 1.0},
     {"gelu backward", run_gelu_backward, 2, 1, false, 1.0},
     {"swiglu", run_swiglu, 2, 1, false, 0.5},
@@ -208,6 +231,8 @@ static const kernel_case cases[] = {
     {"embed", run_embed, 1, 1, false, 1.0},
     {"embed backward", run_embed_backward, 2, 1, true, 0.5},
     {"cross entropy", run_loss, 1, 1, true, 1.0},
+    {"cross entropy, soft-cap", run_capped_loss, 1, 1, true, 1.0},
+    {"softcap", run_softcap, 1, 1, true, 1.0},
     {"cross entropy, evaluation", run_evaluation, 1, 0, false, 1.0},
 };
 
@@ -254,7 +279,7 @@ static void make_operands(operands *m, hri_real real, int64_t bytes, int threads
   for (int i = 0; i < ARRAYS; i++)
     m->array[i] = need((size_t)bytes);
   m->scratch = need(hri_norm_backward_scratch_bytes(rows, COLUMNS, true, true, threads));
-  m->stats = need((size_t)(2 * rows) * sizeof(float));
+  m->stats = need((size_t)(m->n / HEAD) * sizeof(float)); /* of head norms the most: one per head */
   m->table = need(sizeof(float) * 3 * COLUMNS);
   m->angles = need(sizeof(float) * 2 * 32 * POSITIONS);
   m->index = need((size_t)(2 * rows) * sizeof(int32_t));

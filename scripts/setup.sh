@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh build|clang|python ...: install what is missing, say what, and be quick when nothing is.
+# setup.sh build|clang|pip|python ...: install what is missing, say what, and be quick when nothing is.
 # Presence is asked of the tools themselves, not of the package manager, so other distributions work
 # too once the same things are there; only the installing is apt's.
 set -euo pipefail
@@ -65,6 +65,12 @@ missing_python() {
   if [[ ! -x build/venv/bin/pip ]]; then python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv; fi
 }
 
+# Python with a pip of its own, or that of the environment of `python`.
+missing_pip() {
+  has python3 || echo python3
+  if [[ ! -x build/venv/bin/pip ]]; then python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; fi
+}
+
 install_packages() {
   local root=() log=build/setup.log
   if ! has apt-get; then
@@ -116,13 +122,13 @@ ensure_venv() {
 
 for group; do
   case $group in
-    build | clang) ensure "$group" ;;
+    build | clang | pip) ensure "$group" ;;
     python)
       ensure python
       ensure_venv
       ;;
     *)
-      say "unknown group '$group' (build, clang, python)"
+      say "unknown group '$group' (build, clang, pip, python)"
       exit 2
       ;;
   esac

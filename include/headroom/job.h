@@ -50,8 +50,6 @@ typedef enum hr_recompute_kind {
   HR_RECOMPUTE_AUTO       /* to be replaced by LEVELS for the budget: hr_plan_recompute; it cannot be planned as it is */
 } hr_recompute_kind;
 
-enum { HR_MAX_LAYERS = 512 };
-
 typedef struct hr_recompute {
   hr_recompute_kind kind;
   uint32_t every;                /* EVERY: keep the input of each every-th layer; SQRT: set by hr_job_finish, sqrt(layers) to the nearest */
@@ -92,13 +90,14 @@ typedef struct hr_job {
   double epochs;
   uint64_t seed;
   bool shuffle;
-  hr_packing packing;
+  hr_packing packing;           /* OFF: rows have many lengths; a run also has programs for shorter rows (at most six lengths) */
   uint32_t threads;             /* the team; 0 = physical cores allowed */
   bool automatic;               /* --auto: the planner chooses what `given` does not hold */
   uint64_t given;               /* bit set of HR_GIVEN_*: options the user fixed */
 
   /* generation: context = prompt + new tokens; the compiler chooses the rows of a prefill chunk */
   uint32_t context_length;      /* --context (generate), or sequence_length when sampling during training */
+  uint32_t position_count;      /* rows of the tables of rotary positions; 0 = as many as the longest sequence */
   bool with_generation;         /* train: the job also holds the prefill and decode programs (--sample) */
   bool check;                   /* --check: dead storage is poisoned, guard zones are verified */
 } hr_job;

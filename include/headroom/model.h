@@ -15,17 +15,33 @@
 extern "C" {
 #endif
 
-typedef enum hr_family { HR_FAMILY_GPT2 = 0, HR_FAMILY_LLAMA, HR_FAMILY_COUNT } hr_family;
+enum {
+  HR_MAX_LAYERS = 512,
+  HR_MAX_ROPE_PAIRS = 256 /* longest list of longrope factors: half of the largest rotary size that has them */
+};
+
+typedef enum hr_family {
+  HR_FAMILY_GPT2 = 0, HR_FAMILY_LLAMA, HR_FAMILY_MISTRAL, HR_FAMILY_QWEN2, HR_FAMILY_QWEN3, HR_FAMILY_PHI3, HR_FAMILY_GEMMA2, HR_FAMILY_GEMMA3,
+  HR_FAMILY_COUNT
+} hr_family;
 typedef enum hr_norm { HR_NORM_LAYER = 0, HR_NORM_RMS } hr_norm;             /* mean and variance; root mean square */
 typedef enum hr_activation { HR_ACTIVATION_GELU_TANH = 0, HR_ACTIVATION_SILU } hr_activation;
-typedef enum hr_rope_scaling { HR_ROPE_DEFAULT = 0, HR_ROPE_LINEAR, HR_ROPE_LLAMA3 } hr_rope_scaling;
+typedef enum hr_rope_scaling {
+  HR_ROPE_DEFAULT = 0, HR_ROPE_LINEAR, HR_ROPE_LLAMA3, HR_ROPE_DYNAMIC, HR_ROPE_YARN, HR_ROPE_LONGROPE, HR_ROPE_SCALING_COUNT
+} hr_rope_scaling;
 
 typedef struct hr_rope {
   double theta;                /* base of the inverse frequencies */
   hr_rope_scaling scaling;
-  double factor;               /* linear, llama3: positions are stretched by this */
+  double factor;               /* all but default: positions are stretched by this; longrope: 0 = max / original positions */
   double low_frequency_factor, high_frequency_factor; /* llama3 */
-  uint32_t original_max_positions;                    /* llama3 */
+  uint32_t original_max_positions;                    /* llama3, yarn, longrope; 0: the model's max_positions */
+  double attention_factor;     /* yarn, longrope: multiplies cosines and sines; 0: what the kind prescribes */
+  double beta_fast, beta_slow; /* yarn; 0: 32 and 1 */
+  double mscale, mscale_all_dim; /* yarn: both not 0 to count */
+  bool no_truncation;          /* yarn: the borders of the ramp are not rounded to whole pairs */
+  uint32_t factor_count;       /* longrope: entries of both lists, rotary_size / 2 */
+  double short_factors[HR_MAX_ROPE_PAIRS], long_factors[HR_MAX_ROPE_PAIRS];
 } hr_rope;
 
 typedef struct hr_model {
@@ -41,7 +57,18 @@ typedef struct hr_model {
   bool learned_positions;      /* a position table is added to the embedding (gpt2), else RoPE */
   bool qkv_bias, attention_output_bias, mlp_bias;
   bool tied_embeddings;        /* the head is the embedding */
+  uint32_t rotary_size;        /* how much of each head RoPE turns, even; head_size but for partial rotation */
   hr_rope rope;
+  bool has_local_rope;         /* sliding layers use local_rope (gemma3) */
+  hr_rope local_rope;
+  uint32_t sliding_window;     /* a token of a sliding layer sees this many, itself included; 0: no layer slides */
+  uint8_t sliding[HR_MAX_LAYERS]; /* 1: the layer slides */
+  bool qk_norm;                /* RMS norm of each q and k head before RoPE (qwen3, gemma3) */
+  bool post_norms;             /* attention and MLP outputs are normed before they are added (gemma) */
+  double norm_weight_offset;   /* added to the weights of all norms: 1 for gemma, else 0 */
+  double embedding_scale;      /* multiplies token embeddings: sqrt(hidden_size) for gemma, else 1 */
+  double attention_softcap;    /* c: scores are c tanh(score / c); 0: none */
+  double logit_softcap;        /* the same for logits */
   double attention_scale;      /* multiplies q.k; head_size ** -0.5 unless the config says otherwise */
   double init_std;             /* for training from scratch */
   bool init_scale_residual;    /* gpt2: projections into the residual stream use init_std / sqrt(2 * layers) */

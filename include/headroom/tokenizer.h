@@ -23,6 +23,7 @@ typedef struct hr_tokens {
   int32_t *ids;
   uint32_t *begin, *end;     /* bytes [begin, end) of the encoded text; begin == end for tokens that were added */
   uint64_t count, capacity;
+  struct hr_tokens_work *work; /* working memory and remembered words, kept for the next text */
 } hr_tokens;
 
 /* Opens a directory (its tokenizer.json, else tokenizer.model, else the only *.tiktoken; tokenizer_config.json and

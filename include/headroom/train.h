@@ -105,11 +105,19 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
 /* Mean token loss over data_paths (purpose EVALUATE). */
 hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
 
+enum { HR_MAX_STOP_TOKENS = 8 };
+
+/* The tokens that end a text of this model: eos_token_id in its config.json and generation_config.json (an id or a list), or
+ * the end-of-text and end-of-turn tokens of a GGUF file. Ids outside of the vocabulary are none. */
+hr_status hr_stop_tokens(const hr_model *model, int32_t tokens[HR_MAX_STOP_TOKENS], uint32_t *count, hr_error *error);
+
 typedef struct hr_generate_options {
   const uint8_t *prompt;          /* bytes; one token each (byte models), or token ids below */
   uint64_t prompt_bytes;
   const int32_t *prompt_ids;      /* used when not NULL */
   uint64_t prompt_id_count;
+  const int32_t *stop_ids;        /* tokens that end the text; NULL: those of hr_stop_tokens */
+  uint32_t stop_id_count;
   uint64_t max_tokens;
   double temperature;             /* 0 = always the most likely token */
   uint32_t top_k;                 /* 0 = off */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/variants.h"
 #include "base/text.h"
 
 enum { GRANULE = 4096 };
@@ -58,7 +59,8 @@ uint64_t hri_fixed_bytes(const hr_job *spec, const hri_job *job) {
   if (spec->device.is_cpu) {
     bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL, measured = spec->device.fixed_measured;
     uint64_t product = measured ? spec->device.rates.product_bytes : v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES;
-    bytes += hri_cpu_distinct_products(job) * product + (v3 && !measured ? LIBRARY_BYTES_V3 : 0) + job_bytes(job);
+    uint32_t lengths[HRI_MAX_VARIANTS];
+    bytes += (1 + hri_variant_lengths(spec, lengths)) * (hri_cpu_distinct_products(job) * product + job_bytes(job)) + (v3 && !measured ? LIBRARY_BYTES_V3 : 0);
   }
   return hri_round_up(bytes, GRANULE);
 }

@@ -53,6 +53,14 @@ const cli_command commands[] = {
      "Exit 0 when a message was explained, 5 when the text holds none.",
      "headroom explain train.log\npython train.py 2>&1 | headroom explain -\nheadroom explain --json train.log",
      command_explain},
+    {"convert", "SOURCE TARGET [OPTIONS]", "a model between Hugging Face and GGUF", FOR_CONVERT, 2,
+     "A Hugging Face directory becomes a GGUF file, a GGUF file a Hugging Face directory: weights, configuration, tokenizer "
+     "and chat template. Weights are streamed, at most the largest tensor and 64 MiB are held. The target appears when it "
+     "is whole.\n"
+     "GGUF files of type F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are read.",
+     "headroom convert run/final model.gguf --type q8_0\n"
+     "headroom convert SmolLM2-135M-Instruct.Q4_1.gguf ./SmolLM2-135M-Instruct --type bf16",
+     command_convert},
     {"help", "[COMMAND] [OPTIONS]", "describe a command, or print the manual page", FOR_HELP, 1,
      "Describes a command. All help, the manual page and completion come from the same table as the options "
      "themselves.",

@@ -21,6 +21,7 @@ static const char *const updates[] = {"after", "in-backward", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", "wsd", NULL};
 static const char *const packings[] = {"pack", "off", NULL};
 static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
+static const char *const file_types[] = {"source", "f32", "f16", "bf16", "q8_0", NULL};
 static const char *const colors[] = {"auto", "always", "never", NULL};
 static const char *const purposes[] = {"train", "evaluate", "generate", NULL};
 static const char *const dumps[] = {"program", NULL};
@@ -192,12 +193,20 @@ static const option options[OPTION_COUNT] = {
                                  "about how long to measure; below 5 is for a rough look"),
                               .initial = "30"},
 
+    [OPTION_TYPE] = {OF("type", KIND_CHOICE, FOR_CONVERT, "Conversion", "TYPE",
+                        "of the weights; source: as they are, f16 for blocks with a scale (q8_0: GGUF only)"),
+                     .initial = "source", .choices = file_types},
+    [OPTION_WITHOUT_TOKENIZER] = {OF("without-tokenizer", KIND_FLAG, FOR_CONVERT, "Conversion", NULL,
+                                     "leave tokenizer and chat template out")},
+    [OPTION_FORCE] = {OF("force", KIND_FLAG, FOR_CONVERT, "Conversion", NULL,
+                         "let what stands at the target give way, once the new one is whole")},
+
     [OPTION_RECIPE] = {OF("recipe", KIND_PATH, FOR_JOBS, "General", "FILE",
                           "YAML file with the same keys as these options, and model")},
     [OPTION_SHOW_CONFIG] = {OF("show-config", KIND_FLAG, FOR_JOBS, "General", NULL,
                                "print every value and where it comes from, and stop"),
                             .flag_only = true},
-    [OPTION_JSON] = {OF("json", KIND_FLAG, FOR_JOBS | FOR_DEVICES | FOR_VERSION | FOR_EXPLAIN, "General", NULL,
+    [OPTION_JSON] = {OF("json", KIND_FLAG, FOR_JOBS | FOR_DEVICES | FOR_VERSION | FOR_EXPLAIN | FOR_CONVERT, "General", NULL,
                         "print the result as JSON")},
     [OPTION_QUIET] = {OF("quiet", KIND_FLAG, FOR_JOBS, "General", NULL, "only results, warnings and errors (-q)")},
     [OPTION_COLOR] = {OF("color", KIND_CHOICE, FOR_ALL, "General", "WHEN",

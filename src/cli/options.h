@@ -79,6 +79,9 @@ typedef enum option_id {
   OPTION_FAIL_OVER,
   OPTION_PROBE,
   OPTION_PROBE_SECONDS,
+  OPTION_TYPE,
+  OPTION_WITHOUT_TOKENIZER,
+  OPTION_FORCE,
   OPTION_RECIPE,
   OPTION_SHOW_CONFIG,
   OPTION_JSON,
@@ -100,8 +103,9 @@ enum {
   FOR_HELP = 1 << 5,
   FOR_VERSION = 1 << 6,
   FOR_EXPLAIN = 1 << 7,
+  FOR_CONVERT = 1 << 10,
   FOR_JOBS = FOR_PLAN | FOR_TRAIN | FOR_EVALUATE | FOR_GENERATE,
-  FOR_ALL = FOR_JOBS | FOR_DEVICES | FOR_HELP | FOR_VERSION | FOR_EXPLAIN
+  FOR_ALL = FOR_JOBS | FOR_DEVICES | FOR_HELP | FOR_VERSION | FOR_EXPLAIN | FOR_CONVERT
 };
 
 typedef enum option_kind {
@@ -158,7 +162,7 @@ typedef struct cli_config {
   hr_job asked;     /* the same before hr_job_finish, to start variations from */
   bool job_ready;
   value values[OPTION_COUNT];
-  char *operands[1]; /* positional arguments that are not MODEL: the topic of help, the name for devices */
+  char *operands[2]; /* positional arguments that are not MODEL: the topic of help, source and target of convert, ... */
   uint32_t operand_count;
 } cli_config;
 

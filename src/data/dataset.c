@@ -348,6 +348,15 @@ static hr_status fill_documents(hri_dataset *dataset, hri_row row, uint64_t end,
   return HR_OK;
 }
 
+hr_status hri_dataset_row_length(const hri_dataset *dataset, uint64_t row, uint64_t *length, hr_error *error) {
+  hri_row range[2];
+  if (row >= dataset->index.row_count)
+    return hri_fail(error, HR_ERROR_INTERNAL, "row %llu of %llu rows of data", (unsigned long long)row, (unsigned long long)dataset->index.row_count);
+  HRI_TRY(hri_row_index_rows(&dataset->index, row, range, 2, error));
+  *length = range[1].start - range[0].start;
+  return HR_OK;
+}
+
 hr_status hri_dataset_row(hri_dataset *dataset, uint64_t row, int32_t *ids, int32_t *targets, int32_t *positions,
                           int32_t *doc_start, uint64_t *counted, hr_error *error) {
   hri_row range[2]; /* this row and the next */

@@ -53,6 +53,9 @@ const char *hri_dataset_note(const hri_dataset *dataset);
 hr_status hri_dataset_row(hri_dataset *dataset, uint64_t row, int32_t *ids, int32_t *targets, int32_t *positions,
                           int32_t *doc_start, uint64_t *counted, hr_error *error);
 
+/* Tokens of row `row` without the padding at its end. */
+hr_status hri_dataset_row_length(const hri_dataset *dataset, uint64_t row, uint64_t *length, hr_error *error);
+
 /* The row that is the k-th of an epoch, 0 <= k < count. */
 static inline uint64_t hri_dataset_order(uint64_t count, uint64_t seed, bool shuffle, uint64_t epoch, uint64_t k) {
   return shuffle ? hri_permute(k, count, seed, epoch) : k;

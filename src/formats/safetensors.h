@@ -67,7 +67,8 @@ hr_status hri_safetensors_writer_open(const char *path, const hri_safetensor *te
                                       hri_safetensors_writer **writer, hr_error *error);
 /* Bytes of the whole file. */
 uint64_t hri_safetensors_writer_file_bytes(const hri_safetensors_writer *writer);
-/* Writes a piece of the index-th tensor of the list given to open, in any order, each byte once. Allocates nothing. */
+/* Writes a piece of the index-th tensor of the list given to open, in any order, each byte once; several threads may write
+ * at once. Allocates nothing. */
 hr_status hri_safetensors_writer_write(hri_safetensors_writer *writer, uint32_t index, uint64_t offset, const void *data,
                                        uint64_t bytes, hr_error *error);
 /* Checks that each tensor got all its bytes, syncs, renames to `path`, syncs the directory, and frees the writer, also on

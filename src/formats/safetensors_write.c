@@ -2,6 +2,7 @@
  * its place; pieces then arrive in any order and none is kept. The file grows beside its name and takes it at the end. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,8 @@
 #include "formats/safetensors.h"
 
 typedef struct place {
-  uint64_t begin, bytes, written; /* in the data; bytes written so far */
+  uint64_t begin, bytes;    /* in the data */
+  _Atomic uint64_t written; /* bytes so far, by any thread */
 } place;
 
 struct hri_safetensors_writer {
@@ -246,15 +248,19 @@ uint64_t hri_safetensors_writer_file_bytes(const hri_safetensors_writer *writer)
 
 hr_status hri_safetensors_writer_write(hri_safetensors_writer *writer, uint32_t index, uint64_t offset, const void *data,
                                        uint64_t bytes, hr_error *error) {
+  hr_status status;
+  uint64_t before;
   place *at;
   if (index >= writer->count) return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", writer->path, index);
   at = &writer->places[index];
-  if (offset > at->bytes || bytes > at->bytes - offset || bytes > at->bytes - at->written)
-    return hri_fail(error, HR_ERROR_INTERNAL, "%s: tensor '%.200s' of %llu bytes, %llu of them written, got bytes %llu+%llu", writer->path,
-                    writer->tensors[index].name, (ull)at->bytes, (ull)at->written, (ull)offset, (ull)bytes);
-  HRI_TRY(write_at(writer, data, bytes, writer->data_begin + at->begin + offset, error));
-  at->written += bytes;
-  return HR_OK;
+  before = atomic_fetch_add(&at->written, bytes); /* taken back when the piece is not written */
+  if (offset > at->bytes || bytes > at->bytes - offset || before > at->bytes || bytes > at->bytes - before)
+    status = hri_fail(error, HR_ERROR_INTERNAL, "%s: tensor '%.200s' of %llu bytes, %llu of them written, got bytes %llu+%llu", writer->path,
+                      writer->tensors[index].name, (ull)at->bytes, (ull)before, (ull)offset, (ull)bytes);
+  else
+    status = write_at(writer, data, bytes, writer->data_begin + at->begin + offset, error);
+  if (status != HR_OK) (void)atomic_fetch_sub(&at->written, bytes);
+  return status;
 }
 
 /* ---- The end ---- */

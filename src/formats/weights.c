@@ -353,6 +353,9 @@ const char *hri_weights_path(const hri_weights *weights, uint32_t index) {
 }
 
 uint64_t hri_weights_data_bytes(const hri_weights *weights) { return weights->data_bytes; }
+uint32_t hri_weights_file_count(const hri_weights *weights) { return (uint32_t)weights->files.count; }
+uint32_t hri_weights_file_of(const hri_weights *weights, uint32_t index) { return weights->entries.items[index].file; }
+const hri_safetensors *hri_weights_file(const hri_weights *weights, uint32_t file) { return weights->files.items[file]; }
 
 hr_status hri_weights_read(const hri_weights *weights, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error) {
   entry at;

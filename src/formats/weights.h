@@ -2,7 +2,7 @@
  *
  * Names and index follow huggingface_hub (serialization/_base.py, _torch.py): "model.safetensors", or
  * "model-00001-of-0000N.safetensors" with "model.safetensors.index.json" =
- * {"metadata": {"total_size": bytes}, "weight_map": {tensor name: file name}}. */
+ * {"metadata": {"total_parameters": elements, "total_size": bytes}, "weight_map": {tensor name: file name}}. */
 #ifndef HRI_FORMATS_WEIGHTS_H
 #define HRI_FORMATS_WEIGHTS_H
 
@@ -30,6 +30,10 @@ uint32_t hri_weights_find(const hri_weights *weights, const char *name);
 /* The file that holds a tensor, for errors. */
 const char *hri_weights_path(const hri_weights *weights, uint32_t index);
 uint64_t hri_weights_data_bytes(const hri_weights *weights); /* of all tensors */
+/* Files, in the order of their names, the file of a tensor, and a file itself (for its metadata). */
+uint32_t hri_weights_file_count(const hri_weights *weights);
+uint32_t hri_weights_file_of(const hri_weights *weights, uint32_t index);
+const hri_safetensors *hri_weights_file(const hri_weights *weights, uint32_t file);
 /* As hri_safetensors_read. */
 hr_status hri_weights_read(const hri_weights *weights, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error);
 
@@ -49,7 +53,17 @@ typedef struct hri_weights_writer hri_weights_writer;
  * writer. Errors as of hri_safetensors_writer_open. */
 hr_status hri_weights_writer_open(const char *directory, const hri_safetensor *tensors, uint32_t count, uint64_t max_shard_bytes,
                                   hri_weights_writer **writer, hr_error *error);
-/* As hri_safetensors_writer_write, with the index in the list given to open. */
+/* The same with more said. A zeroed layout is one file with no metadata but its format. */
+typedef struct hri_weights_layout {
+  uint64_t max_shard_bytes;         /* 0: never more than one file */
+  const uint32_t *shard_of;         /* not NULL: the shard of each tensor, 0 to shard_count - 1, none empty; the limit is not looked at */
+  uint32_t shard_count;
+  const hri_safetensors_pair *metadata; /* of every file; as hri_safetensors_writer_open takes it */
+  uint32_t metadata_count;
+} hri_weights_layout;
+hr_status hri_weights_writer_open_as(const char *directory, const hri_safetensor *tensors, uint32_t count, const hri_weights_layout *layout,
+                                     hri_weights_writer **writer, hr_error *error);
+/* As hri_safetensors_writer_write, with the index in the list given to open; several threads may write at once. */
 hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, uint64_t offset, const void *data, uint64_t bytes,
                                    hr_error *error);
 /* Completes all files, then the index if there are shards, then removes what an earlier save left under the name that a

@@ -17,7 +17,7 @@ struct hri_weights_writer {
   uint32_t *place_of;             /* per tensor: its index in the list of its shard */
   hri_safetensor *lists;          /* the tensors, shard by shard */
   hri_safetensors_writer **files; /* NULL once finished or given up */
-  uint64_t data_bytes;
+  uint64_t data_bytes, elements;
 };
 
 enum { SHARD_NAME_BYTES = 64 };
@@ -87,7 +87,7 @@ static void group(hri_weights_writer *writer, uint32_t *begins) {
   }
 }
 
-static hr_status open_files(hri_weights_writer *writer, const uint32_t *begins, hr_error *error) {
+static hr_status open_files(hri_weights_writer *writer, const uint32_t *begins, const hri_weights_layout *layout, hr_error *error) {
   uint32_t shard;
   for (shard = 0; shard < writer->shard_count; shard++) {
     char name[SHARD_NAME_BYTES], *path;
@@ -95,8 +95,8 @@ static hr_status open_files(hri_weights_writer *writer, const uint32_t *begins, 
     shard_name(shard, writer->shard_count, name);
     path = hri_path_join(writer->directory, name);
     if (!path) return hri_fail_memory(error, strlen(writer->directory) + sizeof name, writer->directory);
-    status = hri_safetensors_writer_open(path, writer->lists + begins[shard], begins[shard + 1] - begins[shard], NULL, 0,
-                                         &writer->files[shard], error);
+    status = hri_safetensors_writer_open(path, writer->lists + begins[shard], begins[shard + 1] - begins[shard], layout->metadata,
+                                         layout->metadata_count, &writer->files[shard], error);
     hri_free(path);
     HRI_TRY(status);
   }
@@ -120,20 +120,44 @@ static hr_status check_duplicates(const hri_weights_writer *writer, hr_error *er
   return status;
 }
 
-static hr_status plan_shards(hri_weights_writer *writer, uint64_t max_shard_bytes, hr_error *error) {
+/* The caller's shards: in range, and none without a tensor. */
+static hr_status take_shards(hri_weights_writer *writer, const hri_weights_layout *layout, hr_error *error) {
+  bool *used = hri_alloc_zero((size_t)layout->shard_count + 1, sizeof *used);
+  uint32_t i, k, count = 0;
+  if (!used) return hri_fail_memory(error, layout->shard_count, writer->directory);
+  for (i = 0; i < writer->count && layout->shard_of[i] < layout->shard_count; i++) {
+    count += !used[layout->shard_of[i]];
+    used[layout->shard_of[i]] = true;
+    writer->shard_of[i] = layout->shard_of[i];
+  }
+  for (k = 0; k < layout->shard_count && used[k]; k++) {
+  }
+  hri_free(used);
+  writer->shard_count = layout->shard_count;
+  if (i == writer->count && count == layout->shard_count && k == count) return HR_OK;
+  return hri_fail(error, HR_ERROR_USAGE, "%s: the tensors do not fill shards 0 to %u", writer->directory, layout->shard_count);
+}
+
+static hr_status plan_shards(hri_weights_writer *writer, const hri_weights_layout *layout, hr_error *error) {
   uint32_t i;
-  HRI_TRY(hri_weights_split(writer->tensors, writer->count, max_shard_bytes ? max_shard_bytes : UINT64_MAX, writer->shard_of,
-                            &writer->shard_count, error));
+  if (layout->shard_of && writer->count > 0) {
+    HRI_TRY(take_shards(writer, layout, error));
+  } else {
+    HRI_TRY(hri_weights_split(writer->tensors, writer->count, layout->max_shard_bytes ? layout->max_shard_bytes : UINT64_MAX,
+                              writer->shard_of, &writer->shard_count, error));
+  }
   for (i = 0; i < writer->count; i++) {
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, elements = 0;
     if (!tensor_bytes(&writer->tensors[i], &bytes) || !hri_add(writer->data_bytes, bytes, &writer->data_bytes))
       return hri_fail(error, HR_ERROR_USAGE, "%s: the tensors together are too large", writer->directory);
+    (void)hri_file_elements(writer->tensors[i].rank, writer->tensors[i].shape, &elements);
+    writer->elements += elements;
   }
   return HR_OK;
 }
 
-hr_status hri_weights_writer_open(const char *directory, const hri_safetensor *tensors, uint32_t count, uint64_t max_shard_bytes,
-                                  hri_weights_writer **opened, hr_error *error) {
+hr_status hri_weights_writer_open_as(const char *directory, const hri_safetensor *tensors, uint32_t count, const hri_weights_layout *layout,
+                                     hri_weights_writer **opened, hr_error *error) {
   hri_weights_writer *writer = hri_alloc_zero(1, sizeof *writer);
   uint32_t *begins = NULL;
   hr_status status = HR_ERROR_MEMORY;
@@ -146,12 +170,12 @@ hr_status hri_weights_writer_open(const char *directory, const hri_safetensor *t
   writer->lists = hri_alloc_zero(count, sizeof *writer->lists);
   if (!writer->directory || !writer->shard_of || !writer->place_of || !writer->lists) goto refused;
   HRI_TRY_OUT(check_duplicates(writer, error));
-  HRI_TRY_OUT(plan_shards(writer, max_shard_bytes, error));
+  HRI_TRY_OUT(plan_shards(writer, layout, error));
   writer->files = hri_alloc_zero(writer->shard_count, sizeof *writer->files);
   begins = hri_alloc_zero((size_t)writer->shard_count + 1, sizeof *begins);
   if (!writer->files || !begins) goto refused;
   group(writer, begins);
-  HRI_TRY_OUT(open_files(writer, begins, error));
+  HRI_TRY_OUT(open_files(writer, begins, layout, error));
   *opened = writer;
   writer = NULL;
   goto out;
@@ -163,6 +187,12 @@ out:
   return status;
 }
 
+hr_status hri_weights_writer_open(const char *directory, const hri_safetensor *tensors, uint32_t count, uint64_t max_shard_bytes,
+                                  hri_weights_writer **opened, hr_error *error) {
+  hri_weights_layout layout = {.max_shard_bytes = max_shard_bytes};
+  return hri_weights_writer_open_as(directory, tensors, count, &layout, opened, error);
+}
+
 hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, uint64_t offset, const void *data, uint64_t bytes,
                                    hr_error *error) {
   if (index >= writer->count) return hri_fail(error, HR_ERROR_INTERNAL, "%s: there is no weight of index %u", writer->directory, index);
@@ -171,7 +201,7 @@ hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, u
 
 /* ---- The end ---- */
 
-/* As transformers writes it: two blanks, keys sorted, a newline at the end. */
+/* As transformers 5 writes it: two blanks, keys sorted, a newline at the end. */
 static hr_status write_index(const hri_weights_writer *writer, const char *path, hr_error *error) {
   hri_text text = {0};
   hri_json_writer json = hri_json_writer_init(&text, 2);
@@ -181,6 +211,7 @@ static hr_status write_index(const hri_weights_writer *writer, const char *path,
   hri_json_begin_object(&json);
   hri_json_key(&json, "metadata");
   hri_json_begin_object(&json);
+  hri_json_field_u64(&json, "total_parameters", writer->elements);
   hri_json_field_u64(&json, "total_size", writer->data_bytes);
   hri_json_end_object(&json);
   hri_json_key(&json, "weight_map");

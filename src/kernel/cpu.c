@@ -130,14 +130,14 @@ static hr_status packing(void *self, const hri_job *job, const hri_node *node, u
 /* ---- embed, norm, pointwise ---- */
 
 static hr_status run_embed(call *c) {
-  hri_embed_args a = {.rows = rows(c, 4), .columns = columns(c, 4), .real = real(c, 4), .tokens = pointer(c, 1), .positions = pointer(c, 3), .ids = pointer(c, 0),
+  hri_embed_args a = {.rows = rows(c, 4), .columns = columns(c, 4), .real = real(c, 4), .tokens = pointer(c, 1), .factor = c->node->attr.f[0], .positions = pointer(c, 3), .ids = pointer(c, 0),
                       .position = pointer(c, 2), .y = pointer(c, 4), .threads = threads(c)};
   c->cpu->kernels.embed(&a);
   return HR_OK;
 }
 
 static hr_status run_embed_backward(call *c) {
-  hri_embed_backward_args a = {.rows = rows(c, 1), .columns = columns(c, 1), .real = real(c, 1), .dy = pointer(c, 1), .index = pointer(c, 0), .skip_index = c->node->attr.i[0],
+  hri_embed_backward_args a = {.rows = rows(c, 1), .columns = columns(c, 1), .real = real(c, 1), .dy = pointer(c, 1), .index = pointer(c, 0), .factor = c->node->attr.f[0], .skip_index = c->node->attr.i[0],
                                .dtable = pointer(c, 2), .stored_rows = rows(c, 2), .accumulate = adds(c, 2), .threads = threads(c)};
   c->cpu->kernels.embed_backward(&a);
   return HR_OK;
@@ -150,7 +150,7 @@ static hr_status run_bias_gradient(call *c) {
 
 static hr_status run_norm(call *c) {
   hri_norm_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .real = real(c, 0), .x = pointer(c, 0), .residual = pointer(c, 3), .s = pointer(c, 4), .weight = pointer(c, 1),
-                     .bias = pointer(c, 2), .eps = c->node->attr.f[0], .y = pointer(c, 5), .stats = pointer(c, 6), .threads = threads(c)};
+                     .weight_offset = c->node->attr.f[1], .bias = pointer(c, 2), .eps = c->node->attr.f[0], .y = pointer(c, 5), .stats = pointer(c, 6), .threads = threads(c)};
   (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm : c->cpu->kernels.rmsnorm)(&a);
   return HR_OK;
 }
@@ -163,13 +163,39 @@ static void zero_written(const call *c, uint32_t index) {
 
 static hr_status run_norm_backward(call *c) {
   hri_norm_backward_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .real = real(c, 0), .dy = pointer(c, 0), .x = pointer(c, 1), .stats = pointer(c, 2), .weight = pointer(c, 3),
-                              .extra = pointer(c, 4), .dx = pointer(c, 5), .dweight = pointer(c, 6), .dbias = pointer(c, 7),
+                              .weight_offset = c->node->attr.f[1], .extra = pointer(c, 4), .dx = pointer(c, 5), .dweight = pointer(c, 6), .dbias = pointer(c, 7),
                               .accumulate = adds(c, 6) || adds(c, 7), .scratch = scratch(c), .threads = threads(c)};
   if (a.accumulate) {
     zero_written(c, 6);
     zero_written(c, 7);
   }
   (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm_backward : c->cpu->kernels.rmsnorm_backward)(&a);
+  return HR_OK;
+}
+
+static hr_status run_head_norm(call *c) {
+  const hri_attr *at = &c->node->attr;
+  hri_head_norm_args a = {.rows = rows(c, 0), .heads = at->i[0], .kv_heads = at->i[1], .head_size = at->i[2], .real = real(c, 0), .x = pointer(c, 0), .wq = pointer(c, 1),
+                          .wk = pointer(c, 2), .weight_offset = at->f[1], .eps = at->f[0], .y = pointer(c, 3), .stats = pointer(c, 4), .threads = threads(c)};
+  c->cpu->kernels.head_norm(&a);
+  return HR_OK;
+}
+
+static hr_status run_head_norm_backward(call *c) {
+  const hri_attr *at = &c->node->attr;
+  hri_head_norm_backward_args a = {.rows = rows(c, 0), .heads = at->i[0], .kv_heads = at->i[1], .head_size = at->i[2], .real = real(c, 0), .dy = pointer(c, 0),
+                                   .x = pointer(c, 1), .stats = pointer(c, 2), .wq = pointer(c, 3), .wk = pointer(c, 4), .weight_offset = at->f[1], .dx = pointer(c, 5),
+                                   .dwq = pointer(c, 6), .dwk = pointer(c, 7), .accumulate = adds(c, 6) || adds(c, 7), .scratch = scratch(c), .threads = threads(c)};
+  if (a.accumulate) {
+    zero_written(c, 6);
+    zero_written(c, 7);
+  }
+  c->cpu->kernels.head_norm_backward(&a);
+  return HR_OK;
+}
+
+static hr_status run_softcap(call *c) {
+  c->cpu->kernels.softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1), threads(c));
   return HR_OK;
 }
 
@@ -200,7 +226,7 @@ static hr_status run_glu_backward(call *c) {
 
 static hr_status run_rope(call *c) {
   const float *table = pointer(c, 2);
-  hri_rope_args a = {.rows = rows(c, 0), .heads = c->node->attr.i[0], .kv_heads = c->node->attr.i[1], .head_size = c->node->attr.i[2], .real = real(c, 0), .x = pointer(c, 0),
+  hri_rope_args a = {.rows = rows(c, 0), .heads = c->node->attr.i[0], .kv_heads = c->node->attr.i[1], .head_size = c->node->attr.i[2], .rotary_size = c->node->attr.i[4], .real = real(c, 0), .x = pointer(c, 0),
                      .y = pointer(c, 3), .cosines = table, .sines = table + elements(c, 2) / 2, .position = pointer(c, 1), .inverse = c->node->attr.i[3] != 0,
                      .threads = threads(c)};
   c->cpu->kernels.rope(&a);
@@ -208,11 +234,9 @@ static hr_status run_rope(call *c) {
 }
 
 static hr_status run_rope_table(call *c) {
-  const hri_attr *at = &c->node->attr;
-  hr_rope rope = {.theta = at->f[0], .scaling = (hr_rope_scaling)at->i[2], .factor = at->f[1], .low_frequency_factor = at->f[2], .high_frequency_factor = at->f[3],
-                  .original_max_positions = (uint32_t)at->i[3]};
+  const hri_rope_source *source = &c->job->ropes.items[c->node->attr.i[2]];
   float *table = pointer(c, 0);
-  hri_rope_table(&rope, at->i[1], at->i[0], table, table + elements(c, 0) / 2, threads(c));
+  hri_rope_table(source->inverse, source->pairs, source->factor, c->node->attr.i[0], table, table + elements(c, 0) / 2, threads(c));
   return HR_OK;
 }
 
@@ -221,11 +245,11 @@ static hr_status run_rope_table(call *c) {
 /* Operand 0 is qkv or dy, which has its type. */
 static hri_attention_shape attention_shape(const call *c) {
   const int64_t *i = c->node->attr.i;
-  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .real = real(c, 0)};
+  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = c->node->attr.f[1], .real = real(c, 0)};
 }
 static hri_attention_cache_shape cache_shape(const call *c) {
   const int64_t *i = c->node->attr.i;
-  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .real = real(c, 0)};
+  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = c->node->attr.f[1], .real = real(c, 0)};
 }
 static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
 
@@ -267,7 +291,7 @@ static hr_status run_attention_cached(call *c) {
 
 static hr_status run_cross_entropy(call *c) {
   const hri_control *control = pointer(c, 2);
-  hri_cross_entropy_args a = {.rows = rows(c, 0), .vocabulary = c->node->attr.i[0], .stored = columns(c, 0), .real = real(c, 0), .logits = pointer(c, 0), .labels = pointer(c, 1),
+  hri_cross_entropy_args a = {.rows = rows(c, 0), .vocabulary = c->node->attr.i[0], .stored = columns(c, 0), .softcap = c->node->attr.f[0], .real = real(c, 0), .logits = pointer(c, 0), .labels = pointer(c, 1),
                               .gradient_scale = control->inv_tokens * control->loss_scale, .losses = pointer(c, 4), .dlogits = pointer(c, 3), .threads = threads(c)};
   c->cpu->kernels.cross_entropy(&a);
   return HR_OK;
@@ -375,9 +399,9 @@ typedef hr_status (*adapter)(call *c);
 static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = run_embed, [HRI_OP_EMBED_BACKWARD] = run_embed_backward,
     [HRI_OP_LINEAR] = run_product, [HRI_OP_LINEAR_DX] = run_product, [HRI_OP_LINEAR_DW] = run_product, [HRI_OP_PACK] = run_pack, [HRI_OP_BIAS_GRADIENT] = run_bias_gradient,
-    [HRI_OP_NORM] = run_norm, [HRI_OP_NORM_BACKWARD] = run_norm_backward,
+    [HRI_OP_NORM] = run_norm, [HRI_OP_NORM_BACKWARD] = run_norm_backward, [HRI_OP_HEAD_NORM] = run_head_norm, [HRI_OP_HEAD_NORM_BACKWARD] = run_head_norm_backward,
     [HRI_OP_ADD] = run_add, [HRI_OP_ACTIVATION] = run_activation, [HRI_OP_ACTIVATION_BACKWARD] = run_activation_backward,
-    [HRI_OP_GLU] = run_glu, [HRI_OP_GLU_BACKWARD] = run_glu_backward, [HRI_OP_ROPE] = run_rope, [HRI_OP_ROPE_TABLE] = run_rope_table,
+    [HRI_OP_GLU] = run_glu, [HRI_OP_GLU_BACKWARD] = run_glu_backward, [HRI_OP_ROPE] = run_rope, [HRI_OP_ROPE_TABLE] = run_rope_table, [HRI_OP_SOFTCAP] = run_softcap,
     [HRI_OP_ATTENTION] = run_attention, [HRI_OP_ATTENTION_BACKWARD] = run_attention_backward,
     [HRI_OP_ATTENTION_FULL] = run_attention_full, [HRI_OP_ATTENTION_FULL_BACKWARD] = run_attention_full_backward,
     [HRI_OP_ATTENTION_CACHED] = run_attention_cached,
@@ -402,6 +426,7 @@ static hr_status workspace(void *self, const hri_job *job, const hri_node *node,
   }
   case HRI_OP_BIAS_GRADIENT: *bytes = hri_bias_gradient_scratch_bytes(rows(&c, 0), columns(&c, 0), team); break;
   case HRI_OP_NORM_BACKWARD: *bytes = hri_norm_backward_scratch_bytes(rows(&c, 0), columns(&c, 0), present(&c, 6), present(&c, 7), team); break;
+  case HRI_OP_HEAD_NORM_BACKWARD: *bytes = hri_head_norm_backward_scratch_bytes(rows(&c, 0), node->attr.i[2], team); break;
   case HRI_OP_ATTENTION: s = attention_shape(&c), *bytes = cpu->attention.forward_scratch(&s, team); break;
   case HRI_OP_ATTENTION_BACKWARD: s = attention_shape(&c), *bytes = cpu->attention.backward_scratch(&s, team); break;
   case HRI_OP_ATTENTION_FULL: s = attention_shape(&c), *bytes = cpu->attention.materialized_scratch(&s, team); break;

@@ -1,4 +1,4 @@
-/* The common transformer block as data: gpt2 and llama differ only in the fields of hr_model.
+/* The common transformer block as data: families differ only in the fields of hr_model.
  *
  * q,k,v are one matrix product, and gate,up are one: the fused weights are single parameters (see params.h). The
  * residual stream is formed by add nodes; the fuse pass joins them with the norm that follows. */
@@ -6,17 +6,21 @@
 
 #include <string.h>
 
+#include "base/real.h"
 #include "model/params.h"
+#include "model/rope.h"
 #include "program/ops.h"
 
-enum { STAGING_BYTES = 4 << 20 };
+/* Staging of a load or save node: at least what the largest block of a file format takes beside its values, at most 4 MiB, or
+ * half a MiB for each of a large team. */
+enum { STAGING_LEAST = 4096, STAGING_BYTES = 4 << 20, STAGING_OF_THREAD = 1 << 19 };
 
 typedef struct builder {
   hri_job *job;
   const hr_job *spec;
   const hr_model *model;
   uint16_t all;        /* scope of what every program sees */
-  hri_id rope_table;
+  hri_id rope_table, local_rope_table; /* HRI_NONE when there is none */
   uint32_t *slots;     /* [layer_count + 1][HRI_SLOT_COUNT] -> parameter, HRI_NONE; row 0 holds what is outside of the layers */
   hri_emit emit;       /* of the program being built */
   uint32_t site;
@@ -37,14 +41,20 @@ static hri_id emit(builder *b, hri_op op, const hri_attr *attr, const hri_operan
   return hri_node_append(b->job, (uint16_t)op, b->emit, attr, operands, count);
 }
 
-static uint32_t param_at(const builder *b, int32_t layer, hri_slot slot) { return b->slots[(uint32_t)(layer + 1) * HRI_SLOT_COUNT + slot]; }
+static uint32_t param_at(const builder *b, int32_t layer, hri_slot slot) {
+  return slot == HRI_SLOT_NONE ? HRI_NONE : b->slots[(uint32_t)(layer + 1) * HRI_SLOT_COUNT + slot];
+}
 
 static hri_id weight_at(const builder *b, int32_t layer, hri_slot slot) {
   uint32_t param = param_at(b, layer, slot);
   return param == HRI_NONE || b->job->failed ? HRI_NONE : b->job->params.items[param].weight;
 }
 
-uint64_t hri_staging_bytes(uint64_t bytes) { return bytes < STAGING_BYTES ? hri_round_up(bytes, HRI_STORAGE_ALIGN) : STAGING_BYTES; }
+uint64_t hri_staging_bytes(uint64_t bytes, uint32_t team) {
+  uint64_t most = (uint64_t)team * STAGING_OF_THREAD > STAGING_BYTES ? (uint64_t)team * STAGING_OF_THREAD : STAGING_BYTES;
+  if (bytes < STAGING_LEAST) return STAGING_LEAST;
+  return bytes < most ? hri_round_up(bytes, HRI_STORAGE_ALIGN) : most;
+}
 
 /* ---- parameters, inputs, control ---- */
 
@@ -121,15 +131,19 @@ static hri_id input(builder *b, uint16_t scope, uint8_t program, uint64_t steps,
   return hri_tensor_new(b->job, place, hri_name(b->job, "%s", name), HRI_I32, steps ? 2 : 1, dims, NULL);
 }
 
-static void make_rope_table(builder *b, uint64_t positions) {
-  const hr_rope *rope = &b->model->rope;
-  hri_attr attr = {.i = {(int64_t)positions, b->model->head_size, rope->scaling, rope->original_max_positions},
-                   .f = {rope->theta, rope->factor, rope->low_frequency_factor, rope->high_frequency_factor}};
+static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t positions, const char *name) {
+  const hr_model *m = b->model;
+  hri_attr attr = {.i = {(int64_t)positions, m->rotary_size}};
   hri_place place = {.scope = b->all, .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
-  uint64_t dims[3] = {2, positions, b->model->head_size / 2};
-  b->rope_table = hri_tensor_new(b->job, place, hri_name(b->job, "rope.table"), HRI_F32, 3, dims, NULL);
+  uint64_t dims[3] = {2, positions, m->rotary_size / 2};
+  hri_id table = hri_tensor_new(b->job, place, hri_name(b->job, "%s", name), HRI_F32, 3, dims, NULL);
+  uint32_t source = hri_job_add_rope(b->job, m->rotary_size / 2);
+  if (b->job->failed) return HRI_NONE;
+  hri_rope_frequencies(rope, m->rotary_size, m->max_positions, positions, b->job->ropes.items[source].inverse, &b->job->ropes.items[source].factor);
+  attr.i[2] = source;
   b->emit = (hri_emit){.program = HRI_LOAD, .phase = HRI_PHASE_LOAD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE, .guard = HRI_NONE};
-  emit(b, HRI_OP_ROPE_TABLE, &attr, (hri_operand[]){HRI_W(b->rope_table)}, 1);
+  emit(b, HRI_OP_ROPE_TABLE, &attr, (hri_operand[]){HRI_W(table)}, 1);
+  return table;
 }
 
 /* ---- load and save ---- */
@@ -140,7 +154,7 @@ static void move_part(hri_job *job, hri_emit emit, hri_op op, hri_id tensor, uin
   hri_id staging;
   uint64_t dims[1];
   if (job->failed) return;
-  dims[0] = hri_staging_bytes(hri_tensor_bytes(&job->tensors.items[tensor]));
+  dims[0] = hri_staging_bytes(hri_tensor_bytes(&job->tensors.items[tensor]), job->team);
   staging = hri_tensor_new(job, place, hri_name(job, "staging"), HRI_U8, 1, dims, NULL);
   hri_node_append(job, (uint16_t)op, emit, &attr, (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
 }
@@ -169,7 +183,7 @@ static hri_id linear(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_s
 }
 
 static hri_id norm(builder *b, hri_id x, hri_slot weight_slot, hri_slot bias_slot, uint64_t rows, const char *name, const char *stats_name) {
-  hri_attr attr = {.i = {b->model->norm}, .f = {b->model->norm_epsilon}};
+  hri_attr attr = {.i = {b->model->norm}, .f = {b->model->norm_epsilon, b->model->norm_weight_offset}};
   int32_t layer = b->emit.layer;
   hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->model->hidden_size, name);
   hri_id stats = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, b->model->norm == HR_NORM_LAYER ? 2 : 1, stats_name);
@@ -192,10 +206,36 @@ typedef struct rows_shape {
   uint64_t capacity;
 } rows_shape;
 
+static bool slides(const hr_model *m, int32_t layer) { return m->sliding_window > 0 && m->sliding[layer]; }
+
+static uint64_t qkv_columns(const hr_model *m) { return (uint64_t)(m->head_count + 2 * m->kv_head_count) * m->head_size; }
+
+/* RMS norm of each query and key head. */
+static hri_id norm_heads(builder *b, hri_id qkv, uint64_t rows) {
+  const hr_model *m = b->model;
+  int32_t layer = b->emit.layer;
+  hri_attr attr = {.i = {m->head_count, m->kv_head_count, m->head_size}, .f = {m->norm_epsilon, m->norm_weight_offset}};
+  hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, qkv_columns(m), "qkv.norm");
+  hri_id stats = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, rows, (uint64_t)m->head_count + m->kv_head_count, "qkv.norm.stats");
+  emit(b, HRI_OP_HEAD_NORM, &attr,
+       (hri_operand[]){HRI_R(qkv), HRI_R(weight_at(b, layer, HRI_SLOT_Q_NORM_WEIGHT)), HRI_R(weight_at(b, layer, HRI_SLOT_K_NORM_WEIGHT)), HRI_W(y), HRI_W(stats)}, 5);
+  return y;
+}
+
+static hri_id rotate(builder *b, hri_id qkv, const rows_shape *s) {
+  const hr_model *m = b->model;
+  hri_attr attr = {.i = {m->head_count, m->kv_head_count, m->head_size, 0, m->rotary_size}};
+  hri_id table = slides(m, b->emit.layer) && b->local_rope_table != HRI_NONE ? b->local_rope_table : b->rope_table;
+  hri_id turned = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, qkv_columns(m), "qkv.rope");
+  emit(b, HRI_OP_ROPE, &attr, (hri_operand[]){HRI_R(qkv), HRI_R(s->positions), HRI_R(table), HRI_W(turned)}, 4);
+  return turned;
+}
+
 static hri_id attend(builder *b, hri_id qkv, const rows_shape *s) {
   const hr_model *m = b->model;
-  hri_attr attr = {.i = {(int64_t)s->batch, (int64_t)s->sequence, m->head_count, m->kv_head_count, m->head_size, 0, (int64_t)s->capacity},
-                   .f = {m->attention_scale}};
+  int64_t window = slides(m, b->emit.layer) ? m->sliding_window : 0;
+  hri_attr attr = {.i = {(int64_t)s->batch, (int64_t)s->sequence, m->head_count, m->kv_head_count, m->head_size, window, (int64_t)s->capacity},
+                   .f = {m->attention_scale, m->attention_softcap}};
   hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, (uint64_t)m->head_count * m->head_size, "attention");
   if (s->cache_k) {
     uint32_t l = (uint32_t)b->emit.layer;
@@ -215,14 +255,11 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
   hri_id h, sum;
   h = norm(b, x, HRI_SLOT_NORM1_WEIGHT, HRI_SLOT_NORM1_BIAS, s->rows, "norm1", "norm1.stats");
   h = linear(b, h, HRI_SLOT_QKV_WEIGHT, HRI_SLOT_QKV_BIAS, s->rows, "qkv");
-  if (!m->learned_positions) {
-    hri_attr attr = {.i = {m->head_count, m->kv_head_count, m->head_size, 0}};
-    hri_id turned = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, (uint64_t)(m->head_count + 2 * m->kv_head_count) * m->head_size, "qkv.rope");
-    emit(b, HRI_OP_ROPE, &attr, (hri_operand[]){HRI_R(h), HRI_R(s->positions), HRI_R(b->rope_table), HRI_W(turned)}, 4);
-    h = turned;
-  }
+  if (m->qk_norm) h = norm_heads(b, h, s->rows);
+  if (!m->learned_positions) h = rotate(b, h, s);
   h = attend(b, h, s);
   h = linear(b, h, HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, HRI_SLOT_ATTENTION_OUTPUT_BIAS, s->rows, "attention.output");
+  if (m->post_norms) h = norm(b, h, HRI_SLOT_POST_NORM1_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm1", "post_norm1.stats");
   sum = add(b, x, h, s->rows, "residual1");
   h = norm(b, sum, HRI_SLOT_NORM2_WEIGHT, HRI_SLOT_NORM2_BIAS, s->rows, "norm2", "norm2.stats");
   h = linear(b, h, HRI_SLOT_MLP_IN_WEIGHT, HRI_SLOT_MLP_IN_BIAS, s->rows, m->gated_mlp ? "gate_up" : "fc");
@@ -233,15 +270,22 @@ static hri_id block(builder *b, hri_id x, const rows_shape *s) {
     h = act;
   }
   h = linear(b, h, HRI_SLOT_MLP_OUT_WEIGHT, HRI_SLOT_MLP_OUT_BIAS, s->rows, "mlp");
+  if (m->post_norms) h = norm(b, h, HRI_SLOT_POST_NORM2_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm2", "post_norm2.stats");
   return add(b, sum, h, s->rows, "residual2");
+}
+
+/* The factor on embeddings has the type of the weights, as in transformers. */
+static double embedding_factor(const builder *b) {
+  float factor = (float)b->model->embedding_scale;
+  return b->spec->precision == HR_PRECISION_FP32 ? (double)factor : (double)hri_bf16_widen(hri_bf16_round(factor));
 }
 
 /* Embedding to final norm in program `program`. */
 static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const rows_shape *s) {
   const hr_model *m = b->model;
-  hri_forward f = {.present = true, .program = program, .phase = phase, .targets = s->targets, .vocabulary = m->vocabulary_size,
+  hri_forward f = {.present = true, .program = program, .phase = phase, .targets = s->targets, .vocabulary = m->vocabulary_size, .logit_softcap = m->logit_softcap,
                    .unit = 1 + m->layer_count};
-  hri_attr attr = {.i = {m->pad_token}};
+  hri_attr attr = {.i = {m->pad_token}, .f = {embedding_factor(b)}};
   hri_id x;
   b->site = 1u << 16; /* the same in every program: a dropout mask or rounding would agree */
   b->emit = (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = phase, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE, .guard = HRI_NONE};
@@ -348,9 +392,9 @@ static hr_status build_generation(builder *b, hri_forward *forwards, hr_error *e
 }
 
 hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error) {
-  builder b = {.job = job, .spec = spec, .model = &spec->model, .all = hri_programs_of(spec), .rope_table = HRI_NONE};
+  builder b = {.job = job, .spec = spec, .model = &spec->model, .all = hri_programs_of(spec), .rope_table = HRI_NONE, .local_rope_table = HRI_NONE};
   uint32_t count = hri_param_count(b.model), slots = (b.model->layer_count + 1) * HRI_SLOT_COUNT;
-  uint64_t positions = spec->sequence_length;
+  uint64_t positions = spec->position_count > spec->sequence_length ? spec->position_count : spec->sequence_length;
   hr_status status = HR_OK;
   memset(forwards, 0, HRI_PROGRAM_COUNT * sizeof *forwards);
   b.slots = hri_alloc((size_t)slots * sizeof *b.slots);
@@ -361,7 +405,8 @@ hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_
   hri_build_control(job, b.all);
   for (uint32_t p = 0; p < count; p++) make_param(&b, p);
   if ((b.all & HRI_IN(HRI_PREFILL)) && (positions < spec->context_length || spec->purpose == HR_PURPOSE_GENERATE)) positions = spec->context_length;
-  if (!b.model->learned_positions) make_rope_table(&b, positions);
+  if (!b.model->learned_positions) b.rope_table = make_rope_table(&b, &b.model->rope, positions, "rope.table");
+  if (b.model->has_local_rope) b.local_rope_table = make_rope_table(&b, &b.model->local_rope, positions, "rope.local_table");
   if (spec->purpose == HR_PURPOSE_TRAIN) build_training(&b, forwards);
   if (b.all & HRI_IN(HRI_EVALUATE)) build_evaluation(&b, forwards);
   if (b.all & HRI_IN(HRI_PREFILL)) HRI_TRY_OUT(build_generation(&b, forwards, error));

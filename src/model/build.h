@@ -15,6 +15,7 @@ typedef struct hri_forward {
   hri_id targets;      /* [M] int32, already shifted; HRI_NONE in generation */
   hri_id head;         /* weight [V, C], the embedding when tied */
   uint64_t vocabulary; /* logical V */
+  double logit_softcap; /* 0: none */
   uint32_t unit;       /* the head's */
   bool with_gradient;
 } hri_forward;
@@ -51,7 +52,7 @@ void hri_build_zero_gradients(hri_job *job);
 /* Tokens per loss chunk that a job uses (model/job.c); also for jobs that hr_job_finish has not seen. */
 uint64_t hri_loss_chunk(const hr_job *spec);
 
-/* Bytes of the staging buffer that one load or save node may use for a parameter of `bytes`. */
-uint64_t hri_staging_bytes(uint64_t bytes);
+/* Bytes of the staging buffer that one load or save node may use for a parameter of `bytes`; its team shares them out. */
+uint64_t hri_staging_bytes(uint64_t bytes, uint32_t team);
 
 #endif

@@ -23,13 +23,19 @@ enum {
  * its transformers configuration (epsilon, theta, init_std, tokens); sizes and names stay empty. */
 void hri_family_defaults(hr_model *model, hr_family family);
 
-/* Fills what follows from the sizes: kv_head_count and head_size when 0, then attention_scale = head_size ** -0.5. */
+/* Fills what follows from the sizes: kv_head_count, head_size and rotary_size when 0, attention_scale = head_size ** -0.5
+ * when 0, and gemma's embedding_scale. */
 void hri_family_derive(hr_model *model);
 
-/* The family called `name` ("gpt2", "llama"); false when there is none. */
+/* Marks the layers that slide when nobody lists them: all of them, in qwen those from `first` on, in gemma2 every second, in
+ * gemma3 all but each `pattern`-th. */
+void hri_family_windows(hr_model *model, uint64_t first, uint64_t pattern);
+enum { HRI_WINDOW_FIRST = 28, HRI_WINDOW_PATTERN = 6 }; /* where a config does not say */
+
+/* The family called `name` ("gpt2", "gemma3_text"); false when there is none. */
 bool hri_family_find(const char *name, hr_family *family);
 
-/* "gpt2, llama" */
+/* "gpt2, llama, ..." */
 const char *hri_family_list(void);
 
 /* Copies text into a field of `bytes`, cut at a whole UTF-8 character. */

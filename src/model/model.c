@@ -1,4 +1,4 @@
-/* Families as data, the check of a description, and opening what a user named. */
+/* Families as data, and opening what a user named. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -11,10 +11,13 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "model/family.h"
+#include "model/gguf.h"
 
 /* ---- families ---- */
 
-static const char *const family_names[HR_FAMILY_COUNT] = {[HR_FAMILY_GPT2] = "gpt2", [HR_FAMILY_LLAMA] = "llama"};
+static const char *const family_names[HR_FAMILY_COUNT] = {
+    [HR_FAMILY_GPT2] = "gpt2",   [HR_FAMILY_LLAMA] = "llama", [HR_FAMILY_MISTRAL] = "mistral", [HR_FAMILY_QWEN2] = "qwen2",
+    [HR_FAMILY_QWEN3] = "qwen3", [HR_FAMILY_PHI3] = "phi3",   [HR_FAMILY_GEMMA2] = "gemma2",   [HR_FAMILY_GEMMA3] = "gemma3_text"};
 
 const char *hr_family_name(hr_family family) {
   return (unsigned)family < HR_FAMILY_COUNT ? family_names[family] : "unknown";
@@ -29,25 +32,57 @@ bool hri_family_find(const char *name, hr_family *family) {
   return false;
 }
 
-const char *hri_family_list(void) { return "gpt2, llama"; }
+const char *hri_family_list(void) { return "gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3_text (and the text part of gemma3)"; }
 
-/* Defaults of transformers' GPT2Config and LlamaConfig. Tokens are dropped later when the vocabulary is too small. */
+/* Defaults of the families' configurations in transformers. Tokens are dropped later when the vocabulary is too small. */
 static const hr_model family_defaults[HR_FAMILY_COUNT] = {
     [HR_FAMILY_GPT2] = {.family = HR_FAMILY_GPT2, .norm = HR_NORM_LAYER, .norm_epsilon = 1e-5, .activation = HR_ACTIVATION_GELU_TANH,
                         .learned_positions = true, .qkv_bias = true, .attention_output_bias = true, .mlp_bias = true,
                         .tied_embeddings = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02,
-                        .init_scale_residual = true, .pad_token = -1, .bos_token = 50256, .eos_token = 50256, .dropout = 0.1},
+                        .init_scale_residual = true, .embedding_scale = 1, .pad_token = -1, .bos_token = 50256, .eos_token = 50256,
+                        .dropout = 0.1},
     [HR_FAMILY_LLAMA] = {.family = HR_FAMILY_LLAMA, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_SILU,
-                         .gated_mlp = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02,
+                         .gated_mlp = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02, .embedding_scale = 1,
                          .pad_token = -1, .bos_token = 1, .eos_token = 2},
+    [HR_FAMILY_MISTRAL] = {.family = HR_FAMILY_MISTRAL, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_SILU,
+                           .gated_mlp = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02, .embedding_scale = 1,
+                           .sliding_window = 4096, .pad_token = -1, .bos_token = 1, .eos_token = 2},
+    [HR_FAMILY_QWEN2] = {.family = HR_FAMILY_QWEN2, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_SILU,
+                         .gated_mlp = true, .qkv_bias = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02,
+                         .embedding_scale = 1, .pad_token = -1, .bos_token = -1, .eos_token = -1},
+    [HR_FAMILY_QWEN3] = {.family = HR_FAMILY_QWEN3, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_SILU,
+                         .gated_mlp = true, .qk_norm = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02,
+                         .embedding_scale = 1, .pad_token = -1, .bos_token = -1, .eos_token = -1},
+    [HR_FAMILY_PHI3] = {.family = HR_FAMILY_PHI3, .norm = HR_NORM_RMS, .norm_epsilon = 1e-5, .activation = HR_ACTIVATION_SILU,
+                        .gated_mlp = true, .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02, .embedding_scale = 1,
+                        .pad_token = 32000, .bos_token = 1, .eos_token = 32000},
+    [HR_FAMILY_GEMMA2] = {.family = HR_FAMILY_GEMMA2, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_GELU_TANH,
+                          .gated_mlp = true, .post_norms = true, .norm_weight_offset = 1, .tied_embeddings = true,
+                          .rope = {.theta = 10000, .factor = 1}, .init_std = 0.02, .embedding_scale = 1, .sliding_window = 4096,
+                          .attention_softcap = 50, .logit_softcap = 30, .pad_token = 0, .bos_token = 2, .eos_token = 1},
+    [HR_FAMILY_GEMMA3] = {.family = HR_FAMILY_GEMMA3, .norm = HR_NORM_RMS, .norm_epsilon = 1e-6, .activation = HR_ACTIVATION_GELU_TANH,
+                          .gated_mlp = true, .qk_norm = true, .post_norms = true, .norm_weight_offset = 1, .tied_embeddings = true,
+                          .rope = {.theta = 1e6, .factor = 1}, .has_local_rope = true, .local_rope = {.theta = 10000, .factor = 1},
+                          .init_std = 0.02, .embedding_scale = 1, .sliding_window = 4096, .pad_token = 0, .bos_token = 2, .eos_token = 1},
 };
 
 void hri_family_defaults(hr_model *model, hr_family family) { *model = family_defaults[family]; }
 
+static bool is_gemma(hr_family family) { return family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3; }
+
 void hri_family_derive(hr_model *model) {
   if (model->kv_head_count == 0) model->kv_head_count = model->head_count;
   if (model->head_size == 0 && model->head_count > 0) model->head_size = model->hidden_size / model->head_count;
-  model->attention_scale = model->head_size > 0 ? 1.0 / sqrt((double)model->head_size) : 0;
+  if (model->rotary_size == 0 && !model->learned_positions) model->rotary_size = model->head_size;
+  if (model->attention_scale == 0 && model->head_size > 0) model->attention_scale = 1.0 / sqrt((double)model->head_size);
+  if (is_gemma(model->family)) model->embedding_scale = sqrt((double)model->hidden_size);
+}
+
+void hri_family_windows(hr_model *model, uint64_t first, uint64_t pattern) {
+  bool qwen = model->family == HR_FAMILY_QWEN2 || model->family == HR_FAMILY_QWEN3;
+  for (uint32_t l = 0; l < model->layer_count && l < HR_MAX_LAYERS; l++) /* sizes are not checked yet */
+    model->sliding[l] = model->family == HR_FAMILY_GEMMA2 ? l % 2 == 0 : model->family == HR_FAMILY_GEMMA3 ? (l + 1) % pattern != 0
+                        : model->sliding_window > 0 && (!qwen || l >= first);
 }
 
 void hri_model_set_text(char *out, size_t bytes, const char *text) {
@@ -59,115 +94,6 @@ void hri_model_set_text(char *out, size_t bytes, const char *text) {
 }
 
 void hr_free(void *memory) { hri_free(memory); }
-
-/* ---- check ---- */
-
-static const struct {
-  const char *name;
-  size_t offset;
-  uint32_t max;
-} size_fields[] = {
-    {"layer_count", offsetof(hr_model, layer_count), HRI_MODEL_MAX_LAYERS},
-    {"hidden_size", offsetof(hr_model, hidden_size), HRI_MODEL_MAX_HIDDEN},
-    {"head_count", offsetof(hr_model, head_count), HRI_MODEL_MAX_HEADS},
-    {"kv_head_count", offsetof(hr_model, kv_head_count), HRI_MODEL_MAX_HEADS},
-    {"head_size", offsetof(hr_model, head_size), HRI_MODEL_MAX_HEAD_SIZE},
-    {"mlp_size", offsetof(hr_model, mlp_size), HRI_MODEL_MAX_MLP},
-    {"vocabulary_size", offsetof(hr_model, vocabulary_size), HRI_MODEL_MAX_VOCABULARY},
-    {"max_positions", offsetof(hr_model, max_positions), HRI_MODEL_MAX_POSITIONS},
-};
-
-static hr_status check_sizes(const hr_model *m, hr_error *error) {
-  uint64_t qkv_rows;
-  for (size_t i = 0; i < sizeof size_fields / sizeof *size_fields; i++) {
-    uint32_t value;
-    memcpy(&value, (const char *)m + size_fields[i].offset, sizeof value);
-    if (value == 0 || value > size_fields[i].max)
-      return hri_fail(error, HR_ERROR_USAGE, "%s is %u; it must be from 1 to %u", size_fields[i].name, value, size_fields[i].max);
-  }
-  if (m->head_count % m->kv_head_count != 0)
-    return hri_fail(error, HR_ERROR_USAGE, "head_count (%u) must be a multiple of kv_head_count (%u)", m->head_count, m->kv_head_count);
-  if (!m->learned_positions && m->head_size % 2 != 0)
-    return hri_fail(error, HR_ERROR_USAGE, "head_size is %u; rotary positions rotate pairs, so it must be even", m->head_size);
-  qkv_rows = ((uint64_t)m->head_count + 2 * (uint64_t)m->kv_head_count) * m->head_size;
-  if (qkv_rows > HRI_MODEL_MAX_QKV_ROWS)
-    return hri_fail(error, HR_ERROR_USAGE, "head_count and head_size make %llu rows of q, k and v; at most %d make sense",
-                    (unsigned long long)qkv_rows, HRI_MODEL_MAX_QKV_ROWS);
-  return HR_OK;
-}
-
-static bool positive(double value) { return isfinite(value) && value > 0; }
-
-static hr_status check_rope(const hr_rope *rope, hr_error *error) {
-  if (!positive(rope->theta)) return hri_fail(error, HR_ERROR_USAGE, "rope.theta is %g; it must be positive", rope->theta);
-  if ((unsigned)rope->scaling > HR_ROPE_LLAMA3) return hri_fail(error, HR_ERROR_USAGE, "rope.scaling is no known kind");
-  if (rope->scaling == HR_ROPE_DEFAULT) return HR_OK;
-  if (!positive(rope->factor)) return hri_fail(error, HR_ERROR_USAGE, "rope.factor is %g; it must be positive", rope->factor);
-  if (rope->scaling == HR_ROPE_LINEAR) return HR_OK;
-  if (!positive(rope->low_frequency_factor) || !positive(rope->high_frequency_factor) ||
-      rope->high_frequency_factor <= rope->low_frequency_factor)
-    return hri_fail(error, HR_ERROR_USAGE, "rope.low_frequency_factor (%g) and rope.high_frequency_factor (%g) must be positive and ascending",
-                    rope->low_frequency_factor, rope->high_frequency_factor);
-  if (rope->original_max_positions == 0 || rope->original_max_positions > HRI_MODEL_MAX_POSITIONS)
-    return hri_fail(error, HR_ERROR_USAGE, "rope.original_max_positions is %u; it must be from 1 to %d", rope->original_max_positions, HRI_MODEL_MAX_POSITIONS);
-  return HR_OK;
-}
-
-static hr_status check_numbers(const hr_model *m, hr_error *error) {
-  if (!positive(m->norm_epsilon) || m->norm_epsilon >= 1)
-    return hri_fail(error, HR_ERROR_USAGE, "norm_epsilon is %g; it must lie between 0 and 1", m->norm_epsilon);
-  if (!positive(m->attention_scale)) return hri_fail(error, HR_ERROR_USAGE, "attention_scale is %g; it must be positive", m->attention_scale);
-  if (!isfinite(m->init_std) || m->init_std < 0 || m->init_std > 1e3)
-    return hri_fail(error, HR_ERROR_USAGE, "init_std is %g; it must lie between 0 and 1000", m->init_std);
-  if (!(m->dropout >= 0 && m->dropout <= 1)) return hri_fail(error, HR_ERROR_USAGE, "dropout is %g; it must lie between 0 and 1", m->dropout);
-  if (!m->learned_positions) HRI_TRY(check_rope(&m->rope, error));
-  return HR_OK;
-}
-
-static hr_status check_tokens(const hr_model *m, hr_error *error) {
-  const struct {
-    const char *name;
-    int32_t value;
-  } tokens[] = {{"pad_token", m->pad_token}, {"bos_token", m->bos_token}, {"eos_token", m->eos_token}};
-  for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
-    if (tokens[i].value < -1 || tokens[i].value >= (int32_t)m->vocabulary_size)
-      return hri_fail(error, HR_ERROR_USAGE, "%s is %d; it must be -1 (none) or an id below vocabulary_size (%u)", tokens[i].name,
-                      tokens[i].value, m->vocabulary_size);
-  return HR_OK;
-}
-
-/* A model must stay expressible in the config.json of its family, else it could be trained but not saved. */
-static hr_status check_family(const hr_model *m, hr_error *error) {
-  const hr_model *want;
-  const char *field = NULL;
-  double scale = 1.0 / sqrt((double)m->head_size);
-  bool gpt2 = m->family == HR_FAMILY_GPT2;
-  if ((unsigned)m->family >= HR_FAMILY_COUNT) return hri_fail(error, HR_ERROR_USAGE, "family is no known one (%s)", hri_family_list());
-  want = &family_defaults[m->family];
-  if (m->norm != want->norm) field = "norm";
-  else if (m->activation != want->activation) field = "activation";
-  else if (m->gated_mlp != want->gated_mlp) field = "gated_mlp";
-  else if (m->learned_positions != want->learned_positions) field = "learned_positions";
-  else if (m->init_scale_residual != want->init_scale_residual) field = "init_scale_residual";
-  else if (m->qkv_bias != (gpt2 || m->attention_output_bias)) field = "qkv_bias";
-  else if (gpt2 && !m->attention_output_bias) field = "attention_output_bias";
-  else if (gpt2 && !m->mlp_bias) field = "mlp_bias";
-  else if (gpt2 && m->kv_head_count != m->head_count) field = "kv_head_count";
-  else if (gpt2 && (uint64_t)m->head_count * m->head_size != m->hidden_size) field = "head_size";
-  else if (fabs(m->attention_scale - scale) > 1e-12 && !(gpt2 && m->attention_scale == 1.0)) field = "attention_scale";
-  else if (gpt2 && m->pad_token != -1) field = "pad_token";
-  if (!field) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "%s has a value that the family %s does not know", field, hr_family_name(m->family));
-  return hri_hint(error, HR_ERROR_USAGE, "%s", gpt2 ? "gpt2 has as many key heads as heads, head_size = hidden_size / head_count, and all biases"
-                                                    : "llama has biases on all of q, k, v and output or on none, and scales by head_size ** -0.5");
-}
-
-hr_status hr_model_check(const hr_model *model, hr_error *error) {
-  HRI_TRY(check_sizes(model, error));
-  HRI_TRY(check_numbers(model, error));
-  HRI_TRY(check_tokens(model, error));
-  return check_family(model, error);
-}
 
 /* ---- open ---- */
 
@@ -265,10 +191,7 @@ hr_status hr_model_open(const char *source, hr_model *model, hr_error *error) {
     }
     hri_free(config);
   } else if (hri_path_exists(source)) {
-    if (is_gguf(source)) {
-      hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: GGUF files are not read", source);
-      return hri_hint(error, HR_ERROR_UNSUPPORTED, "use the Hugging Face directory that it was made from");
-    }
+    if (is_gguf(source) || hri_gguf_is(source)) return hri_gguf_model_open(source, model, error);
     return read_config(source, model, error);
   }
   return explain_path(source, hr_model_preset(source, model, error), error);

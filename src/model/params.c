@@ -21,14 +21,18 @@ static const struct {
     [HRI_SLOT_NORM1_BIAS] = {"norm1.bias", PLACE_LAYER},
     [HRI_SLOT_QKV_WEIGHT] = {"qkv.weight", PLACE_LAYER},
     [HRI_SLOT_QKV_BIAS] = {"qkv.bias", PLACE_LAYER},
+    [HRI_SLOT_Q_NORM_WEIGHT] = {"q_norm.weight", PLACE_LAYER},
+    [HRI_SLOT_K_NORM_WEIGHT] = {"k_norm.weight", PLACE_LAYER},
     [HRI_SLOT_ATTENTION_OUTPUT_WEIGHT] = {"attention_output.weight", PLACE_LAYER},
     [HRI_SLOT_ATTENTION_OUTPUT_BIAS] = {"attention_output.bias", PLACE_LAYER},
+    [HRI_SLOT_POST_NORM1_WEIGHT] = {"post_norm1.weight", PLACE_LAYER},
     [HRI_SLOT_NORM2_WEIGHT] = {"norm2.weight", PLACE_LAYER},
     [HRI_SLOT_NORM2_BIAS] = {"norm2.bias", PLACE_LAYER},
     [HRI_SLOT_MLP_IN_WEIGHT] = {"mlp_in.weight", PLACE_LAYER},
     [HRI_SLOT_MLP_IN_BIAS] = {"mlp_in.bias", PLACE_LAYER},
     [HRI_SLOT_MLP_OUT_WEIGHT] = {"mlp_out.weight", PLACE_LAYER},
     [HRI_SLOT_MLP_OUT_BIAS] = {"mlp_out.bias", PLACE_LAYER},
+    [HRI_SLOT_POST_NORM2_WEIGHT] = {"post_norm2.weight", PLACE_LAYER},
     [HRI_SLOT_FINAL_NORM_WEIGHT] = {"final_norm.weight", PLACE_HEAD},
     [HRI_SLOT_FINAL_NORM_BIAS] = {"final_norm.bias", PLACE_HEAD},
     [HRI_SLOT_HEAD_WEIGHT] = {"head.weight", PLACE_HEAD},
@@ -40,11 +44,34 @@ typedef struct hf_slot {
   bool transposed; /* Conv1D holds [in, out] (transformers pytorch_utils.py) */
 } hf_slot;
 
-static const struct {
+typedef struct hf_layout {
   const char *prefix, *layer_prefix;
   hf_slot slots[HRI_SLOT_COUNT];
-} hf_names[HR_FAMILY_COUNT] = {
-    [HR_FAMILY_GPT2] = {"transformer.", "transformer.h.", {
+} hf_layout;
+
+/* What llama, mistral, qwen2 and qwen3 share; a slot that a model lacks is never asked for. */
+#define LLAMA_OUTSIDE                                                    \
+  [HRI_SLOT_TOKEN_EMBEDDING] = {{"model.embed_tokens.weight"}, false},   \
+  [HRI_SLOT_FINAL_NORM_WEIGHT] = {{"model.norm.weight"}, false},         \
+  [HRI_SLOT_HEAD_WEIGHT] = {{"lm_head.weight"}, false}
+#define LLAMA_ATTENTION                                                                                                       \
+  [HRI_SLOT_NORM1_WEIGHT] = {{"input_layernorm.weight"}, false},                                                              \
+  [HRI_SLOT_QKV_WEIGHT] = {{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"}, false},         \
+  [HRI_SLOT_QKV_BIAS] = {{"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}, false},                 \
+  [HRI_SLOT_Q_NORM_WEIGHT] = {{"self_attn.q_norm.weight"}, false},                                                            \
+  [HRI_SLOT_K_NORM_WEIGHT] = {{"self_attn.k_norm.weight"}, false},                                                            \
+  [HRI_SLOT_ATTENTION_OUTPUT_WEIGHT] = {{"self_attn.o_proj.weight"}, false},                                                  \
+  [HRI_SLOT_ATTENTION_OUTPUT_BIAS] = {{"self_attn.o_proj.bias"}, false}
+#define LLAMA_MLP                                                                         \
+  [HRI_SLOT_MLP_IN_WEIGHT] = {{"mlp.gate_proj.weight", "mlp.up_proj.weight"}, false},     \
+  [HRI_SLOT_MLP_IN_BIAS] = {{"mlp.gate_proj.bias", "mlp.up_proj.bias"}, false},           \
+  [HRI_SLOT_MLP_OUT_WEIGHT] = {{"mlp.down_proj.weight"}, false},                          \
+  [HRI_SLOT_MLP_OUT_BIAS] = {{"mlp.down_proj.bias"}, false}
+
+enum { LAYOUT_GPT2 = 0, LAYOUT_LLAMA, LAYOUT_PHI3, LAYOUT_GEMMA, LAYOUT_COUNT };
+
+static const hf_layout layouts[LAYOUT_COUNT] = {
+    [LAYOUT_GPT2] = {"transformer.", "transformer.h.", {
         [HRI_SLOT_TOKEN_EMBEDDING] = {{"transformer.wte.weight"}, false},
         [HRI_SLOT_POSITION_EMBEDDING] = {{"transformer.wpe.weight"}, false},
         [HRI_SLOT_NORM1_WEIGHT] = {{"ln_1.weight"}, false},
@@ -63,22 +90,33 @@ static const struct {
         [HRI_SLOT_FINAL_NORM_BIAS] = {{"transformer.ln_f.bias"}, false},
         [HRI_SLOT_HEAD_WEIGHT] = {{"lm_head.weight"}, false},
     }},
-    [HR_FAMILY_LLAMA] = {"model.", "model.layers.", {
-        [HRI_SLOT_TOKEN_EMBEDDING] = {{"model.embed_tokens.weight"}, false},
-        [HRI_SLOT_NORM1_WEIGHT] = {{"input_layernorm.weight"}, false},
-        [HRI_SLOT_QKV_WEIGHT] = {{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"}, false},
-        [HRI_SLOT_QKV_BIAS] = {{"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"}, false},
-        [HRI_SLOT_ATTENTION_OUTPUT_WEIGHT] = {{"self_attn.o_proj.weight"}, false},
-        [HRI_SLOT_ATTENTION_OUTPUT_BIAS] = {{"self_attn.o_proj.bias"}, false},
+    [LAYOUT_LLAMA] = {"model.", "model.layers.", {
+        LLAMA_OUTSIDE, LLAMA_ATTENTION, LLAMA_MLP,
         [HRI_SLOT_NORM2_WEIGHT] = {{"post_attention_layernorm.weight"}, false},
-        [HRI_SLOT_MLP_IN_WEIGHT] = {{"mlp.gate_proj.weight", "mlp.up_proj.weight"}, false},
-        [HRI_SLOT_MLP_IN_BIAS] = {{"mlp.gate_proj.bias", "mlp.up_proj.bias"}, false},
+    }},
+    [LAYOUT_PHI3] = {"model.", "model.layers.", {
+        LLAMA_OUTSIDE,
+        [HRI_SLOT_NORM1_WEIGHT] = {{"input_layernorm.weight"}, false},
+        [HRI_SLOT_QKV_WEIGHT] = {{"self_attn.qkv_proj.weight"}, false},
+        [HRI_SLOT_ATTENTION_OUTPUT_WEIGHT] = {{"self_attn.o_proj.weight"}, false},
+        [HRI_SLOT_NORM2_WEIGHT] = {{"post_attention_layernorm.weight"}, false},
+        [HRI_SLOT_MLP_IN_WEIGHT] = {{"mlp.gate_up_proj.weight"}, false},
         [HRI_SLOT_MLP_OUT_WEIGHT] = {{"mlp.down_proj.weight"}, false},
-        [HRI_SLOT_MLP_OUT_BIAS] = {{"mlp.down_proj.bias"}, false},
-        [HRI_SLOT_FINAL_NORM_WEIGHT] = {{"model.norm.weight"}, false},
-        [HRI_SLOT_HEAD_WEIGHT] = {{"lm_head.weight"}, false},
+    }},
+    [LAYOUT_GEMMA] = {"model.", "model.layers.", {
+        LLAMA_OUTSIDE, LLAMA_ATTENTION, LLAMA_MLP,
+        [HRI_SLOT_POST_NORM1_WEIGHT] = {{"post_attention_layernorm.weight"}, false},
+        [HRI_SLOT_NORM2_WEIGHT] = {{"pre_feedforward_layernorm.weight"}, false},
+        [HRI_SLOT_POST_NORM2_WEIGHT] = {{"post_feedforward_layernorm.weight"}, false},
     }},
 };
+
+static const hf_layout *layout_of(const hr_model *m) {
+  static const uint8_t of[HR_FAMILY_COUNT] = {
+      [HR_FAMILY_GPT2] = LAYOUT_GPT2,   [HR_FAMILY_LLAMA] = LAYOUT_LLAMA, [HR_FAMILY_MISTRAL] = LAYOUT_LLAMA, [HR_FAMILY_QWEN2] = LAYOUT_LLAMA,
+      [HR_FAMILY_QWEN3] = LAYOUT_LLAMA, [HR_FAMILY_PHI3] = LAYOUT_PHI3,   [HR_FAMILY_GEMMA2] = LAYOUT_GEMMA,  [HR_FAMILY_GEMMA3] = LAYOUT_GEMMA};
+  return &layouts[of[m->family]];
+}
 
 /* ---- which slots there are, and their shapes ---- */
 
@@ -87,6 +125,8 @@ static bool present(const hr_model *m, hri_slot slot) {
   case HRI_SLOT_POSITION_EMBEDDING: return m->learned_positions;
   case HRI_SLOT_NORM1_BIAS: case HRI_SLOT_NORM2_BIAS: case HRI_SLOT_FINAL_NORM_BIAS: return m->norm == HR_NORM_LAYER;
   case HRI_SLOT_QKV_BIAS: return m->qkv_bias;
+  case HRI_SLOT_Q_NORM_WEIGHT: case HRI_SLOT_K_NORM_WEIGHT: return m->qk_norm;
+  case HRI_SLOT_POST_NORM1_WEIGHT: case HRI_SLOT_POST_NORM2_WEIGHT: return m->post_norms;
   case HRI_SLOT_ATTENTION_OUTPUT_BIAS: return m->attention_output_bias;
   case HRI_SLOT_MLP_IN_BIAS: case HRI_SLOT_MLP_OUT_BIAS: return m->mlp_bias;
   case HRI_SLOT_HEAD_WEIGHT: return !m->tied_embeddings;
@@ -104,6 +144,7 @@ static uint32_t shape(const hr_model *m, hri_slot slot, uint64_t dims[2]) {
   case HRI_SLOT_POSITION_EMBEDDING: rows = m->max_positions, columns = hidden; break;
   case HRI_SLOT_QKV_WEIGHT: rows = qkv, columns = hidden; break;
   case HRI_SLOT_QKV_BIAS: rows = qkv; break;
+  case HRI_SLOT_Q_NORM_WEIGHT: case HRI_SLOT_K_NORM_WEIGHT: rows = m->head_size; break;
   case HRI_SLOT_ATTENTION_OUTPUT_WEIGHT: columns = heads; break;
   case HRI_SLOT_MLP_IN_WEIGHT: rows = mlp_in, columns = hidden; break;
   case HRI_SLOT_MLP_IN_BIAS: rows = mlp_in; break;
@@ -145,10 +186,16 @@ uint64_t hr_model_parameter_count(const hr_model *model) {
 
 /* ---- one parameter ---- */
 
+static bool is_norm_weight(hri_slot slot) {
+  return slot == HRI_SLOT_NORM1_WEIGHT || slot == HRI_SLOT_NORM2_WEIGHT || slot == HRI_SLOT_FINAL_NORM_WEIGHT || slot == HRI_SLOT_Q_NORM_WEIGHT ||
+         slot == HRI_SLOT_K_NORM_WEIGHT || slot == HRI_SLOT_POST_NORM1_WEIGHT || slot == HRI_SLOT_POST_NORM2_WEIGHT;
+}
+
+/* Norms start as the identity: with weight 1, or 0 where 1 is added to it. */
 static void set_init(const hr_model *m, hri_param_spec *spec) {
   bool into_residual = spec->slot == HRI_SLOT_ATTENTION_OUTPUT_WEIGHT || spec->slot == HRI_SLOT_MLP_OUT_WEIGHT;
-  bool norm_weight = spec->slot == HRI_SLOT_NORM1_WEIGHT || spec->slot == HRI_SLOT_NORM2_WEIGHT || spec->slot == HRI_SLOT_FINAL_NORM_WEIGHT;
-  spec->init = spec->rank == 2 ? HRI_INIT_NORMAL : norm_weight ? HRI_INIT_ONES : HRI_INIT_ZEROS;
+  bool ones = is_norm_weight(spec->slot) && m->norm_weight_offset == 0;
+  spec->init = spec->rank == 2 ? HRI_INIT_NORMAL : ones ? HRI_INIT_ONES : HRI_INIT_ZEROS;
   if (spec->rank != 2) return;
   spec->init_std = m->init_std;
   if (into_residual && m->init_scale_residual) spec->init_std /= sqrt(2.0 * m->layer_count);
@@ -161,13 +208,14 @@ static uint64_t part_rows(const hr_model *m, const hri_param_spec *spec, uint32_
 }
 
 static void set_parts(const hr_model *m, hri_param_spec *spec) {
-  const hf_slot *names = &hf_names[m->family].slots[spec->slot];
+  const hf_layout *layout = layout_of(m);
+  const hf_slot *names = &layout->slots[spec->slot];
   uint64_t row = 0;
   while (spec->part_count < HRI_PARAM_PARTS && names->parts[spec->part_count]) spec->part_count++;
   for (uint32_t i = 0; i < spec->part_count; i++) {
     hri_param_part *part = &spec->parts[i];
     if (spec->layer >= 0)
-      (void)snprintf(part->name, sizeof part->name, "%s%d.%s", hf_names[m->family].layer_prefix, spec->layer, names->parts[i]);
+      (void)snprintf(part->name, sizeof part->name, "%s%d.%s", layout->layer_prefix, spec->layer, names->parts[i]);
     else
       (void)snprintf(part->name, sizeof part->name, "%s", names->parts[i]);
     part->row = row;
@@ -224,16 +272,30 @@ static bool ends_with(const char *name, const char *suffix) {
   return length >= end && strcmp(name + length - end, suffix) == 0;
 }
 
+/* Of multimodal gemma3 files, which hold the language model as model.language_model.* or language_model.*: what belongs to
+ * images. */
+static bool is_vision(const char *name) {
+  const char *rest = after(name, "model.");
+  rest = rest ? rest : name;
+  return after(rest, "vision_tower.") || after(rest, "multi_modal_projector.");
+}
+
 bool hri_param_ignored(const hr_model *model, const char *name) {
-  if (model->tied_embeddings && strcmp(name, "lm_head.weight") == 0) return true;
+  const char *inner = model->family == HR_FAMILY_GEMMA3 ? after(name, "language_model.") : NULL;
+  if (model->tied_embeddings && strcmp(inner ? inner : name, "lm_head.weight") == 0) return true;
   if (ends_with(name, ".rotary_emb.inv_freq")) return !model->learned_positions;
+  if (model->family == HR_FAMILY_GEMMA3 && is_vision(name)) return true;
   return model->family == HR_FAMILY_GPT2 && is_gpt2_mask(name);
 }
 
 bool hri_param_variant(const hr_model *model, const char *name, uint32_t variant, char out[128]) {
-  const char *spelling = variant == 0 ? name : NULL;
-  if (variant == 1) spelling = after(name, hf_names[model->family].prefix);
-  if (!spelling || strlen(spelling) >= 128) return false;
-  memcpy(out, spelling, strlen(spelling) + 1);
-  return true;
+  const char *rest = after(name, layout_of(model)->prefix);
+  bool gemma3 = model->family == HR_FAMILY_GEMMA3;
+  int length = -1;
+  if (variant > 0 && !rest && !gemma3) return false;
+  if (variant == 0) length = snprintf(out, 128, "%s", name);
+  else if (variant == 1) length = snprintf(out, 128, "%s%s", rest ? "" : "language_model.", rest ? rest : name);
+  else if (variant == 2 && gemma3 && rest) length = snprintf(out, 128, "language_model.%s", name);
+  else if (variant == 3 && gemma3 && rest) length = snprintf(out, 128, "model.language_model.%s", rest);
+  return length >= 0 && length < 128;
 }

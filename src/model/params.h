@@ -17,18 +17,23 @@ typedef enum hri_slot {
   HRI_SLOT_NORM1_BIAS,
   HRI_SLOT_QKV_WEIGHT,          /* [(H + 2K) D, C], rows q then k then v */
   HRI_SLOT_QKV_BIAS,            /* [(H + 2K) D] */
+  HRI_SLOT_Q_NORM_WEIGHT,       /* [D], qwen3 and gemma3 */
+  HRI_SLOT_K_NORM_WEIGHT,
   HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, /* [C, H D] */
   HRI_SLOT_ATTENTION_OUTPUT_BIAS,   /* [C] */
+  HRI_SLOT_POST_NORM1_WEIGHT,   /* [C], of the attention output (gemma) */
   HRI_SLOT_NORM2_WEIGHT,
   HRI_SLOT_NORM2_BIAS,
   HRI_SLOT_MLP_IN_WEIGHT,       /* [F, C], or gate then up [2F, C] when gated */
   HRI_SLOT_MLP_IN_BIAS,
   HRI_SLOT_MLP_OUT_WEIGHT,      /* [C, F] */
   HRI_SLOT_MLP_OUT_BIAS,
+  HRI_SLOT_POST_NORM2_WEIGHT,   /* [C], of the MLP output (gemma) */
   HRI_SLOT_FINAL_NORM_WEIGHT,
   HRI_SLOT_FINAL_NORM_BIAS,
   HRI_SLOT_HEAD_WEIGHT,         /* [V, C]; absent when tied */
-  HRI_SLOT_COUNT
+  HRI_SLOT_COUNT,
+  HRI_SLOT_NONE = HRI_SLOT_COUNT /* no parameter, where one is optional */
 } hri_slot;
 
 typedef enum hri_init { HRI_INIT_NORMAL = 0, HRI_INIT_ONES, HRI_INIT_ZEROS } hri_init;
@@ -64,7 +69,8 @@ void hri_param_get(const hr_model *model, uint32_t index, hri_param_spec *spec);
  * lm_head.weight, ...). `name` is a Hugging Face tensor name. */
 bool hri_param_ignored(const hr_model *model, const char *name);
 
-/* Spelling variants of part names in files: gpt2 with and without "transformer.", llama with and without "model.".
+/* Spelling variants of part names in files: gpt2 with and without "transformer.", the others with and without "model.";
+ * gemma3 also behind "language_model." and "model.language_model.", as multimodal files have it.
  * Writes the variant-th spelling of `name` to out (128 bytes); false when there are no more. Variant 0 is the name. */
 bool hri_param_variant(const hr_model *model, const char *name, uint32_t variant, char out[128]);
 

@@ -19,30 +19,51 @@ typedef struct preset {
   double rope_factor; /* llama3 scaling of an 8192 token model; 0: no scaling */
   int32_t bos, eos;
   double dropout;
+  uint32_t window;    /* tokens that sliding layers see; 0: none slides */
+  double linear;      /* linear scaling of the layers that see all; 0: no scaling */
 } preset;
 
 #define GPT2 HR_FAMILY_GPT2
 #define LLAMA HR_FAMILY_LLAMA
+#define MISTRAL HR_FAMILY_MISTRAL
+#define QWEN2 HR_FAMILY_QWEN2
+#define QWEN3 HR_FAMILY_QWEN3
+#define PHI3 HR_FAMILY_PHI3
+#define GEMMA2 HR_FAMILY_GEMMA2
+#define GEMMA3 HR_FAMILY_GEMMA3
 
 /* The byte-level models have 256 bytes and an end-of-text token, 256. */
 static const preset presets[] = {
-    {"gpt2-124m", "gpt2", GPT2, 12, 768, 12, 12, 64, 3072, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1},
-    {"gpt2-355m", "gpt2-medium", GPT2, 24, 1024, 16, 16, 64, 4096, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1},
-    {"gpt2-774m", "gpt2-large", GPT2, 36, 1280, 20, 20, 64, 5120, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1},
-    {"gpt2-1558m", "gpt2-xl", GPT2, 48, 1600, 25, 25, 64, 6400, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1},
-    {"llama-2-7b", NULL, LLAMA, 32, 4096, 32, 32, 128, 11008, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0},
-    {"llama-2-13b", NULL, LLAMA, 40, 5120, 40, 40, 128, 13824, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0},
-    {"llama-2-70b", NULL, LLAMA, 80, 8192, 64, 8, 128, 28672, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0},
-    {"llama-3-8b", NULL, LLAMA, 32, 4096, 32, 8, 128, 14336, 128256, 8192, false, 1e-5, 5e5, 0.02, 0, 128000, 128001, 0},
-    {"llama-3-70b", NULL, LLAMA, 80, 8192, 64, 8, 128, 28672, 128256, 8192, false, 1e-5, 5e5, 0.02, 0, 128000, 128001, 0},
-    {"llama-3.2-1b", NULL, LLAMA, 16, 2048, 32, 8, 64, 8192, 128256, 131072, true, 1e-5, 5e5, 0.02, 32, 128000, 128001, 0},
-    {"llama-3.2-3b", NULL, LLAMA, 28, 3072, 24, 8, 128, 8192, 128256, 131072, true, 1e-5, 5e5, 0.02, 32, 128000, 128001, 0},
-    {"smollm2-135m", NULL, LLAMA, 30, 576, 9, 3, 64, 1536, 49152, 8192, true, 1e-5, 1e5, 1.0 / 24, 0, 0, 0, 0},
-    {"smollm2-360m", NULL, LLAMA, 32, 960, 15, 5, 64, 2560, 49152, 8192, true, 1e-5, 1e5, 0.02, 0, 0, 0, 0},
-    {"smollm2-1.7b", NULL, LLAMA, 24, 2048, 32, 32, 64, 8192, 49152, 8192, true, 1e-5, 1.3e5, 0.02, 0, 0, 0, 0},
-    {"tiny-llama-bytes", NULL, LLAMA, 4, 192, 6, 2, 32, 512, 257, 1024, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0},
-    {"micro-llama-bytes", NULL, LLAMA, 2, 64, 4, 2, 16, 176, 257, 256, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0},
-    {"micro-gpt2-bytes", NULL, GPT2, 2, 64, 4, 4, 16, 256, 257, 256, true, 1e-5, 0, 0.02, 0, 256, 256, 0},
+    {"gpt2-124m", "gpt2", GPT2, 12, 768, 12, 12, 64, 3072, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1, 0, 0},
+    {"gpt2-355m", "gpt2-medium", GPT2, 24, 1024, 16, 16, 64, 4096, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1, 0, 0},
+    {"gpt2-774m", "gpt2-large", GPT2, 36, 1280, 20, 20, 64, 5120, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1, 0, 0},
+    {"gpt2-1558m", "gpt2-xl", GPT2, 48, 1600, 25, 25, 64, 6400, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1, 0, 0},
+    {"llama-2-7b", NULL, LLAMA, 32, 4096, 32, 32, 128, 11008, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0, 0, 0},
+    {"llama-2-13b", NULL, LLAMA, 40, 5120, 40, 40, 128, 13824, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0, 0, 0},
+    {"llama-2-70b", NULL, LLAMA, 80, 8192, 64, 8, 128, 28672, 32000, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0, 0, 0},
+    {"llama-3-8b", NULL, LLAMA, 32, 4096, 32, 8, 128, 14336, 128256, 8192, false, 1e-5, 5e5, 0.02, 0, 128000, 128001, 0, 0, 0},
+    {"llama-3-70b", NULL, LLAMA, 80, 8192, 64, 8, 128, 28672, 128256, 8192, false, 1e-5, 5e5, 0.02, 0, 128000, 128001, 0, 0, 0},
+    {"llama-3.2-1b", NULL, LLAMA, 16, 2048, 32, 8, 64, 8192, 128256, 131072, true, 1e-5, 5e5, 0.02, 32, 128000, 128001, 0, 0, 0},
+    {"llama-3.2-3b", NULL, LLAMA, 28, 3072, 24, 8, 128, 8192, 128256, 131072, true, 1e-5, 5e5, 0.02, 32, 128000, 128001, 0, 0, 0},
+    {"smollm2-135m", NULL, LLAMA, 30, 576, 9, 3, 64, 1536, 49152, 8192, true, 1e-5, 1e5, 1.0 / 24, 0, 0, 0, 0, 0, 0},
+    {"smollm2-360m", NULL, LLAMA, 32, 960, 15, 5, 64, 2560, 49152, 8192, true, 1e-5, 1e5, 0.02, 0, 0, 0, 0, 0, 0},
+    {"smollm2-1.7b", NULL, LLAMA, 24, 2048, 32, 32, 64, 8192, 49152, 8192, true, 1e-5, 1.3e5, 0.02, 0, 0, 0, 0, 0, 0},
+    {"mistral-7b", "mistral-7b-v0.1", MISTRAL, 32, 4096, 32, 8, 128, 14336, 32000, 32768, false, 1e-5, 1e4, 0.02, 0, 1, 2, 0, 4096, 0},
+    {"mistral-7b-v0.3", NULL, MISTRAL, 32, 4096, 32, 8, 128, 14336, 32768, 32768, false, 1e-5, 1e6, 0.02, 0, 1, 2, 0, 0, 0},
+    {"qwen2.5-0.5b", NULL, QWEN2, 24, 896, 14, 2, 64, 4864, 151936, 32768, true, 1e-6, 1e6, 0.02, 0, 151643, 151643, 0, 0, 0},
+    {"qwen2.5-1.5b", NULL, QWEN2, 28, 1536, 12, 2, 128, 8960, 151936, 131072, true, 1e-6, 1e6, 0.02, 0, 151643, 151643, 0, 0, 0},
+    {"qwen2.5-7b", NULL, QWEN2, 28, 3584, 28, 4, 128, 18944, 152064, 131072, false, 1e-6, 1e6, 0.02, 0, 151643, 151643, 0, 0, 0},
+    {"qwen3-0.6b", NULL, QWEN3, 28, 1024, 16, 8, 128, 3072, 151936, 40960, true, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
+    {"qwen3-1.7b", NULL, QWEN3, 28, 2048, 16, 8, 128, 6144, 151936, 40960, true, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
+    {"qwen3-8b", NULL, QWEN3, 36, 4096, 32, 8, 128, 12288, 151936, 40960, false, 1e-6, 1e6, 0.02, 0, 151643, 151645, 0, 0, 0},
+    {"phi-3-mini", "phi-3-mini-4k", PHI3, 32, 3072, 32, 32, 96, 8192, 32064, 4096, false, 1e-5, 1e4, 0.02, 0, 1, 32000, 0, 2047, 0},
+    {"gemma-2-2b", NULL, GEMMA2, 26, 2304, 8, 4, 256, 9216, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 4096, 0},
+    {"gemma-2-9b", NULL, GEMMA2, 42, 3584, 16, 8, 256, 14336, 256000, 8192, true, 1e-6, 1e4, 0.02, 0, 2, 1, 0, 4096, 0},
+    {"gemma-3-1b", NULL, GEMMA3, 26, 1152, 4, 1, 256, 6912, 262144, 32768, true, 1e-6, 1e6, 0.02, 0, 2, 1, 0, 512, 0},
+    {"gemma-3-4b", NULL, GEMMA3, 34, 2560, 8, 4, 256, 10240, 262208, 131072, true, 1e-6, 1e6, 0.02, 0, 2, 1, 0, 1024, 8},
+    {"tiny-llama-bytes", NULL, LLAMA, 4, 192, 6, 2, 32, 512, 257, 1024, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0, 0, 0},
+    {"micro-llama-bytes", NULL, LLAMA, 2, 64, 4, 2, 16, 176, 257, 256, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0, 0, 0},
+    {"micro-gpt2-bytes", NULL, GPT2, 2, 64, 4, 4, 16, 256, 257, 256, true, 1e-5, 0, 0.02, 0, 256, 256, 0, 0, 0},
 };
 
 enum { PRESET_COUNT = sizeof presets / sizeof *presets };
@@ -72,6 +93,9 @@ static void fill(hr_model *model, const preset *p) {
   if (p->rope_factor > 0)
     model->rope = (hr_rope){.theta = p->theta, .scaling = HR_ROPE_LLAMA3, .factor = p->rope_factor, .low_frequency_factor = 1,
                             .high_frequency_factor = 4, .original_max_positions = 8192};
+  if (p->linear > 0) model->rope.scaling = HR_ROPE_LINEAR, model->rope.factor = p->linear;
+  model->sliding_window = p->window;
+  hri_family_windows(model, HRI_WINDOW_FIRST, HRI_WINDOW_PATTERN);
   hri_family_derive(model);
 }
 
@@ -97,7 +121,7 @@ typedef struct custom {
 
 static hr_status custom_fail(hr_error *error, const char *what, const char *word) {
   hri_fail(error, HR_ERROR_USAGE, "custom model: %s '%s'", what, word);
-  return hri_hint(error, HR_ERROR_USAGE, "write custom:layers=12,hidden=768,heads=12[,kv-heads=..,head-size=..,mlp=..,vocab=..,positions=..,family=gpt2|llama,tied]");
+  return hri_hint(error, HR_ERROR_USAGE, "write custom:layers=12,hidden=768,heads=12[,kv-heads=..,head-size=..,mlp=..,vocab=..,positions=..,family=gpt2|llama|...,tied]");
 }
 
 static bool parse_size(const char *text, uint32_t *value) {
@@ -158,7 +182,7 @@ static hr_status custom_parse(const char *text, custom *c, hr_error *error) {
 /* Llama's MLP: two thirds of 4 x hidden, rounded up to 256 (meta-llama/llama, model.py, multiple_of). */
 static uint32_t default_mlp(hr_family family, uint32_t hidden) {
   uint64_t wide = 4 * (uint64_t)hidden;
-  if (family == HR_FAMILY_LLAMA) wide = hri_round_up(wide * 2 / 3, 256);
+  if (family != HR_FAMILY_GPT2) wide = hri_round_up(wide * 2 / 3, 256);
   return wide > UINT32_MAX ? UINT32_MAX : (uint32_t)wide;
 }
 
@@ -180,10 +204,11 @@ static hr_status open_custom(const char *source, hr_model *model, hr_error *erro
   made.vocabulary_size = s->vocabulary_size ? s->vocabulary_size : c.family == HR_FAMILY_GPT2 ? 50257 : 32000;
   made.max_positions = s->max_positions ? s->max_positions : c.family == HR_FAMILY_GPT2 ? 1024 : 4096;
   if (c.tied_seen) made.tied_embeddings = c.tied;
-  made.bos_token = made.eos_token = -1;
+  made.pad_token = made.bos_token = made.eos_token = -1;
   made.dropout = 0;
   if (!s->head_size && s->hidden_size % s->head_count != 0)
     return custom_fail(error, "hidden is no multiple of heads; add head-size= or change", "heads");
+  hri_family_windows(&made, HRI_WINDOW_FIRST, HRI_WINDOW_PATTERN);
   hri_family_derive(&made);
   if (hr_model_check(&made, error) != HR_OK) return hri_context(error, HR_ERROR_USAGE, "custom model: ");
   *model = made;
@@ -202,7 +227,7 @@ static hr_status unknown(const char *name, hr_error *error) {
   near = hri_nearest(name, names, count);
   hri_fail(error, HR_ERROR_USAGE, "there is no model '%.100s': no such directory, file or preset", name);
   if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
-  return hri_hint(error, HR_ERROR_USAGE, "presets are gpt2-124m, llama-2-7b, llama-3-8b, smollm2-135m, tiny-llama-bytes and others; "
+  return hri_hint(error, HR_ERROR_USAGE, "presets are gpt2-124m, llama-2-7b, llama-3-8b, qwen2.5-0.5b, gemma-3-1b, smollm2-135m, tiny-llama-bytes and others; "
                                          "or name a Hugging Face directory, a config.json, or custom:layers=..,hidden=..,heads=..");
 }
 

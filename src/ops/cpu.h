@@ -43,6 +43,7 @@ typedef struct hri_norm_args {
   const void *residual; /* [M,C] or NULL */
   void *s;              /* [M,C], written only with a residual, and normalised as rounded; may alias x or residual */
   const float *weight;  /* [C] */
+  double weight_offset; /* added to the weight: 0, or 1 where the weight is kept as the distance from 1 (rms only) */
   const float *bias;    /* [C] or NULL */
   double eps;
   void *y;      /* [M,C]; may alias x without, x or residual with a residual (but not s) */
@@ -58,6 +59,7 @@ typedef struct hri_norm_backward_args {
   const void *x;       /* [M,C] what was normalised (s of the forward) */
   const float *stats;  /* as written by the forward */
   const float *weight; /* [C] */
+  double weight_offset; /* as in the forward */
   const void *extra;   /* [M,C] gradient of the residual path, or NULL */
   void *dx;            /* [M,C]; may alias dy, x or extra */
   float *dweight;      /* [C] or NULL (frozen) */
@@ -67,15 +69,46 @@ typedef struct hri_norm_backward_args {
   int threads;
 } hri_norm_backward_args;
 
-/* Rotary embedding of rows [q heads | k heads | v heads]: in each q and k head the pair (i, i + D/2) is turned by the
- * angle of its position; v is copied. The backward is the turn by the negative angle (`inverse`). */
+/* Forward of the RMS norm of each q and k head in rows [q heads | k heads | v heads]; v is copied. */
+typedef struct hri_head_norm_args {
+  int64_t rows;
+  int64_t heads, kv_heads, head_size; /* H, K, D */
+  hri_real real;
+  const void *x;           /* [M, (H+2K) D] */
+  const float *wq, *wk;    /* [D] */
+  double weight_offset;    /* added to both */
+  double eps;
+  void *y;                 /* [M, (H+2K) D]; may alias x */
+  float *stats;            /* [M, H+K] rstd of each head, or NULL */
+  int threads;
+} hri_head_norm_args;
+
+typedef struct hri_head_norm_backward_args {
+  int64_t rows;
+  int64_t heads, kv_heads, head_size;
+  hri_real real;
+  const void *dy, *x;      /* [M, (H+2K) D]; x the input of the forward */
+  const float *stats;      /* as written by the forward */
+  const float *wq, *wk;
+  double weight_offset;
+  void *dx;                /* [M, (H+2K) D]; may alias dy or x */
+  float *dwq, *dwk;        /* [D], or NULL (frozen) */
+  bool accumulate;         /* dwq and dwk are added to, else overwritten */
+  float *scratch;          /* hri_head_norm_backward_scratch_bytes */
+  int threads;
+} hri_head_norm_backward_args;
+
+/* Rotary embedding of rows [q heads | k heads | v heads]: in each q and k head the pair (i, i + R/2), i < R/2, is turned by
+ * the angle of its position; the rest of the head and v are copied. The backward is the turn by the negative angle
+ * (`inverse`). */
 typedef struct hri_rope_args {
   int64_t rows;
-  int64_t heads, kv_heads, head_size; /* H, K, D (even) */
+  int64_t heads, kv_heads, head_size; /* H, K, D */
+  int64_t rotary_size;                /* R <= D, even */
   hri_real real;
   const void *x;                      /* [M, (H+2K) D] */
   void *y;                            /* same; may alias x */
-  const float *cosines, *sines;       /* [P, D/2], hri_rope_table */
+  const float *cosines, *sines;       /* [P, R/2], hri_rope_table */
   const int32_t *position;            /* [M], row of the tables */
   bool inverse;
   int threads;
@@ -85,6 +118,7 @@ typedef struct hri_embed_args {
   int64_t rows, columns;
   hri_real real;
   const void *tokens;      /* [V,C] */
+  double factor;           /* multiplies rows of tokens (not of positions), before rounding */
   const void *positions;   /* [P,C] or NULL */
   const int32_t *ids;      /* [M] */
   const int32_t *position; /* [M]; unused without positions */
@@ -98,6 +132,7 @@ typedef struct hri_embed_backward_args {
   hri_real real;
   const void *dy;       /* [M,C] */
   const int32_t *index; /* [M] */
+  double factor;        /* multiplies dy */
   int64_t skip_index;   /* rows with this index give no gradient (padding_idx); -1: none */
   float *dtable;        /* [stored_rows, C] */
   int64_t stored_rows;  /* all of them are zeroed first unless accumulate is set */
@@ -109,6 +144,7 @@ typedef struct hri_embed_backward_args {
  * ignored: loss 0, gradient 0. */
 typedef struct hri_cross_entropy_args {
   int64_t rows, vocabulary, stored; /* R, V <= Vs */
+  double softcap;                   /* c: the softmax is that of c tanh(logits / c), and dlogits passes through it; 0: none */
   hri_real real;
   const void *logits;               /* [R,Vs] */
   const int32_t *labels;            /* [R] */
@@ -165,6 +201,8 @@ typedef struct hri_cpu_kernels {
   void (*layernorm)(const hri_norm_args *args);
   void (*rmsnorm_backward)(const hri_norm_backward_args *args);
   void (*layernorm_backward)(const hri_norm_backward_args *args);
+  void (*head_norm)(const hri_head_norm_args *args);
+  void (*head_norm_backward)(const hri_head_norm_backward_args *args);
 
   /* ---- pointwise ---- */
   /* y[n] = a + b; y may alias a or b. */
@@ -185,6 +223,8 @@ typedef struct hri_cpu_kernels {
   void (*glu_backward)(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
                        hri_real real, int threads);
   void (*rope)(const hri_rope_args *args);
+  /* y[n] = cap * tanh(x / cap); y may alias x. */
+  void (*softcap)(void *y, const void *x, float cap, int64_t n, hri_real real, int threads);
   /* y[n] = f(x) with the vector math of ops/vmath.h, one thread; y may alias x. */
   void (*math)(hri_math function, float *y, const float *x, int64_t n);
 

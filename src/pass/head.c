@@ -23,10 +23,10 @@ static uint32_t param_of(const hri_job *job, hri_id weight) {
   return HRI_NONE;
 }
 
-hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id targets, uint64_t vocabulary, uint32_t unit,
+hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, hri_id targets, uint64_t vocabulary, double softcap, uint32_t unit,
                      bool with_gradient, uint64_t chunk) {
   hri_emit emit = head_emit(program, unit, program == HRI_EVALUATE ? HRI_PHASE_EVALUATE : HRI_PHASE_LOSS);
-  hri_attr attr = {.i = {(int64_t)vocabulary}};
+  hri_attr attr = {.i = {(int64_t)vocabulary}, .f = {softcap}};
   uint64_t rows, columns, padded;
   hri_id dhidden = HRI_NONE, losses, dw = HRI_NONE;
   hri_dtype dtype;
@@ -61,10 +61,10 @@ hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, 
   return dhidden;
 }
 
-hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id head, uint64_t vocabulary, uint32_t unit) {
+hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id head, uint64_t vocabulary, double softcap, uint32_t unit) {
   hri_emit emit = head_emit(program, unit, HRI_PHASE_GENERATE);
   uint64_t columns, padded;
-  hri_id row, logits;
+  hri_id row, logits, raw = HRI_NONE;
   job->current_pass = HRI_PASS_HEAD;
   if (job->failed) return HRI_NONE;
   columns = job->tensors.items[hidden].stored[1];
@@ -73,6 +73,8 @@ hri_id hri_pass_last_logits(hri_job *job, uint8_t program, hri_id hidden, hri_id
   hri_node_append(job, HRI_OP_LAST_ROW, emit, NULL, (hri_operand[]){HRI_R(hidden), HRI_R(job->control), HRI_W(row)}, 3);
   /* carried, so that the host finds it after the program ended; fp32, which is what sampling reads */
   logits = make(job, emit, HRI_ROLE_LOGITS, HRI_F32, "logits", 1, vocabulary, padded, (uint16_t)HRI_IN(program));
-  hri_node_append(job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(row), HRI_R(head), HRI_ABSENT, HRI_W(logits)}, 4);
+  if (softcap > 0) raw = make(job, emit, HRI_ROLE_LOGITS, HRI_F32, "logits.raw", 1, vocabulary, padded, 0);
+  hri_node_append(job, HRI_OP_LINEAR, emit, NULL, (hri_operand[]){HRI_R(row), HRI_R(head), HRI_ABSENT, HRI_W(raw == HRI_NONE ? logits : raw)}, 4);
+  if (raw != HRI_NONE) hri_node_append(job, HRI_OP_SOFTCAP, emit, &(hri_attr){.f = {softcap}}, (hri_operand[]){HRI_R(raw), HRI_W(logits)}, 2);
   return logits;
 }

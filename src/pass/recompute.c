@@ -57,16 +57,23 @@ static void analyse(rewriter *r) {
     }
 }
 
+static bool made_by(const rewriter *r, hri_id tensor, hri_op op) {
+  hri_id producer = r->producer[r->job->tensors.items[tensor].value];
+  return producer != HRI_NONE && r->job->nodes.items[producer].op == op;
+}
+
 static bool drops(const rewriter *r, size_t value) {
   const hri_node *writer;
   uint8_t level;
-  bool cheap, norm_output;
+  bool cheap, norm_output, heads_normed;
   if (r->producer[value] == HRI_NONE || r->boundary[value]) return false;
   writer = &r->job->nodes.items[r->producer[value]];
   if (writer->layer < 0 || (uint32_t)writer->layer >= r->layer_count) return false;
   level = r->levels[writer->layer];
   norm_output = writer->op == HRI_OP_NORM && r->job->tensors.items[hri_operands(r->job, writer)[5].tensor].value == value;
-  cheap = norm_output || is_activation(writer->op);
+  /* what was normed and turned comes again from q,k,v, which the backward of the norm keeps in any case */
+  heads_normed = writer->op == HRI_OP_HEAD_NORM || (writer->op == HRI_OP_ROPE && made_by(r, hri_operands(r->job, writer)[0].tensor, HRI_OP_HEAD_NORM));
+  cheap = norm_output || heads_normed || is_activation(writer->op);
   switch (level) {
   case HR_LEVEL_KEEP: return false;
   case HR_LEVEL_CHEAP: return cheap;

@@ -49,7 +49,17 @@ void hri_job_deinit(hri_job *job) {
   hri_array_free(&job->segments);
   hri_array_free(&job->params);
   hri_array_free(&job->names);
+  for (size_t i = 0; i < job->ropes.count; i++) hri_free(job->ropes.items[i].inverse);
+  hri_array_free(&job->ropes);
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) hri_array_free(&job->programs[kind].order);
+}
+
+uint32_t hri_job_add_rope(hri_job *job, uint32_t pairs) {
+  hri_rope_source made = {.inverse = hri_alloc_zero(pairs, sizeof *made.inverse), .pairs = pairs, .factor = 1};
+  if (made.inverse && hri_array_push(&job->ropes, made)) return (uint32_t)job->ropes.count - 1;
+  hri_free(made.inverse);
+  job->failed = true;
+  return HRI_NONE;
 }
 
 hr_status hri_job_ok(const hri_job *job, hr_error *error) {

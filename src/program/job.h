@@ -132,6 +132,13 @@ typedef struct hri_param {
   hri_id weight, gradient, master, state[2]; /* tensors; HRI_NONE when absent */
 } hri_param;
 
+/* What a rotary table is made from: the inverse frequency of each pair, and a factor on cosines and sines. */
+typedef struct hri_rope_source {
+  double *inverse; /* [pairs] */
+  uint32_t pairs;
+  double factor;
+} hri_rope_source;
+
 typedef struct hri_program {
   bool present;
   HRI_ARRAY(hri_id) order; /* nodes in issue order, which is one legal execution */
@@ -157,6 +164,7 @@ typedef struct hri_job {
   HRI_ARRAY(hri_segment) segments;
   HRI_ARRAY(hri_param) params;
   HRI_ARRAY(char) names;
+  HRI_ARRAY(hri_rope_source) ropes; /* ROPE_TABLE nodes name them by index */
   hri_program programs[HRI_PROGRAM_COUNT];
   hri_id control;      /* tensor of the control block */
   hri_id input_ids, input_targets, input_positions, input_doc_start; /* [accumulate, rows] of a step; HRI_NONE */
@@ -204,6 +212,9 @@ typedef struct hri_emit {
   uint32_t unit, site;
   hri_id origin, guard;
 } hri_emit;
+
+/* A rotary source of `pairs` zero frequencies and factor 1, for the caller to fill; its index in job->ropes. */
+uint32_t hri_job_add_rope(hri_job *job, uint32_t pairs);
 
 /* Appends a node to the pool only; the caller puts it into an order. */
 hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count);

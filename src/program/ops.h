@@ -11,32 +11,36 @@
 /* X(enumerator, name, operands as text for the dump and the check: one letter each) */
 #define HRI_OPS(X)                                                                                          \
   /* embed */                                                                                               \
-  X(EMBED, "embed", "RRrrW")               /* ids, table, positions?, position table?, y[M,C] */            \
-  X(EMBED_BACKWARD, "embed_backward", "RRA") /* index[M], dy[M,C], dtable; i0 padding index or -1 */        \
+  X(EMBED, "embed", "RRrrW")               /* ids, table, positions?, position table?, y[M,C]; i0 padding index or -1; \
+                                              f0 multiplies rows of the table (not of positions) */         \
+  X(EMBED_BACKWARD, "embed_backward", "RRA") /* index[M], dy[M,C], dtable; i0 padding index or -1; f0 multiplies dy */ \
   /* linear */                                                                                              \
   X(LINEAR, "linear", "RRrA")              /* x[M,K], w[N,K], bias[N]?, y[M,N] */                           \
   X(LINEAR_DX, "linear_dx", "RRA")         /* dy[M,N], w[N,K], dx[M,K] */                                   \
   X(LINEAR_DW, "linear_dw", "RRA")         /* dy[M,N], x[M,K], dw[N,K] */                                   \
   X(BIAS_GRADIENT, "bias_gradient", "RA")  /* dy[M,N], db[N] */                                             \
-  /* norm: i0 hr_norm, f0 epsilon */                                                                        \
+  /* norm: i0 hr_norm, f0 epsilon, f1 what is added to the weight (rms only) */                             \
   X(NORM, "norm", "RRrrwWW")               /* x, w[C], b?, residual?, sum?, y, stats[M,1|2] */              \
   X(NORM_BACKWARD, "norm_backward", "RRRRrWaa") /* dy, x, stats, w, extra?, dx, dw?, db? */                 \
-  /* pointwise: i0 hr_activation; rope: i0 H, i1 K, i2 D, i3 inverse */                                     \
+  /* rms norm of each q and k head: i0 H, i1 K, i2 D, f0 epsilon, f1 what is added to the weights */        \
+  X(HEAD_NORM, "head_norm", "RRRWW")       /* qkv[M,(H+2K)D], wq[D], wk[D], y (v copied), stats[M,H+K] */   \
+  X(HEAD_NORM_BACKWARD, "head_norm_backward", "RRRRRWaa") /* dy, qkv, stats, wq, wk, dqkv, dwq?, dwk? */    \
+  /* pointwise: i0 hr_activation; rope: i0 H, i1 K, i2 D, i3 inverse, i4 R <= D: what of a head is rotated */ \
   X(ADD, "add", "RRW")                     /* a, b, y */                                                    \
   X(ACTIVATION, "activation", "RW")        /* x, y */                                                       \
   X(ACTIVATION_BACKWARD, "activation_backward", "RRW") /* dy, x, dx */                                      \
   X(GLU, "glu", "RW")                      /* gate and up [M,2F], y[M,F] */                                 \
   X(GLU_BACKWARD, "glu_backward", "RRW")   /* dy, gate and up, their gradient */                            \
-  X(ROPE, "rope", "RRRW")                  /* qkv, positions, table[2,P,D/2], y */                          \
-  X(ROPE_TABLE, "rope_table", "W")         /* table; i0 P, i1 D, i2 scaling, i3 original positions;          \
-                                              f0 theta, f1 factor, f2 low, f3 high */                       \
-  /* attention: i0 B, i1 T, i2 H, i3 K, i4 D, i5 window; f0 scale */                                        \
+  X(ROPE, "rope", "RRRW")                  /* qkv, positions, table[2,P,R/2], y */                          \
+  X(ROPE_TABLE, "rope_table", "W")         /* table; i0 P, i1 R, i2 index of its frequencies in job->ropes */ \
+  X(SOFTCAP, "softcap", "RW")              /* x, y = f0 tanh(x / f0) */                                     \
+  /* attention: i0 B, i1 T, i2 H, i3 K, i4 D, i5 window (0: none); f0 scale, f1 score soft-cap (0: none) */ \
   X(ATTENTION, "attention", "RrWW")        /* qkv, doc_start?, y, lse[B,H,T] */                             \
   X(ATTENTION_BACKWARD, "attention_backward", "RRRRrW") /* dy, qkv, y, lse, doc_start?, dqkv */             \
   X(ATTENTION_FULL, "attention_materialized", "RrWW") /* qkv, doc_start?, y, probabilities[B,H,T,T] */      \
   X(ATTENTION_FULL_BACKWARD, "attention_materialized_backward", "RRRrW") /* dy, qkv, probs, doc_start?, dqkv */ \
   X(ATTENTION_CACHED, "attention_cached", "RUURW") /* qkv, k cache, v cache, control, y; i1 rows, i6 capacity */ \
-  /* loss: i0 logical vocabulary */                                                                         \
+  /* loss: i0 logical vocabulary, f0 logit soft-cap (0: none) */                                            \
   X(CROSS_ENTROPY, "cross_entropy", "RRRwW") /* logits[R,V], targets[R], control, dlogits?, losses[R] */    \
   X(LOSS_SUM, "loss_sum", "RU")            /* losses[M], control */                                         \
   /* optim: f0 beta1 or momentum, f1 beta2, f2 epsilon, f3 weight decay */                                  \

@@ -11,7 +11,8 @@ struct hri_executor {
   const hri_placement *placement;
   hri_cpu *cpu;
   hri_executor_options options;
-  hri_arena arenas[HRI_TIER_COUNT];
+  hri_arena arenas[HRI_TIER_COUNT]; /* empty when they are another's */
+  uint16_t programs;                /* prepared: set of HRI_IN */
   hri_launch launch;
   void **handles; /* per node */
   uint32_t *last; /* check mode: last position of each storage in the program that runs */
@@ -24,29 +25,39 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
-                              const hri_executor_options *options, hri_executor **executor, hr_error *error) {
+/* An executor without arenas; on failure *executor is NULL. */
+static hr_status create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer, const hri_executor_options *options,
+                        uint16_t programs, hri_executor **executor, hr_error *error) {
   hri_executor *x = hri_alloc_zero(1, sizeof *x);
   hr_status status = HR_OK;
+  *executor = NULL;
   if (!x) return hri_fail_memory(error, sizeof *x, "the executor");
   x->job = job;
   x->placement = placement;
   x->cpu = cpu;
+  x->programs = programs;
   if (options) x->options = *options;
+  x->launch = (hri_launch){.job = job, .offsets = placement->offsets, .transfer = transfer};
   x->handles = hri_alloc_zero(job->nodes.count, sizeof *x->handles);
-  if (!x->handles) {
-    status = hri_fail_memory(error, job->nodes.count * sizeof *x->handles, "prepared nodes");
-    goto out;
-  }
-  HRI_TRY_OUT(hri_team_start(hri_cpu_threads(cpu), error)); /* before the arena: then only our own calls can be refused */
-  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-    for (size_t at = 0; at < job->programs[kind].order.count; at++) {
+  if (!x->handles) status = hri_fail_memory(error, job->nodes.count * sizeof *x->handles, "prepared nodes");
+  if (status == HR_OK) status = hri_team_start(hri_cpu_threads(cpu), error); /* before the arena: then only our own calls can be refused */
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT && status == HR_OK; kind++) {
+    if (!(programs & HRI_IN(kind))) continue;
+    for (size_t at = 0; at < job->programs[kind].order.count && status == HR_OK; at++) {
       hri_id id = job->programs[kind].order.items[at];
-      HRI_TRY_OUT(hri_cpu_prepare(cpu, job, &job->nodes.items[id], &x->handles[id], error));
+      status = hri_cpu_prepare(cpu, job, &job->nodes.items[id], &x->handles[id], error);
     }
-  x->launch.job = job;
-  x->launch.offsets = placement->offsets;
-  x->launch.transfer = transfer;
+  }
+  if (status == HR_OK) *executor = x;
+  else hri_executor_destroy(x);
+  return status;
+}
+
+hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
+                              const hri_executor_options *options, hri_executor **executor, hr_error *error) {
+  hri_executor *x;
+  hr_status status = HR_OK;
+  HRI_TRY(create(job, placement, cpu, transfer, options, UINT16_MAX, &x, error));
   for (int tier = 0; tier < HRI_TIER_COUNT; tier++) {
     if (placement->peak_bytes[tier] == 0) continue;
     HRI_TRY_OUT(hri_arena_reserve(&x->arenas[tier], placement->peak_bytes[tier], hri_cpu_threads(cpu), NULL, error));
@@ -58,6 +69,39 @@ hr_status hri_executor_create(const hri_job *job, const hri_placement *placement
 out:
   hri_executor_destroy(x);
   return status;
+}
+
+/* Carried by every program of its job. */
+static bool carried(const hri_job *job, size_t storage) {
+  const hri_storage *s = &job->storages.items[storage];
+  if (s->dead || !s->scope) return false;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    if (job->programs[kind].present && !(s->scope & HRI_IN(kind))) return false;
+  return true;
+}
+
+/* Both jobs were built by the same steps, so what they carry comes in the same order. */
+static bool carries_the_same(const hri_executor *base, const hri_job *job, const hri_placement *placement) {
+  size_t a = 0, b = 0;
+  for (;; a++, b++) {
+    while (a < base->job->storages.count && !carried(base->job, a)) a++;
+    while (b < job->storages.count && !carried(job, b)) b++;
+    if (a == base->job->storages.count || b == job->storages.count) return a == base->job->storages.count && b == job->storages.count;
+    const hri_storage *x = &base->job->storages.items[a], *y = &job->storages.items[b];
+    if (x->tier != y->tier || x->bytes != y->bytes || base->placement->offsets[a] != placement->offsets[b] ||
+        strcmp(hri_name_get(base->job, x->key), hri_name_get(job, y->key)) != 0)
+      return false;
+  }
+}
+
+hr_status hri_executor_create_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
+                                     hri_executor **executor, hr_error *error) {
+  for (int tier = 0; tier < HRI_TIER_COUNT; tier++)
+    if (placement->peak_bytes[tier] > base->arenas[tier].bytes) return hri_fail(error, HR_ERROR_INTERNAL, "a job does not fit beside another one into its arenas");
+  if (!carries_the_same(base, job, placement)) return hri_fail(error, HR_ERROR_INTERNAL, "two jobs that share arenas carry different storages");
+  HRI_TRY(create(job, placement, base->cpu, base->launch.transfer, &base->options, programs, executor, error));
+  memcpy((*executor)->launch.base, base->launch.base, sizeof base->launch.base);
+  return HR_OK;
 }
 
 void hri_executor_destroy(hri_executor *x) {
@@ -129,7 +173,7 @@ static hr_status run_node(hri_executor *x, hri_id id, hr_error *error) {
 hr_status hri_executor_run_order(hri_executor *x, hri_program_kind program, const uint32_t *positions, hr_error *error) {
   const hri_program *p = &x->job->programs[program];
   hr_status status = HR_OK;
-  if (!p->present) return hri_fail(error, HR_ERROR_INTERNAL, "this job has no program %s", hri_program_name(program));
+  if (!p->present || !(x->programs & HRI_IN(program))) return hri_fail(error, HR_ERROR_INTERNAL, "this job has no program %s", hri_program_name(program));
   if (x->options.check) HRI_TRY(hri_touch_range(x->job, (uint8_t)program, &x->first, &x->last, error));
   for (uint32_t k = 0; k < p->order.count && status == HR_OK; k++) {
     uint32_t at = positions ? positions[k] : k;

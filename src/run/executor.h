@@ -21,6 +21,11 @@ enum { HRI_CHECK_GUARD = 256 };
  * cpu and transfer must outlive the executor. MEMORY when the host refuses. */
 hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
                               const hri_executor_options *options, hri_executor **executor, hr_error *error);
+/* An executor of another job in the arenas of `base`, which must outlive it: what both carry through all their programs must
+ * have the same offsets, and the placement must fit the arenas (INTERNAL otherwise). Prepares the `programs` (set of HRI_IN)
+ * alone, and runs no others. */
+hr_status hri_executor_create_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
+                                     hri_executor **executor, hr_error *error);
 void hri_executor_destroy(hri_executor *executor);
 
 hr_status hri_executor_run(hri_executor *executor, hri_program_kind program, hr_error *error);

@@ -186,7 +186,7 @@ static void add_streams(probe *p, uint64_t bytes) {
   const uint64_t c = 512, unit = bytes / (hri_dtype_bytes(p->dtype) * c), wide_unit = bytes / (4 * c); /* rows of c if there were one operand */
   const uint64_t half = unit / 2, third = unit / 3, quarter = unit / 4, seventh = wide_unit / 7;
   hri_attr none = {0}, gelu = {.i = {HR_ACTIVATION_GELU_TANH}}, silu = {.i = {HR_ACTIVATION_SILU}}, layer = {.i = {HR_NORM_LAYER}, .f = {1e-5}};
-  hri_attr rope = {.i = {6, 1, 64, 0}}, adam = {.f = {0.9, 0.999, 1e-8, 0.1}}, words = {.i = {(int64_t)(16 * c)}};
+  hri_attr rope = {.i = {6, 1, 64, 0, 64}}, adam = {.f = {0.9, 0.999, 1e-8, 0.1}}, words = {.i = {(int64_t)(16 * c)}};
   uint64_t elements = half * 2 * c;
   add(p, node(p, HRI_OP_COPY, none, (hri_operand[]){in(p, half, c), out(p, half, c)}, 2));
   add(p, node(p, HRI_OP_ADD, none, (hri_operand[]){in(p, third, c), in(p, third, c), out(p, third, c)}, 3));

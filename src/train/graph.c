@@ -138,7 +138,7 @@ hr_tensor hr_graph_embed(hr_graph *g, hr_tensor ids, hr_tensor table) {
   if (!i || !t) return HR_NO_TENSOR;
   GRAPH_NEED(g, i->kind == ENTRY_INPUT && t->kind == ENTRY_PARAMETER && t->columns, "embed takes an input and a matrix parameter");
   if (t->rows < g->tensors.items[ids].limit) g->tensors.items[ids].limit = t->rows;
-  return record_node(g, (record){.op = HRI_OP_EMBED, .attr = {.i = {-1}}, .in = {ids, table, HR_NO_TENSOR, HR_NO_TENSOR}}, i->rows, t->columns);
+  return record_node(g, (record){.op = HRI_OP_EMBED, .attr = {.i = {-1}, .f = {1}}, .in = {ids, table, HR_NO_TENSOR, HR_NO_TENSOR}}, i->rows, t->columns);
 }
 
 hr_tensor hr_graph_linear(hr_graph *g, hr_tensor x, hr_tensor weight, hr_tensor bias) {

@@ -65,12 +65,22 @@ static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int
   return HR_OK;
 }
 
+static bool is_stop(const int32_t *stop, uint32_t count, int32_t token) {
+  for (uint32_t k = 0; k < count; k++)
+    if (stop[k] == token) return true;
+  return false;
+}
+
 static hr_status generate(hri_session *s, const hr_generate_options *o, const int32_t *ids, uint64_t count, hr_generate_result *result, hr_error *error) {
   hri_sampler sampler = {.temperature = o->temperature, .top_p = o->top_p, .top_k = o->top_k, .seed = o->seed};
   const hr_model *model = &s->plan->spec.model;
   const float *logits = NULL;
+  int32_t own[HR_MAX_STOP_TOKENS];
+  const int32_t *stop = o->stop_ids ? o->stop_ids : own;
+  uint32_t stop_count = o->stop_id_count;
   uint64_t length = 0;
   double begin = now();
+  if (!o->stop_ids) HRI_TRY(hr_stop_tokens(model, own, &stop_count, error));
   HRI_TRY(hri_session_feed(s, ids, count, &length, &logits, error));
   result->prompt_tokens = count;
   result->prefill_seconds = now() - begin;
@@ -78,7 +88,7 @@ static hr_status generate(hri_session *s, const hr_generate_options *o, const in
   while (result->new_tokens < o->max_tokens) {
     int32_t token;
     HRI_TRY(hri_sample(&sampler, logits, model->vocabulary_size, result->new_tokens, &token, error));
-    if (token == model->eos_token) {
+    if (is_stop(stop, stop_count, token)) {
       result->stopped_by_end = true;
       break;
     }

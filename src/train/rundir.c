@@ -498,32 +498,9 @@ hr_status hri_rundir_resume(const char *directory, const hr_job *job, char *path
 
 /* ---- final ---- */
 
-static hr_status copy_file(const char *from, const char *to, hr_error *error) {
-  char *bytes;
-  uint64_t count;
-  hr_status status;
-  HRI_TRY(hri_file_read(from, 256u << 20, &bytes, &count, error));
-  status = hri_file_replace(to, bytes, count, error);
-  hri_free(bytes);
-  return status;
-}
-
-/* Tokenizer and generation files travel with the model. */
-static hr_status copy_companions(const char *from, const char *to, hr_error *error) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json", "chat_template.jinja",
-                                      "vocab.json", "merges.txt", "tokenizer.model", "added_tokens.json"};
-  for (size_t k = 0; from[0] && k < sizeof names / sizeof *names; k++) {
-    char a[PATH_BYTES], b[PATH_BYTES];
-    HRI_TRY(join(a, from, names[k], error));
-    HRI_TRY(join(b, to, names[k], error));
-    if (hri_path_exists(a)) HRI_TRY(copy_file(a, b, error));
-  }
-  return HR_OK;
-}
-
 hr_status hri_rundir_final(const char *directory, hri_session *s, const char *save_dtype, char *path, hr_error *error) {
   char temp[PATH_BYTES];
-  hri_file_dtype dtype = s->source_dtype;
+  hri_file_dtype dtype = (hri_file_dtype)HRI_AS_SOURCE;
   hr_status status;
   if (save_dtype && strcmp(save_dtype, "f32") == 0) dtype = HRI_FILE_F32;
   else if (save_dtype && strcmp(save_dtype, "bf16") == 0) dtype = HRI_FILE_BF16;
@@ -534,7 +511,6 @@ hr_status hri_rundir_final(const char *directory, hri_session *s, const char *sa
   HRI_TRY(hri_dir_remove(temp, error));
   HRI_TRY(hri_dir_make(temp, error));
   status = hri_session_save(s, temp, dtype, false, error);
-  if (status == HR_OK) status = copy_companions(s->plan->spec.model.directory, temp, error);
   if (status == HR_OK) status = publish(temp, path, directory, error);
   if (status != HR_OK) (void)hri_dir_remove(temp, NULL);
   return status;

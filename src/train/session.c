@@ -9,6 +9,7 @@
 #include "device/host.h"
 #include "base/rng.h"
 #include "ops/cpu.h"
+#include "train/export.h"
 
 void hri_session_tell(const hri_session *s, hr_event_kind kind, const hr_metrics *metrics, const char *text) {
   hr_event event = {.kind = kind, .plan = s->plan, .metrics = metrics, .text = text};
@@ -59,12 +60,85 @@ static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const v
   return hri_sink_write(s->sink, param, kind, tensor, staging, bytes, error);
 }
 
+/* A variant that needs more than the plan reserved would break the plan: its rows take the next length. */
+static hr_status add_shape(hri_session *s, uint32_t sequence, hr_error *error) {
+  hri_variant *variant;
+  hri_executor *executor;
+  hr_status status;
+  HRI_TRY(hri_variant_create(s->plan, sequence, &variant, error));
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++)
+    if (variant->placement.peak_bytes[tier] > s->plan->placement.peak_bytes[tier]) {
+      hri_variant_destroy(variant);
+      return HR_OK;
+    }
+  status = hri_executor_create_beside(s->executor, &variant->job, &variant->placement, hri_variant_programs(), &executor, error);
+  if (status == HR_OK) s->shapes[s->shape_count++] = (hri_shape){.sequence = sequence, .job = &variant->job, .executor = executor, .variant = variant};
+  else hri_variant_destroy(variant);
+  return status;
+}
+
+static hr_status make_shapes(hri_session *s, hr_error *error) {
+  uint32_t lengths[HRI_MAX_VARIANTS], count = hri_variant_lengths(&s->plan->spec, lengths), full = s->plan->spec.sequence_length;
+  if (s->after_node) count = 0; /* a profile is of the step that was planned */
+  for (uint32_t k = 0; k < count; k++) HRI_TRY(add_shape(s, lengths[k], error));
+  s->shapes[s->shape_count++] = (hri_shape){.sequence = full, .job = &s->plan->job, .executor = s->executor};
+  if (s->shape_count == 1) return HR_OK;
+  s->row = hri_alloc((size_t)full * 4 * sizeof *s->row);
+  return s->row ? HR_OK : hri_fail_memory(error, (uint64_t)full * 4 * sizeof *s->row, "a row of data");
+}
+
+const hri_shape *hri_session_shape(const hri_session *s, uint64_t longest) {
+  uint32_t k = 0;
+  while (k + 1 < s->shape_count && s->shapes[k].sequence < longest) k++;
+  return &s->shapes[k];
+}
+
+static void pad_row(const hri_inputs *to, uint64_t at, uint64_t length) {
+  for (uint64_t k = 0; k < length; k++) {
+    to->ids[at + k] = 0;
+    to->targets[at + k] = HRI_LABEL_IGNORED;
+    to->positions[at + k] = (int32_t)k;
+    to->doc_start[at + k] = 0;
+  }
+}
+
+hr_status hri_session_row(const hri_session *s, const hri_shape *shape, hri_dataset *data, uint64_t row, const hri_inputs *to, uint64_t index, uint64_t *counted, hr_error *error) {
+  uint64_t length = shape->sequence, full = s->plan->spec.sequence_length, at = index * length;
+  *counted = 0;
+  if (row >= hri_dataset_row_count(data)) {
+    pad_row(to, at, length);
+    return HR_OK;
+  }
+  if (length == full) return hri_dataset_row(data, row, to->ids + at, to->targets + at, to->positions + at, to->doc_start + at, counted, error);
+  HRI_TRY(hri_dataset_row(data, row, s->row, s->row + full, s->row + 2 * full, s->row + 3 * full, counted, error));
+  memcpy(to->ids + at, s->row, length * sizeof *s->row);
+  memcpy(to->targets + at, s->row + full, length * sizeof *s->row);
+  memcpy(to->positions + at, s->row + 2 * full, length * sizeof *s->row);
+  memcpy(to->doc_start + at, s->row + 3 * full, length * sizeof *s->row);
+  return HR_OK;
+}
+
+/* A result is to be like the files of the model, not like the checkpoint that a resumed run loads. */
+static hr_status take_carry(hri_session *s, bool resumed, hr_error *error) {
+  const hr_plan *plan = s->plan;
+  hri_source own = {0};
+  hr_status status;
+  hri_carry_deinit(&s->carry);
+  if (!resumed) return hri_carry_take(&s->carry, &s->source, error);
+  if (!plan->spec.model.directory[0] || !hri_path_exists(plan->spec.model.directory)) return HR_OK;
+  HRI_TRY(hri_source_open(&own, &plan->spec.model, &plan->job, plan->cpu, NULL, NULL, plan->spec.seed, error));
+  status = hri_carry_take(&s->carry, &own, error);
+  hri_source_close(&own);
+  return status;
+}
+
 hr_status hri_session_load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
   hri_executor_options options = {.check = s->plan->spec.check, .after_node = s->after_node, .context = s->after_node_context};
   hri_control *control;
   hr_status status;
   HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, states_file, s->plan->spec.seed, error));
-  s->source_dtype = s->source.dtype;
+  s->carry.dtype = HRI_FILE_F32;
+  HRI_TRY(take_carry(s, directory != NULL, error));
   s->transfer = (hri_transfer){.context = s, .fill = fill, .sink = sink};
   HRI_TRY(hri_executor_create(&s->plan->job, &s->plan->placement, s->plan->cpu, &s->transfer, &options, &s->executor, error));
   control = hri_executor_control(s->executor);
@@ -73,36 +147,54 @@ hr_status hri_session_load(hri_session *s, const char *directory, const char *st
   control->seed = s->plan->spec.seed;
   status = hri_executor_run(s->executor, HRI_LOAD, error);
   hri_source_close(&s->source); /* files are not needed any more */
-  return status;
+  return status == HR_OK ? make_shapes(s, error) : status;
 }
 
 void hri_session_close(hri_session *s) {
+  for (uint32_t k = 0; k < s->shape_count; k++) {
+    if (!s->shapes[k].variant) continue;
+    hri_executor_destroy(s->shapes[k].executor);
+    hri_variant_destroy(s->shapes[k].variant);
+  }
+  hri_free(s->row);
   hri_executor_destroy(s->executor);
   hri_source_close(&s->source);
+  hri_carry_deinit(&s->carry);
   hr_plan_destroy(s->plan);
   memset(s, 0, sizeof *s);
 }
 
-static hr_status write_config(const hri_session *s, const char *directory, hri_file_dtype dtype, hr_error *error) {
-  char *text = hr_model_config_text(&s->plan->spec.model, dtype == HRI_FILE_BF16 ? "bfloat16" : dtype == HRI_FILE_F16 ? "float16" : "float32");
-  char *path = hri_path_join(directory, "config.json");
-  hr_status status = text && path ? hri_file_replace(path, text, strlen(text), error) : hri_fail_memory(error, 4096, "config.json");
-  hri_free(path);
-  hr_free(text);
-  return status;
-}
-
-hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error) {
+static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error) {
+  hri_sink_options options = {.carry = &s->carry, .as_source = dtype == (hri_file_dtype)HRI_AS_SOURCE, .dtype = dtype, .states = with_states};
   hri_sink out;
   hr_status status;
-  HRI_TRY(hri_sink_open(&out, &s->plan->spec.model, &s->plan->job, directory, dtype, with_states, error));
+  HRI_TRY(hri_sink_open(&out, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, &options, error));
   s->sink = &out;
   status = hri_executor_run(s->executor, HRI_SAVE, error);
   s->sink = NULL;
   if (status == HR_OK) status = hri_sink_finish(&out, error);
   hri_sink_abort(&out);
-  if (status == HR_OK) status = write_config(s, directory, dtype, error);
   return status;
+}
+
+/* A tokenizer that cannot be taken over is told, and costs nobody the weights. */
+static hr_status save_companions(const hri_session *s, const char *directory, hr_error *error) {
+  hr_error own = {0};
+  hr_status status = hri_export_companions(&s->plan->spec.model, directory, &own);
+  if (status == HR_ERROR_INPUT || status == HR_ERROR_UNSUPPORTED) {
+    hri_session_tell(s, HR_EVENT_WARNING, NULL, own.message);
+    return HR_OK;
+  }
+  if (status != HR_OK && error) *error = own;
+  return status;
+}
+
+hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error) {
+  hri_file_dtype most = dtype == (hri_file_dtype)HRI_AS_SOURCE ? s->carry.dtype : dtype;
+  const char *name = most == HRI_FILE_BF16 ? "bfloat16" : most == HRI_FILE_F16 ? "float16" : "float32";
+  HRI_TRY(save_weights(s, directory, dtype, with_states, error));
+  HRI_TRY(hri_export_config(&s->plan->spec.model, name, directory, error));
+  return save_companions(s, directory, error);
 }
 
 hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const char *separator, const char *cache, hri_dataset **data, hr_error *error) {
@@ -115,25 +207,21 @@ hr_status hri_session_data(const hri_session *s, const char *const *paths, uint3
   return HR_OK;
 }
 
-/* One batch of rows; rows past the end are padding that counts nothing. */
-static hr_status fill_eval(hri_session *s, hri_dataset *data, uint64_t first, uint64_t *counted, hr_error *error) {
-  const hri_job *job = &s->plan->job;
-  uint64_t t = s->plan->spec.sequence_length, rows = hri_dataset_row_count(data);
-  int32_t *ids = hri_executor_pointer(s->executor, job->eval_ids), *targets = hri_executor_pointer(s->executor, job->eval_targets),
-          *positions = hri_executor_pointer(s->executor, job->eval_positions), *doc_start = hri_executor_pointer(s->executor, job->eval_doc_start);
+/* One batch of rows, in the shortest shape that holds them. */
+static hr_status fill_eval(hri_session *s, hri_dataset *data, uint64_t first, const hri_shape **shape, uint64_t *counted, hr_error *error) {
+  uint64_t rows = hri_dataset_row_count(data), longest = 0, one;
+  hri_inputs in;
+  for (uint64_t b = 0; b < s->plan->spec.micro_batch && first + b < rows; b++) {
+    uint64_t length = s->plan->spec.sequence_length;
+    if (s->shape_count > 1) HRI_TRY(hri_dataset_row_length(data, first + b, &length, error));
+    if (length > longest) longest = length;
+  }
+  *shape = hri_session_shape(s, longest);
+  in = (hri_inputs){.ids = hri_executor_pointer((*shape)->executor, (*shape)->job->eval_ids), .targets = hri_executor_pointer((*shape)->executor, (*shape)->job->eval_targets),
+                    .positions = hri_executor_pointer((*shape)->executor, (*shape)->job->eval_positions), .doc_start = hri_executor_pointer((*shape)->executor, (*shape)->job->eval_doc_start)};
   *counted = 0;
   for (uint64_t b = 0; b < s->plan->spec.micro_batch; b++) {
-    uint64_t one = 0, at = b * t;
-    if (first + b < rows) {
-      HRI_TRY(hri_dataset_row(data, first + b, ids + at, targets + at, positions + at, doc_start + at, &one, error));
-    } else {
-      for (uint64_t k = 0; k < t; k++) {
-        ids[at + k] = 0;
-        targets[at + k] = HRI_LABEL_IGNORED;
-        positions[at + k] = (int32_t)k;
-        doc_start[at + k] = 0;
-      }
-    }
+    HRI_TRY(hri_session_row(s, *shape, data, first + b, &in, b, &one, error));
     *counted += one;
   }
   return HR_OK;
@@ -143,12 +231,13 @@ hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batch
   hri_control *control = hri_executor_control(s->executor);
   uint64_t rows = hri_dataset_row_count(data), per = s->plan->spec.micro_batch, count = (rows + per - 1) / per, total = 0;
   double kept = control->loss_sum, sum = 0;
+  const hri_shape *shape;
   if (batches && batches < count) count = batches;
   for (uint64_t b = 0; b < count; b++) {
     uint64_t counted;
-    HRI_TRY(fill_eval(s, data, b * per, &counted, error));
+    HRI_TRY(fill_eval(s, data, b * per, &shape, &counted, error));
     control->loss_sum = 0;
-    HRI_TRY(hri_executor_run(s->executor, HRI_EVALUATE, error));
+    HRI_TRY(hri_executor_run(shape->executor, HRI_EVALUATE, error));
     sum += control->loss_sum;
     total += counted;
   }

@@ -4,18 +4,29 @@
 
 #include <headroom/train.h>
 
-#include "api/plan.h"
+#include "api/variants.h"
 #include "data/dataset.h"
 #include "run/executor.h"
 #include "train/weights.h"
 
+/* Programs for rows of up to `sequence` tokens. */
+typedef struct hri_shape {
+  uint32_t sequence;
+  const hri_job *job;
+  hri_executor *executor;
+  hri_variant *variant; /* NULL: the plan's own */
+} hri_shape;
+
 typedef struct hri_session {
   hr_plan *plan;
   hri_executor *executor;
+  hri_shape shapes[HRI_MAX_VARIANTS + 1]; /* rising; the last is the plan's. Made by the load */
+  uint32_t shape_count;
+  int32_t *row;               /* 4 x sequence: a row on its way into a shorter shape; NULL with one shape */
   hri_source source;
   hri_transfer transfer;
   hri_sink *sink;             /* the open sink while the save program runs */
-  hri_file_dtype source_dtype;
+  hri_carry carry;            /* of the model's own files, also when a checkpoint was loaded */
   void (*on_event)(void *context, const hr_event *event);
   void *context;
   void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before the load, may be NULL */
@@ -30,9 +41,19 @@ hr_status hri_session_need_weights(const hr_job *job, hr_error *error);
 hr_status hri_session_load(hri_session *session, const char *directory, const char *states_file, hr_error *error);
 void hri_session_close(hri_session *session);
 
+/* Where rows go: ids, targets, positions and document starts of a program's inputs, or of some of its rows. */
+typedef struct hri_inputs { int32_t *ids, *targets, *positions, *doc_start; } hri_inputs;
+/* The shortest shape for rows of up to `longest` tokens. */
+const hri_shape *hri_session_shape(const hri_session *session, uint64_t longest);
+/* Row `row` of a data set as the index-th row of a shape's inputs; rows past the end of the data are padding that counts
+ * nothing. */
+hr_status hri_session_row(const hri_session *session, const hri_shape *shape, hri_dataset *data, uint64_t row, const hri_inputs *inputs, uint64_t index, uint64_t *counted, hr_error *error);
+
 void hri_session_tell(const hri_session *session, hr_event_kind kind, const hr_metrics *metrics, const char *text);
 
-/* Writes config.json, the weight files in `dtype`, and optimizer states if asked, into an existing directory. */
+/* Writes config.json, the weight files in `dtype` (HRI_AS_SOURCE: types and shards as the model's own files have them),
+ * optimizer states if asked, and the tokenizer files of the model, into an existing directory. */
+enum { HRI_AS_SOURCE = HRI_FILE_DTYPE_COUNT };
 hr_status hri_session_save(hri_session *session, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error);
 
 /* Token-weighted mean loss over at most `batches` batches (0 = all) of a data set. */

@@ -41,18 +41,29 @@ static double now(void) {
 
 static uint64_t rows_per_step(const hr_job *job) { return (uint64_t)job->micro_batch * job->accumulate; }
 
-/* All micro-batches of a step; the rows of an epoch are followed by those of the next. */
-static hr_status feed_step(trainer *t, uint64_t *counted, hr_error *error) {
-  const hri_job *job = &t->session.plan->job;
-  uint64_t sequence = t->job->sequence_length, count = hri_dataset_row_count(t->data);
-  hri_executor *x = t->session.executor;
-  int32_t *ids = hri_executor_pointer(x, job->input_ids), *targets = hri_executor_pointer(x, job->input_targets),
-          *positions = hri_executor_pointer(x, job->input_positions), *doc_start = hri_executor_pointer(x, job->input_doc_start);
+/* The row of an epoch, or of the epochs after it, that is the r-th of the step to come. */
+static uint64_t row_of(const trainer *t, uint64_t r) {
+  uint64_t count = hri_dataset_row_count(t->data), global = t->progress.rows_seen + r;
+  return hri_dataset_order(count, t->job->seed, t->job->shuffle, global / count, global % count);
+}
+
+/* All micro-batches of a step, in the shortest shape that holds its rows. */
+static hr_status feed_step(trainer *t, const hri_shape **shape, uint64_t *counted, hr_error *error) {
+  uint64_t longest = 0, one;
+  hri_inputs in;
+  hri_executor *x;
+  for (uint64_t r = 0; r < rows_per_step(t->job); r++) {
+    uint64_t length = t->job->sequence_length;
+    if (t->session.shape_count > 1) HRI_TRY(hri_dataset_row_length(t->data, row_of(t, r), &length, error));
+    if (length > longest) longest = length;
+  }
+  *shape = hri_session_shape(&t->session, longest);
+  x = (*shape)->executor;
+  in = (hri_inputs){.ids = hri_executor_pointer(x, (*shape)->job->input_ids), .targets = hri_executor_pointer(x, (*shape)->job->input_targets),
+                    .positions = hri_executor_pointer(x, (*shape)->job->input_positions), .doc_start = hri_executor_pointer(x, (*shape)->job->input_doc_start)};
   *counted = 0;
   for (uint64_t r = 0; r < rows_per_step(t->job); r++) {
-    uint64_t global = t->progress.rows_seen + r, one = 0, at = r * sequence;
-    uint64_t row = hri_dataset_order(count, t->job->seed, t->job->shuffle, global / count, global % count);
-    HRI_TRY(hri_dataset_row(t->data, row, ids + at, targets + at, positions + at, doc_start + at, &one, error));
+    HRI_TRY(hri_session_row(&t->session, *shape, t->data, row_of(t, r), &in, r, &one, error));
     *counted += one;
   }
   return HR_OK;
@@ -60,8 +71,7 @@ static hr_status feed_step(trainer *t, uint64_t *counted, hr_error *error) {
 
 /* ---- one step ---- */
 
-static hr_status run_programs(trainer *t, hr_error *error) {
-  hri_executor *x = t->session.executor;
+static hr_status run_programs(trainer *t, hri_executor *x, hr_error *error) {
   hri_control *control = hri_executor_control(x);
   if (t->job->accumulate == 1) {
     control->micro_index = 0;
@@ -76,7 +86,7 @@ static hr_status run_programs(trainer *t, hr_error *error) {
   return hri_executor_run(x, HRI_UPDATE, error);
 }
 
-static void measure(trainer *t, double seconds, uint64_t counted) {
+static void measure(trainer *t, double seconds, uint64_t counted, uint64_t sequence) {
   hr_metrics *m = &t->metrics;
   const hri_control *control = hri_executor_control(t->session.executor);
   double done = (double)(t->progress.step - t->steps_at_start), elapsed = now() - t->started;
@@ -89,7 +99,7 @@ static void measure(trainer *t, double seconds, uint64_t counted) {
   m->tokens_total = t->progress.tokens_total;
   m->step_seconds = seconds;
   t->step_seconds[((uint64_t)done - 1) % STEP_WINDOW] = seconds;
-  m->tokens_per_second = (double)(rows_per_step(t->job) * t->job->sequence_length) / seconds;
+  m->tokens_per_second = (double)(rows_per_step(t->job) * sequence) / seconds;
   m->eta_seconds = done > 0 ? elapsed / done * (double)(m->steps - m->step) : 0;
   m->epoch = (double)t->progress.rows_seen / (double)hri_dataset_row_count(t->data);
   m->process_resident_bytes = hri_host_resident_bytes();
@@ -99,23 +109,24 @@ static void measure(trainer *t, double seconds, uint64_t counted) {
 static hr_status train_step(trainer *t, hr_error *error) {
   hri_control *control = hri_executor_control(t->session.executor);
   double begin = now();
+  const hri_shape *shape;
   uint64_t counted;
   hr_status status;
   if (t->profile) hri_profile_begin_step(t->profile);
-  HRI_TRY(feed_step(t, &counted, error));
+  HRI_TRY(feed_step(t, &shape, &counted, error));
   control->step = (int64_t)t->progress.step;
   control->learning_rate = t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps);
   control->inv_tokens = counted ? 1.0 / (double)counted : 0;
   control->clip_norm = t->job->clip;
   control->clip_scale = 1;
   control->loss_sum = 0;
-  HRI_TRY(run_programs(t, error));
+  HRI_TRY(run_programs(t, shape->executor, error));
   if (t->profile) hri_profile_end_step(t->profile);
   t->progress.step++;
   t->progress.rows_seen += rows_per_step(t->job);
   t->progress.tokens_total += counted;
   t->progress.applied_steps = control->applied_steps;
-  measure(t, now() - begin, counted);
+  measure(t, now() - begin, counted, shape->sequence);
   t->progress.last_loss = t->metrics.loss;
   HRI_TRY(hri_rundir_append_metrics(t->options->out_directory, &t->metrics, false, error));
   hri_session_tell(&t->session, HR_EVENT_STEP, &t->metrics, NULL);

@@ -1,7 +1,7 @@
 /* Parameters between files and the arena: what the FILL and SINK nodes of a job do at run time.
  *
- * A parameter is assembled from its parts (model/params.h): rows of a fused matrix, transposed where the file is. All
- * conversion happens in the staging storage that the plan gave the node. */
+ * A parameter is assembled from its parts (model/params.h): rows of a fused matrix, transposed where the file is. The parts go
+ * straight to their place, or through the staging storage that the plan gave the node (train/weights_move.h). */
 #ifndef HRI_TRAIN_WEIGHTS_H
 #define HRI_TRAIN_WEIGHTS_H
 
@@ -10,6 +10,7 @@
 #include "base/real.h"
 #include "formats/weights.h"
 #include "kernel/cpu.h"
+#include "model/gguf.h"
 #include "model/params.h"
 
 /* ---- loading ---- */
@@ -19,13 +20,15 @@ typedef struct hri_source {
   const hri_job *job;
   const hri_cpu *cpu;
   uint64_t seed;
-  hri_weights *weights;   /* NULL: initialise from the seed */
+  hri_weights *weights;   /* where the weights are; both NULL: initialise from the seed */
+  hri_gguf *gguf;
   hri_weights *states;    /* NULL: states start at zero */
-  hri_file_dtype dtype;   /* of the weights as loaded; F32 when initialised */
+  hri_file_dtype dtype;   /* of the weights as loaded; F32 when initialised or quantized */
 } hri_source;
 
-/* Opens model->directory (or `directory` when not NULL) and checks before anything is read that every part is there with
- * the right shape and a float dtype, and that no unknown tensor is; INPUT names file, tensor and remedy. */
+/* Opens model->directory, or `directory` when not NULL (safetensors or a GGUF file), and checks before anything is read that
+ * every part is there once, with the right shape and a type that is decoded, and that no unknown tensor is; INPUT names file,
+ * tensor and remedy. */
 hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory,
                           const char *states_file, uint64_t seed, hr_error *error);
 void hri_source_close(hri_source *source);
@@ -35,12 +38,52 @@ hr_status hri_source_fill(void *source, uint32_t param, hri_part_kind kind, void
  * goes through the staging. */
 void hri_initialise(const hri_cpu *cpu, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes);
 
+/* ---- shared with saving ---- */
+
+/* The tensor of a part in source->weights, under whatever spelling; HRI_SAFETENSORS_NONE when there is none. */
+uint32_t hri_source_find(const hri_source *source, const hri_param_part *part);
+
+/* Shape of a part in its file; returns the rank. */
+uint32_t hri_part_shape(const hri_param_spec *spec, const hri_param_part *part, uint64_t shape[2]);
+/* The type of what FILL and SINK move: of the master where there is one. */
+hri_real hri_real_of(const hri_job *job, uint32_t param, hri_part_kind kind);
+/* F32, BF16 or F16 as a type of hri_move. */
+uint32_t hri_move_type(hri_file_dtype dtype);
+
+/* What the weight files of a source say beside values, for a result like them: the type of each tensor (in the order of
+ * parameters and parts), which shard it is in, and metadata. */
+typedef struct hri_carry {
+  hri_file_dtype dtype;    /* of most weights; F32 when there was no file */
+  hri_file_dtype *dtypes;  /* NULL when there is nothing to be like: `dtype` for all, shards by size */
+  uint32_t *shard_of, shard_count;
+  hri_safetensors_pair *metadata; /* all but the format; owned */
+  uint32_t metadata_count;
+} hri_carry;
+
+/* The metadata key by which a checkpoint, whose weights are F32, remembers the type that its run began with. */
+#define HRI_SOURCE_DTYPE_KEY "headroom.source_dtype"
+
+/* Fills a zeroed carry from an open source. */
+hr_status hri_carry_take(hri_carry *carry, const hri_source *source, hr_error *error);
+void hri_carry_deinit(hri_carry *carry);
+
 /* ---- saving ---- */
+
+#define HRI_SHARD_BYTES 5000000000u /* decimal, as huggingface_hub */
+
+typedef struct hri_sink_options {
+  const hri_carry *carry;
+  bool as_source;           /* types and shards of the carry; else `dtype`, and shards by size */
+  hri_file_dtype dtype;
+  bool states;              /* a checkpoint: optimizer.safetensors too, and the carry's type is remembered */
+  uint64_t max_shard_bytes; /* 0: HRI_SHARD_BYTES */
+} hri_sink_options;
 
 typedef struct hri_sink {
   const hr_model *model;
   const hri_job *job;
-  hri_file_dtype dtype;         /* of the weights */
+  const hri_cpu *cpu;
+  hri_sink_options options;
   hri_weights_writer *weights;
   hri_safetensors_writer *states; /* NULL: states are not saved */
   hri_safetensor *tensors;      /* of the weights, in the order of parameters and parts */
@@ -51,8 +94,9 @@ typedef struct hri_sink {
   uint32_t *first_state;
 } hri_sink;
 
-/* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory. */
-hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error);
+/* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory. The carry must
+ * outlive the sink. */
+hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory, const hri_sink_options *options, hr_error *error);
 hr_status hri_sink_write(void *sink, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 hr_status hri_sink_finish(hri_sink *sink, hr_error *error);
 void hri_sink_abort(hri_sink *sink); /* also after finish: frees what is left */

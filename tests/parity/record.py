@@ -33,7 +33,7 @@ import reference
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 CASE_BYTES_MAX = 640_000
-TOTAL_BYTES_MAX = 4 << 20
+TOTAL_BYTES_MAX = 5 << 20
 UNIT_ROUNDOFF = 2.0 ** -24  # no float32 result can be asked to be nearer than its own rounding
 PROMPT_LENGTH, CONTINUATION_LENGTH = 5, 12
 SGD_STEPS, STEPS = 5, 10
@@ -83,6 +83,61 @@ CASES = {
         "config": {"model_type": "gpt2", "n_embd": 26, "n_head": 2, "n_inner": 75, "n_layer": 2, "vocab_size": 59,
                    "n_positions": 23},
     },
+    "mistral": {  # all layers see 6 tokens
+        "seed": 201, "rows": 20, "seq": 19, "batch": 2, "micro_batch": 1, "packed": True, "masked_prompts": True, "few_runs": True,
+        "config": {"model_type": "mistral", "hidden_size": 20, "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 6,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-5, "sliding_window": 6, "tie_word_embeddings": False},
+    },
+    "qwen2-yarn": {  # tied, biases of q, k and v, the last layer slides; of 5 pairs two are kept, two are blended, one is stretched
+        "seed": 202, "rows": 20, "seq": 17, "batch": 2, "micro_batch": 1, "few_runs": True,
+        "config": {"model_type": "qwen2", "hidden_size": 30, "num_attention_heads": 3, "num_key_value_heads": 1,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 60,
+                   "rms_norm_eps": 1e-6, "tie_word_embeddings": True, "use_sliding_window": True, "sliding_window": 7,
+                   "max_window_layers": 1,
+                   "rope_parameters": {"rope_type": "yarn", "rope_theta": 20.0, "factor": 2.5, "beta_fast": 2.0, "beta_slow": 0.5,
+                                       "original_max_position_embeddings": 24}},
+    },
+    "qwen3-dynamic": {  # norms of q and k; rows are longer than the model's positions
+        "seed": 203, "rows": 20, "seq": 17, "batch": 2, "micro_batch": 1, "few_runs": True,
+        "config": {"model_type": "qwen3", "hidden_size": 20, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 6,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 11,
+                   "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
+                   "rope_parameters": {"rope_type": "dynamic", "rope_theta": 250.0, "factor": 3.0}},
+    },
+    "phi3-short": {  # fused projections, 6 of 8 of a head are rotated; rows are within the original length
+        "seed": 211, "rows": 20, "seq": 19, "batch": 2, "micro_batch": 1, "packed": True, "few_runs": True,
+        "config": {"model_type": "phi3", "hidden_size": 24, "num_attention_heads": 3, "num_key_value_heads": 1,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 96,
+                   "original_max_position_embeddings": 24, "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "sliding_window": 7,
+                   "pad_token_id": 5,
+                   "rope_parameters": {"rope_type": "longrope", "rope_theta": 250.0, "partial_rotary_factor": 0.75,
+                                       "short_factor": [1.0, 1.25, 1.5], "long_factor": [1.5, 2.5, 4.0]}},
+    },
+    "phi3-long": {
+        "seed": 205, "rows": 20, "seq": 17, "batch": 2, "micro_batch": 1, "few_runs": True,
+        "config": {"model_type": "phi3", "hidden_size": 24, "num_attention_heads": 3, "num_key_value_heads": 3,
+                   "intermediate_size": 23, "num_hidden_layers": 2, "vocab_size": 43, "max_position_embeddings": 36,
+                   "original_max_position_embeddings": 9, "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "pad_token_id": None,
+                   "rope_parameters": {"rope_type": "longrope", "rope_theta": 250.0,
+                                       "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.5, 2.5, 4.0, 3.0]}},
+    },
+    "gemma2": {  # caps that bite, a token without gradient, the first and the last layer see 5 tokens
+        "seed": 206, "rows": 20, "seq": 19, "batch": 2, "micro_batch": 1, "packed": True, "masked_prompts": True, "few_runs": True,
+        "config": {"model_type": "gemma2", "hidden_size": 20, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
+                   "intermediate_size": 23, "num_hidden_layers": 3, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-6, "sliding_window": 5, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 3.0,
+                   "final_logit_softcapping": 4.0, "pad_token_id": 5},
+    },
+    "gemma3": {  # two sets of rotary parameters; linear scaling of the layer that sees all
+        "seed": 212, "rows": 20, "seq": 19, "batch": 2, "micro_batch": 1, "packed": True, "few_runs": True,
+        "config": {"model_type": "gemma3_text", "hidden_size": 20, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 6,
+                   "intermediate_size": 23, "num_hidden_layers": 3, "vocab_size": 43, "max_position_embeddings": 37,
+                   "rms_norm_eps": 1e-6, "sliding_window": 4, "query_pre_attn_scalar": 9,
+                   "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+                   "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 2.0},
+                                       "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}},
+    },
 }
 
 
@@ -96,11 +151,12 @@ def make_config(case):
     if family == "gpt2":
         return transformers.GPT2Config(**keys, bos_token_id=0, eos_token_id=0, resid_pdrop=0.0, embd_pdrop=0.0,
                                        attn_pdrop=0.0)
-    return transformers.LlamaConfig(**keys, bos_token_id=1, eos_token_id=2)
+    return transformers.AutoConfig.for_model(family, **keys, bos_token_id=1, eos_token_id=2)
 
 
 def initialise(model, random):
-    """Norm weights about 1, biases about 0 with noise, matrices wide enough that every gradient is well above noise."""
+    """Norms about the identity, biases about 0 with noise, matrices wide enough that every gradient is well above noise."""
+    identity = 0.0 if model.config.model_type.startswith("gemma") else 1.0
     for name, tensor in sorted(model.named_parameters()):
         noise = random.standard_normal(tuple(tensor.shape))
         if tensor.dim() == 2:
@@ -108,7 +164,7 @@ def initialise(model, random):
         elif name.endswith("bias"):
             value = noise * 0.1
         else:
-            value = 1.0 + noise * 0.1
+            value = identity + noise * 0.1
         tensor.data.copy_(torch.from_numpy(value))
 
 
@@ -133,6 +189,8 @@ def write_model(case, directory, random):
 
 
 def load_model(directory, attention="eager", dtype=torch.float32):
+    if json.loads((directory / "config.json").read_text())["model_type"] == "gemma2":
+        attention = "eager"  # sdpa cannot cap scores
     model, report = transformers.AutoModelForCausalLM.from_pretrained(
         directory, dtype=dtype, attn_implementation=attention, output_loading_info=True)
     assert not any(report.values()), report
@@ -198,7 +256,19 @@ def write_inputs(directory, inputs, lengths):
 def plain(config, weights, dtype):
     params = {name: tensor.to(dtype).clone().requires_grad_() for name, tensor in weights.items()}
     return params, lambda batch: reference.forward(config, params, batch["input_ids"], batch["position_ids"],
-                                                   batch["doc_start"])
+                                                   batch["doc_start"], batch.get("longest"))
+
+
+def explicit_mask(config, doc_start, dtype):
+    """0 where allowed, the lowest number elsewhere; one by kind of layer for models that have several."""
+    def mask(window):
+        allowed = reference.attention_allowed(doc_start, window)
+        return torch.zeros(allowed.shape).masked_fill(~allowed, torch.finfo(dtype).min)[:, None].to(dtype)
+
+    window = getattr(config, "sliding_window", None)
+    if getattr(config, "layer_types", None):
+        return {"full_attention": mask(None), "sliding_attention": mask(window)}
+    return mask(window)
 
 
 def by_transformers(directory, attention, packed, dtype=torch.float32, autocast=False):
@@ -206,9 +276,8 @@ def by_transformers(directory, attention, packed, dtype=torch.float32, autocast=
 
     def logits(batch):
         mask = None
-        if packed:  # explicit: 0 where allowed, the lowest float32 elsewhere
-            allowed = reference.attention_allowed(batch["doc_start"])
-            mask = torch.zeros(allowed.shape).masked_fill(~allowed, torch.finfo(dtype).min)[:, None].to(dtype)
+        if packed:
+            mask = explicit_mask(model.config, batch["doc_start"], dtype)
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             return model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], attention_mask=mask,
                          use_cache=False).logits
@@ -271,6 +340,13 @@ class Case:
         orders = {"eager": ("eager", micro_batch), "sdpa": ("sdpa", micro_batch), "by_row": ("eager", 1)}
         return {way: {order: (functools.partial(make, attention, way), rows)
                       for order, (attention, rows) in orders.items()} for way in BF16_WAYS}
+
+    def grows(self):
+        """Whether transformers changes its rotary frequencies while it generates; Headroom decides once, by the context."""
+        length = PROMPT_LENGTH + CONTINUATION_LENGTH
+        rope = self.config.get("rope_parameters", {})
+        return (rope.get("rope_type") == "dynamic" and length > self.config["max_position_embeddings"] or
+                rope.get("rope_type") == "longrope" and length > rope["original_max_position_embeddings"])
 
     def no_gradient(self):
         """Elements whose gradient is zero in exact arithmetic: GPT-2's key biases shift all scores of a query alike."""
@@ -347,7 +423,7 @@ def runs_of(case):
     spec = case.spec
     batch = spec["batch"]
     runs = {}
-    for name, clip in (("adamw", None), ("adamw_clip", CLIP)):
+    for name, clip in (("adamw", None), ("adamw_clip", CLIP))[spec.get("few_runs", False):]:
         whole = {**ADAMW, "clip": clip, "steps": STEPS, "batch": batch, "micro_batch": batch, "accumulate": 1,
                  "final": name}
         runs[name] = whole
@@ -535,12 +611,14 @@ def record_greedy(case):
         for _ in range(CONTINUATION_LENGTH):
             one = torch.tensor([ids])
             with torch.no_grad():
-                last = logits({"input_ids": one, "position_ids": torch.arange(len(ids))[None],
-                               "doc_start": torch.zeros_like(one)})[0, -1]
+                last = logits({"input_ids": one, "position_ids": torch.arange(len(ids))[None], "doc_start": torch.zeros_like(one),
+                               "longest": PROMPT_LENGTH + CONTINUATION_LENGTH})[0, -1]
             best = last.topk(2)
             margins.append(float(best.values[0] - best.values[1]))
             ids.append(int(best.indices[0]))
         if not set(ids) & set(ends) and min(margins) > 1e-3:
+            if case.grows():
+                return {"prompt": ids[:PROMPT_LENGTH], "continuation": ids[PROMPT_LENGTH:], "margin": min(margins)}
             model = load_model(case.model).eval()
             told = model.generate(torch.tensor([ids[:PROMPT_LENGTH]]), max_new_tokens=CONTINUATION_LENGTH,
                                   do_sample=False)
@@ -625,15 +703,16 @@ def summary(expected, size):
     def worst(tensors, field="fp32_error"):
         return max((entry[field], name) for name, entry in tensors.items())
 
+    run = next(iter(expected["runs"].values()))
     grad_error, grad_name = worst(expected["gradient"]["tensors"])
-    update_error, update_name = worst(expected["runs"]["adamw"]["tensors"])
+    update_error, update_name = worst(run["tensors"])
     return (f"{expected['case']:13} {expected['parameter_count']:6} parameters {size / 1000:5.0f} kB  "
-            f"loss {expected['first_batch']['loss']:.4f} -> {expected['runs']['adamw']['losses'][-1]:.4f}  "
+            f"loss {expected['first_batch']['loss']:.4f} -> {run['losses'][-1]:.4f}  "
             f"fp32 error: loss {expected['first_batch']['fp32_error']:.1e} .. "
-            f"{expected['runs']['adamw']['loss_fp32_error'][-1]:.1e}, "
+            f"{run['loss_fp32_error'][-1]:.1e}, "
             f"gradient {grad_error:.1e} ({grad_name}), update {update_error:.1e} ({update_name})  "
             f"bf16 plain: gradient {worst(expected['gradient']['tensors'], 'bf16_error_plain')[0]:.1e}, "
-            f"update {worst(expected['runs']['adamw']['tensors'], 'bf16_error_plain')[0]:.1e}")
+            f"update {worst(run['tensors'], 'bf16_error_plain')[0]:.1e}")
 
 
 def compare(name, made, stored):

@@ -1,4 +1,4 @@
-"""A plain forward of GPT-2 and Llama, computed in the dtype of its parameters and in nothing else.
+"""A plain forward of GPT-2, and of the families with rotary positions, computed in the dtype of its parameters and in nothing else.
 
 The models of transformers cast norms, softmax, rotary angles and the loss to float32 whatever their parameters are, so
 a model loaded as float64 there is no double reference. Everything here stays in the dtype of the parameters: with
@@ -14,10 +14,14 @@ import math
 import torch
 
 
-def forward(config, params, ids, positions, doc_start):
-    """Logits [N,T,V]. ids, positions, doc_start: integer [N,T]; a token attends to columns doc_start..itself of its row."""
-    family = {"gpt2": gpt2, "llama": llama}[config["model_type"]]
-    return family(config, params, ids, positions, attention_allowed(doc_start))
+def forward(config, params, ids, positions, doc_start, longest=None):
+    """Logits [N,T,V]. ids, positions, doc_start: integer [N,T]; a token attends to columns doc_start..itself of its row.
+
+    longest: the length that dynamic and longrope scaling are made for; T when not given.
+    """
+    if config["model_type"] == "gpt2":
+        return gpt2(config, params, ids, positions, attention_allowed(doc_start))
+    return decoder(config, params, ids, positions, doc_start, longest or ids.shape[1])
 
 
 def sum_of_losses(logits, labels):
@@ -34,18 +38,23 @@ def counted_labels(labels):
     return int((labels[:, 1:] != -100).sum())
 
 
-def attention_allowed(doc_start):
-    """Bool [N,T,T]: row i may look at column j when doc_start[i] <= j <= i (one document, causal)."""
+def attention_allowed(doc_start, window=None):
+    """Bool [N,T,T]: row i may look at column j when doc_start[i] <= j <= i, and i - j < window if there is one."""
     column = torch.arange(doc_start.shape[1])
-    return (column[None, None, :] >= doc_start[:, :, None]) & (column[None, None, :] <= column[None, :, None])
+    allowed = (column[None, None, :] >= doc_start[:, :, None]) & (column[None, None, :] <= column[None, :, None])
+    return allowed if window is None else allowed & (column[None, None, :] > column[None, :, None] - window)
 
 
-def attention(q, k, v, allowed):
+def capped(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
+
+
+def attention(q, k, v, allowed, scale=None, cap=None):
     """q [N,T,H,D], k and v [N,T,K,D] (query head h reads key-value head h / (H/K)) -> [N,T,H*D]."""
     group = q.shape[2] // k.shape[2]
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    scores = capped(q @ k.transpose(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1])), cap)
     scores = scores.masked_fill(~allowed[:, None], -math.inf)
     weights = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
     weights = weights / weights.sum(dim=-1, keepdim=True)
@@ -87,47 +96,122 @@ def gpt2(config, params, ids, positions, allowed):
     return x @ at("wte.weight").T
 
 
-def rope_frequencies(config, dtype):
-    """Radians per position of the D/2 rotated pairs: default, linear, llama3."""
-    rope, dim = config["rope_parameters"], config["head_dim"]
-    frequency = rope["rope_theta"] ** (-torch.arange(0, dim, 2, dtype=dtype) / dim)
-    if rope["rope_type"] == "linear":
+def yarn_share(rope, dim, dtype):
+    """1 where a pair keeps its frequency, 0 where it is stretched, a ramp between (section 3.2 of the YaRN paper)."""
+    def pair(rotations):
+        return dim * math.log(rope["original_max_position_embeddings"] / (rotations * 2 * math.pi)) / (2 * math.log(rope["rope_theta"]))
+
+    low, high = pair(rope.get("beta_fast") or 32), pair(rope.get("beta_slow") or 1)
+    if rope.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    return 1 - ((torch.arange(dim // 2, dtype=dtype) - low) / (max(high - low, 0.001))).clamp(0, 1)
+
+
+def rope_factor(config, rope):
+    """What cosines and sines are multiplied by."""
+    if rope.get("attention_factor") is not None:
+        return rope["attention_factor"]
+    if rope["rope_type"] == "yarn":
+        def scale(m):
+            return 0.1 * m * math.log(rope["factor"]) + 1
+
+        ratio = rope.get("mscale") and rope.get("mscale_all_dim")
+        return scale(rope["mscale"]) / scale(rope["mscale_all_dim"]) if ratio else scale(1)
+    if rope["rope_type"] == "longrope":
+        original = rope["original_max_position_embeddings"]
+        stretch = rope.get("factor") or config["max_position_embeddings"] / original
+        return math.sqrt(1 + math.log(stretch) / math.log(original)) if stretch > 1 else 1
+    return 1
+
+
+def rope_frequencies(config, rope, longest, dtype):
+    """(radians per position of the rotated pairs, factor on cosines and sines)"""
+    dim = int((config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]) * rope.get("partial_rotary_factor", 1))
+    kind, theta = rope["rope_type"], rope["rope_theta"]
+    if kind == "dynamic" and longest > config["max_position_embeddings"]:
+        stretch = rope["factor"] * longest / config["max_position_embeddings"] - (rope["factor"] - 1)
+        theta = theta * stretch ** (dim / (dim - 2))
+    frequency = theta ** (-torch.arange(0, dim, 2, dtype=dtype) / dim)
+    if kind == "linear":
         frequency = frequency / rope["factor"]
-    elif rope["rope_type"] == "llama3":
+    elif kind == "llama3":
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
         turns = rope["original_max_position_embeddings"] * frequency / (2 * math.pi)
         smooth = ((turns - low) / (high - low)).clamp(0, 1)  # 0: long waves, all scaled; 1: short waves, kept
         frequency = (1 - smooth) * frequency / rope["factor"] + smooth * frequency
-    elif rope["rope_type"] != "default":
-        raise ValueError(f"rope_type {rope['rope_type']}")
-    return frequency
+    elif kind == "yarn":
+        share = yarn_share(rope, dim, dtype)
+        frequency = share * frequency + (1 - share) * frequency / rope["factor"]
+    elif kind == "longrope":
+        long = longest > rope["original_max_position_embeddings"]
+        frequency = frequency / torch.tensor(rope["long_factor" if long else "short_factor"], dtype=dtype)
+    elif kind not in ("default", "dynamic"):
+        raise ValueError(f"rope_type {kind}")
+    return frequency, rope_factor(config, rope)
 
 
-def rotate(x, angle):
-    """x [N,T,heads,D] turned by angle [N,T,D/2]; element i pairs with element i + D/2."""
-    first, second = x.chunk(2, dim=-1)
-    cos, sin = torch.cos(angle)[:, :, None], torch.sin(angle)[:, :, None]
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+def rotate(x, angle, factor=1):
+    """The first R of each head of x [N,T,heads,D] turned by angle [N,T,R/2]; element i pairs with element i + R/2."""
+    turned, rest = x[..., :2 * angle.shape[-1]], x[..., 2 * angle.shape[-1]:]
+    first, second = turned.chunk(2, dim=-1)
+    cos, sin = factor * torch.cos(angle)[:, :, None], factor * torch.sin(angle)[:, :, None]
+    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)
 
 
-def llama(config, params, ids, positions, allowed):
-    """Linear weights are [out,in]; biases where the parameters hold them."""
+def sliding_layers(config):
+    """Bool per layer: does it see sliding_window tokens only?"""
+    layers = config["num_hidden_layers"]
+    if not config.get("sliding_window") or config.get("use_sliding_window") is False:
+        return [False] * layers
+    return [kind == "sliding_attention" for kind in config["layer_types"]] if config.get("layer_types") else [True] * layers
+
+
+def decoder(config, params, ids, positions, doc_start, longest):
+    """llama, mistral, qwen2, qwen3, phi3, gemma2, gemma3. Linear weights are [out,in]; biases and norms of heads where the
+    parameters hold them."""
+    gemma = config["model_type"].startswith("gemma")
+    embedding = params["model.embed_tokens.weight"]
+    heads, kv_heads, eps = config["num_attention_heads"], config["num_key_value_heads"], config["rms_norm_eps"]
+    dim = config.get("head_dim") or config["hidden_size"] // heads
+    scale = config["query_pre_attn_scalar"] ** -0.5 if gemma else None
+    parameters = config["rope_parameters"]
+    sliding = sliding_layers(config)
+    masks = [attention_allowed(doc_start, config["sliding_window"] if slides else None) for slides in (False, True)] if any(sliding) \
+        else [attention_allowed(doc_start)]
+
     def linear(x, name):
         y = x @ params[name + ".weight"].T
         return y + params[name + ".bias"] if name + ".bias" in params else y
 
-    embedding = params["model.embed_tokens.weight"]
-    dim, eps = config["head_dim"], config["rms_norm_eps"]
-    angle = positions.to(embedding.dtype)[..., None] * rope_frequencies(config, embedding.dtype)
-    x = embedding[ids]
+    def norm(x, name):
+        return rms_norm(x, params[name + ".weight"] + 1 if gemma else params[name + ".weight"], eps)
+
+    def projected(x, name, parts, fused, sizes):
+        if name + fused + ".weight" in params:
+            return linear(x, name + fused).split(sizes, dim=-1)
+        return [linear(x, name + part) for part in parts]
+
+    x = torch.nn.functional.embedding(ids, embedding, padding_idx=config.get("pad_token_id"))
+    if gemma:
+        x = x * math.sqrt(config["hidden_size"])
     for layer in range(config["num_hidden_layers"]):
         name = f"model.layers.{layer}."
-        y = rms_norm(x, params[name + "input_layernorm.weight"], eps)
-        q, k, v = (linear(y, name + f"self_attn.{part}_proj").unflatten(-1, (-1, dim)) for part in "qkv")
-        y = attention(rotate(q, angle), rotate(k, angle), v, allowed)
-        x = x + linear(y, name + "self_attn.o_proj")
-        y = rms_norm(x, params[name + "post_attention_layernorm.weight"], eps)
-        gate = linear(y, name + "mlp.gate_proj")
-        x = x + linear(gate / (1 + torch.exp(-gate)) * linear(y, name + "mlp.up_proj"), name + "mlp.down_proj")
-    x = rms_norm(x, params["model.norm.weight"], eps)
-    return x @ params.get("lm_head.weight", embedding).T
+        y = norm(x, name + "input_layernorm")
+        sizes = [heads * dim, kv_heads * dim, kv_heads * dim]
+        q, k, v = (part.unflatten(-1, (-1, dim))
+                   for part in projected(y, name + "self_attn.", ("q_proj", "k_proj", "v_proj"), "qkv_proj", sizes))
+        if name + "self_attn.q_norm.weight" in params:
+            q, k = norm(q, name + "self_attn.q_norm"), norm(k, name + "self_attn.k_norm")
+        rope = parameters["sliding_attention" if sliding[layer] else "full_attention"] if "full_attention" in parameters else parameters
+        frequency, factor = rope_frequencies(config, rope, longest, embedding.dtype)
+        angle = positions.to(embedding.dtype)[..., None] * frequency
+        y = attention(rotate(q, angle, factor), rotate(k, angle, factor), v, masks[sliding[layer]], scale, config.get("attn_logit_softcapping"))
+        y = linear(y, name + "self_attn.o_proj")
+        x = x + (norm(y, name + "post_attention_layernorm") if gemma else y)
+        y = norm(x, name + ("pre_feedforward_layernorm" if gemma else "post_attention_layernorm"))
+        gate, up = projected(y, name + "mlp.", ("gate_proj", "up_proj"), "gate_up_proj", config["intermediate_size"])
+        y = linear((gelu_new(gate) if gemma else gate / (1 + torch.exp(-gate))) * up, name + "mlp.down_proj")
+        x = x + (norm(y, name + "post_feedforward_layernorm") if gemma else y)
+    x = norm(x, "model.norm")
+    return capped(x @ params.get("lm_head.weight", embedding).T, config.get("final_logit_softcapping"))

@@ -120,21 +120,33 @@ static void RUN(norm)(RUN(memory) *m, const hri_node *node) {
   RUN_REAL *s = RUN(out)(m, node, 4), *y = RUN(out)(m, node, 5), *stats = RUN(out)(m, node, 6);
   int64_t rows = RUN(rows)(m, node, 0), columns = RUN(columns)(m, node, 0);
   if (!s) s = RUN(take)(m, (uint64_t)(rows * columns));
-  if (node->attr.i[0] == HR_NORM_LAYER) RUN_REF(layernorm)(y, s, stats, x, residual, w, b, (RUN_REAL)node->attr.f[0], rows, columns);
-  else RUN_REF(rmsnorm)(y, s, stats, x, residual, w, b, (RUN_REAL)node->attr.f[0], rows, columns);
+  if (node->attr.i[0] == HR_NORM_LAYER) RUN_REF(layernorm)(y, s, stats, x, residual, w, (RUN_REAL)node->attr.f[1], b, (RUN_REAL)node->attr.f[0], rows, columns);
+  else RUN_REF(rmsnorm)(y, s, stats, x, residual, w, (RUN_REAL)node->attr.f[1], b, (RUN_REAL)node->attr.f[0], rows, columns);
 }
 
 static void RUN(norm_backward)(RUN(memory) *m, const hri_node *node) {
   const RUN_REAL *dy = RUN(in)(m, node, 0), *x = RUN(in)(m, node, 1), *stats = RUN(in)(m, node, 2), *w = RUN(in)(m, node, 3), *extra = RUN(in)(m, node, 4);
   RUN_REAL *dx = RUN(out)(m, node, 5), *dw = RUN(sum)(m, node, 6), *db = RUN(sum)(m, node, 7);
   int64_t rows = RUN(rows)(m, node, 0), columns = RUN(columns)(m, node, 0);
-  if (node->attr.i[0] == HR_NORM_LAYER) RUN_REF(layernorm_backward)(dx, dw, db, dy, x, stats, w, extra, rows, columns);
-  else RUN_REF(rmsnorm_backward)(dx, dw, db, dy, x, stats, w, extra, rows, columns);
+  if (node->attr.i[0] == HR_NORM_LAYER) RUN_REF(layernorm_backward)(dx, dw, db, dy, x, stats, w, (RUN_REAL)node->attr.f[1], extra, rows, columns);
+  else RUN_REF(rmsnorm_backward)(dx, dw, db, dy, x, stats, w, (RUN_REAL)node->attr.f[1], extra, rows, columns);
+}
+
+static void RUN(head_norm)(RUN(memory) *m, const hri_node *node) {
+  const int64_t *i = node->attr.i;
+  RUN_REF(head_norm)(RUN(out)(m, node, 3), RUN(out)(m, node, 4), RUN(in)(m, node, 0), RUN(in)(m, node, 1), RUN(in)(m, node, 2), (RUN_REAL)node->attr.f[1],
+                     (RUN_REAL)node->attr.f[0], RUN(rows)(m, node, 0), i[0], i[1], i[2]);
+}
+
+static void RUN(head_norm_backward)(RUN(memory) *m, const hri_node *node) {
+  const int64_t *i = node->attr.i;
+  RUN_REF(head_norm_backward)(RUN(out)(m, node, 5), RUN(sum)(m, node, 6), RUN(sum)(m, node, 7), RUN(in)(m, node, 0), RUN(in)(m, node, 1), RUN(in)(m, node, 2),
+                              RUN(in)(m, node, 3), RUN(in)(m, node, 4), (RUN_REAL)node->attr.f[1], RUN(rows)(m, node, 0), i[0], i[1], i[2]);
 }
 
 static hri_attention_shape RUN(shape)(const hri_node *node) {
   const int64_t *i = node->attr.i;
-  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5]};
+  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = node->attr.f[1]};
 }
 
 static void RUN(attention)(RUN(memory) *m, const hri_node *node) {
@@ -162,18 +174,16 @@ static void RUN(attention_backward)(RUN(memory) *m, const hri_node *node) {
 static void RUN(rope)(RUN(memory) *m, const hri_node *node) {
   const RUN_REAL *x = RUN(in)(m, node, 0), *table = RUN(in)(m, node, 2);
   const int64_t *i = node->attr.i;
-  RUN_REF(rope)(RUN(out)(m, node, 3), x, table, table + RUN(elements)(m, node, 2) / 2, RUN(index)(m, node, 1), RUN(rows)(m, node, 0), i[0], i[1], i[2], i[3] != 0);
+  RUN_REF(rope)(RUN(out)(m, node, 3), x, table, table + RUN(elements)(m, node, 2) / 2, RUN(index)(m, node, 1), RUN(rows)(m, node, 0), i[0], i[1], i[2], i[4], i[3] != 0);
 }
 
 /* The table is data: the engine's own fp32 values. */
 static void RUN(rope_table)(RUN(memory) *m, const hri_node *node) {
-  const hri_attr *a = &node->attr;
-  hr_rope rope = {.theta = a->f[0], .scaling = (hr_rope_scaling)a->i[2], .factor = a->f[1], .low_frequency_factor = a->f[2], .high_frequency_factor = a->f[3],
-                  .original_max_positions = (uint32_t)a->i[3]};
+  const hri_rope_source *source = &m->job->ropes.items[node->attr.i[2]];
   int64_t n = RUN(elements)(m, node, 0);
   float *table = malloc((size_t)n * sizeof *table);
   assert_non_null(table);
-  hri_rope_table(&rope, a->i[1], a->i[0], table, table + n / 2, 1);
+  hri_rope_table(source->inverse, source->pairs, source->factor, node->attr.i[0], table, table + n / 2, 1);
   for (int64_t i = 0; i < n; i++) RUN(out)(m, node, 0)[i] = (RUN_REAL)table[i];
   free(table);
 }
@@ -204,15 +214,18 @@ static void RUN(node)(RUN(memory) *m, const hri_node *node) {
   hr_activation act = (hr_activation)node->attr.i[0];
   switch (node->op) {
   case HRI_OP_EMBED:
-    RUN_REF(embed)(RUN(out)(m, node, 4), RUN(in)(m, node, 1), RUN(in)(m, node, 3), RUN(index)(m, node, 0), RUN(index)(m, node, 2), RUN(rows)(m, node, 4), RUN(columns)(m, node, 4));
+    RUN_REF(embed)(RUN(out)(m, node, 4), RUN(in)(m, node, 1), (RUN_REAL)node->attr.f[0], RUN(in)(m, node, 3), RUN(index)(m, node, 0), RUN(index)(m, node, 2), RUN(rows)(m, node, 4), RUN(columns)(m, node, 4));
     break;
   case HRI_OP_EMBED_BACKWARD:
-    RUN_REF(embed_backward)(RUN(sum)(m, node, 2), RUN(in)(m, node, 1), RUN(index)(m, node, 0), node->attr.i[0], RUN(rows)(m, node, 1), RUN(columns)(m, node, 1));
+    RUN_REF(embed_backward)(RUN(sum)(m, node, 2), RUN(in)(m, node, 1), (RUN_REAL)node->attr.f[0], RUN(index)(m, node, 0), node->attr.i[0], RUN(rows)(m, node, 1), RUN(columns)(m, node, 1));
     break;
   case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: RUN(product)(m, node); break;
   case HRI_OP_BIAS_GRADIENT: RUN_REF(bias_gradient)(RUN(sum)(m, node, 1), RUN(in)(m, node, 0), RUN(rows)(m, node, 0), RUN(columns)(m, node, 0)); break;
   case HRI_OP_NORM: RUN(norm)(m, node); break;
   case HRI_OP_NORM_BACKWARD: RUN(norm_backward)(m, node); break;
+  case HRI_OP_HEAD_NORM: RUN(head_norm)(m, node); break;
+  case HRI_OP_HEAD_NORM_BACKWARD: RUN(head_norm_backward)(m, node); break;
+  case HRI_OP_SOFTCAP: RUN_REF(softcap)(RUN(out)(m, node, 1), RUN(in)(m, node, 0), (RUN_REAL)node->attr.f[0], RUN(elements)(m, node, 1)); break;
   case HRI_OP_ADD: RUN_REF(add)(RUN(out)(m, node, 2), RUN(in)(m, node, 0), RUN(in)(m, node, 1), RUN(elements)(m, node, 2)); break;
   case HRI_OP_ACTIVATION: RUN_REF(activation)(act, RUN(out)(m, node, 1), RUN(in)(m, node, 0), RUN(elements)(m, node, 1)); break;
   case HRI_OP_ACTIVATION_BACKWARD:
@@ -227,7 +240,7 @@ static void RUN(node)(RUN(memory) *m, const hri_node *node) {
   case HRI_OP_ATTENTION: case HRI_OP_ATTENTION_FULL: RUN(attention)(m, node); break;
   case HRI_OP_ATTENTION_BACKWARD: case HRI_OP_ATTENTION_FULL_BACKWARD: RUN(attention_backward)(m, node); break;
   case HRI_OP_CROSS_ENTROPY:
-    RUN_REF(cross_entropy)(RUN(out)(m, node, 4), RUN(out)(m, node, 3), RUN(in)(m, node, 0), RUN(index)(m, node, 1), (RUN_REAL)(m->control.inv_tokens * m->control.loss_scale),
+    RUN_REF(cross_entropy)(RUN(out)(m, node, 4), RUN(out)(m, node, 3), RUN(in)(m, node, 0), RUN(index)(m, node, 1), (RUN_REAL)node->attr.f[0], (RUN_REAL)(m->control.inv_tokens * m->control.loss_scale),
                            RUN(rows)(m, node, 0), node->attr.i[0], RUN(columns)(m, node, 0));
     break;
   case HRI_OP_LOSS_SUM: RUN(loss_sum)(m, node); break;

@@ -134,12 +134,19 @@ static int32_t first_key(const problem *p, int64_t b, int64_t t) {
   return (int32_t)first;
 }
 
+/* The score of scale * q.k, and its derivative. */
+static float naive_score(const hri_attention_shape *s, float score, float *slope) {
+  float c = (float)s->softcap, t = c > 0 ? tanhf(score / c) : 0;
+  *slope = 1 - t * t;
+  return c > 0 ? c * t : score;
+}
+
 /* The plain fp32 implementation: forward, its probabilities, and backward from them. */
 static void naive_row(problem *p, int64_t b, int64_t h, int64_t t, float *y, float *lse, float *probs,
                       float *dqkv) {
   const hri_attention_shape *s = &p->shape;
   int64_t d = s->head_dim, w = width(s), kv = h / (s->heads / s->kv_heads), q = (b * s->sequence + t) * w + h * d;
-  float top = -INFINITY, sum = 0, delta = 0;
+  float top = -INFINITY, sum = 0, delta = 0, slope;
   const float *dy = p->dy + ((b * s->sequence + t) * s->heads + h) * d;
   for (int64_t j = first_key(p, b, t); j <= t; j++) {
     const float *k = p->qkv + (b * s->sequence + j) * w + (s->heads + kv) * d;
@@ -149,7 +156,7 @@ static void naive_row(problem *p, int64_t b, int64_t h, int64_t t, float *y, flo
       terms += fabsf(p->qkv[q + i] * k[i]);
     }
     p->score_terms = fmaxf(p->score_terms, terms * p->scale);
-    probs[j] = score * p->scale;
+    probs[j] = naive_score(s, score * p->scale, &slope);
     top = fmaxf(top, probs[j]);
   }
   for (int64_t j = first_key(p, b, t); j <= t; j++) sum += probs[j] = expf(probs[j] - top);
@@ -163,14 +170,16 @@ static void naive_row(problem *p, int64_t b, int64_t h, int64_t t, float *y, flo
   for (int64_t i = 0; i < d; i++) delta += dy[i] * (y[i] = stored(s->real, y[i]));
   for (int64_t j = first_key(p, b, t); j <= t; j++) {
     int64_t k = (b * s->sequence + j) * w + (s->heads + kv) * d, v = k + s->kv_heads * d;
-    float dp = 0, terms = 0, top_qk = 0, ds;
+    float dp = 0, terms = 0, top_qk = 0, score = 0, ds;
     for (int64_t i = 0; i < d; i++) {
+      score += p->qkv[q + i] * p->qkv[k + i];
       dp += dy[i] * p->qkv[v + i];
       terms += fabsf(dy[i] * p->qkv[v + i]);
       top_qk = fmaxf(top_qk, fmaxf(fabsf(p->qkv[q + i]), fabsf(p->qkv[k + i])));
     }
     p->cancelled = fmaxf(p->cancelled, probs[j] * terms * p->scale * top_qk);
-    ds = stored(s->real, probs[j] * (dp - delta));
+    (void)naive_score(s, score * p->scale, &slope);
+    ds = stored(s->real, probs[j] * (dp - delta) * slope);
     for (int64_t i = 0; i < d; i++) {
       dqkv[q + i] += ds * p->scale * p->qkv[k + i];
       dqkv[k + i] += ds * p->scale * p->qkv[q + i];
@@ -246,10 +255,10 @@ static void check_close(const problem *p, const variant *v, const char *what, co
   if (want == p->lse64 && p->shape.real == HRI_REAL_BF16) allowed += 3e-6f;
   if (!(error <= allowed)) {
     const hri_attention_shape *s = &p->shape;
-    fail_msg("%s %s %s: B %d T %d H %d K %d D %d window %d docs %d: error %g, allowed %g (plain %g)", v->name,
+    fail_msg("%s %s %s: B %d T %d H %d K %d D %d window %d soft-cap %g docs %d: error %g, allowed %g (plain %g)", v->name,
              s->real == HRI_REAL_BF16 ? "bf16" : "fp32", what,
              (int)s->batch, (int)s->sequence, (int)s->heads, (int)s->kv_heads, (int)s->head_dim, (int)s->window,
-             (int)p->docs, (double)error, (double)allowed, (double)naive);
+             s->softcap, (int)p->docs, (double)error, (double)allowed, (double)naive);
   }
 }
 
@@ -345,33 +354,48 @@ static void test_agrees_with_reference_on_odd_shapes(void **state) {
       int turn = t * 5 + d;
       const int64_t *h = heads[turn % 3];
       if (quick() && turn % 7 != 3) continue;
-      check_shape((hri_attention_shape){1 + turn % 2, lengths[t], h[0], h[1], dims[d], 0, HRI_REAL_F32}, (documents)(turn / 3 % 3),
+      check_shape((hri_attention_shape){1 + turn % 2, lengths[t], h[0], h[1], dims[d], 0, 0, HRI_REAL_F32}, (documents)(turn / 3 % 3),
                   (uint64_t)turn);
     }
   }
 }
 
 static void test_windows_and_documents(void **state) {
-  static const int64_t windows[] = {1, 5, 64, 100, 1000};
+  static const int64_t windows[] = {1, 5, 7, 64, 100, 1000};
   (void)state;
-  for (int i = 0; i < 5; i++) {
-    check_shape((hri_attention_shape){2, 130, 6, 2, 20, windows[i], HRI_REAL_F32}, (documents)(i % 3), 100 + (uint64_t)i);
+  for (int i = 0; i < 6; i++) {
+    check_shape((hri_attention_shape){2, 130, 6, 2, 20, windows[i], 0, HRI_REAL_F32}, (documents)(i % 3), 100 + (uint64_t)i);
     if (quick()) continue;
-    check_shape((hri_attention_shape){1, 300, 2, 1, 16, windows[i], HRI_REAL_F32}, (documents)((i + 1) % 3), 200 + (uint64_t)i);
+    check_shape((hri_attention_shape){1, 300, 2, 1, 16, windows[i], 0, HRI_REAL_F32}, (documents)((i + 1) % 3), 200 + (uint64_t)i);
+  }
+}
+
+/* Soft-caps that hardly bend, that bend, and that flatten nearly all scores; with windows and documents, too. */
+static void test_soft_caps(void **state) {
+  static const struct {
+    int64_t sequence, heads, kv_heads, head_dim, window;
+    double softcap;
+  } cases[] = {{1, 2, 2, 8, 0, 50},    {33, 2, 1, 20, 0, 2},    {130, 4, 2, 40, 0, 0.5},  {150, 2, 2, 64, 7, 3},
+               {97, 2, 1, 256, 64, 50}, {257, 2, 1, 80, 100, 1}, {300, 1, 1, 96, 1000, 4}, {140, 6, 2, 10, 1, 2}};
+  (void)state;
+  for (int i = 0; i < 8; i++) {
+    if (quick() && i % 3 != 1) continue;
+    check_shape((hri_attention_shape){1 + i % 2, cases[i].sequence, cases[i].heads, cases[i].kv_heads, cases[i].head_dim, cases[i].window,
+                                      cases[i].softcap, HRI_REAL_F32}, (documents)(i % 3), 1100 + (uint64_t)i);
   }
 }
 
 static void test_wide_heads(void **state) {
   static const int64_t dims[] = {96, 128, 256, 255, 1, 3};
   (void)state;
-  for (int i = 0; i < 6; i++) check_shape((hri_attention_shape){1, 97, 2, 1, dims[i], 0, HRI_REAL_F32}, DOCS_LONG, 300 + (uint64_t)i);
+  for (int i = 0; i < 6; i++) check_shape((hri_attention_shape){1, 97, 2, 1, dims[i], 0, 0, HRI_REAL_F32}, DOCS_LONG, 300 + (uint64_t)i);
 }
 
 /* Scores far apart: the running maximum moves, exponents underflow, and lse is large. */
 static void test_large_scores(void **state) {
   (void)state;
-  for (int r = 0; r < 2; r++) {
-    problem p = make_problem((hri_attention_shape){1, 200, 2, 2, 32, 0, reals[r]}, DOCS_NONE, 400);
+  for (int r = 0; r < 4; r++) { /* with a soft-cap most of them are at its ends, where the slope is nearly 0 */
+    problem p = make_problem((hri_attention_shape){1, 200, 2, 2, 32, 0, r / 2 * 25, reals[r % 2]}, DOCS_NONE, 400);
     p.scale *= 20;
     hri_attention_ref_forward(&p.shape, (double)p.scale, p.qkv64, NULL, p.y64, p.lse64, p.probs64);
     hri_attention_ref_backward(&p.shape, (double)p.scale, p.dy64, p.qkv64, p.y64, p.lse64, NULL, p.dqkv64);
@@ -388,7 +412,7 @@ static void test_masked_keys_leave_no_trace(void **state) {
   (void)state;
   for (int n = 0; n < 2 * variant_count; n++) {
     int i = n / 2;
-    problem p = make_problem((hri_attention_shape){1, T, 2, 1, 24, 0, reals[n % 2]}, DOCS_NONE, 500);
+    problem p = make_problem((hri_attention_shape){1, T, 2, 1, 24, 0, 0, reals[n % 2]}, DOCS_NONE, 500);
     p.doc_start = malloc(T * sizeof *p.doc_start);
     assert_non_null(p.doc_start);
     for (int32_t t = 0; t < T; t++) p.doc_start[t] = t < CUT ? 0 : CUT;
@@ -409,9 +433,9 @@ static void test_masked_keys_leave_no_trace(void **state) {
 /* A NaN in the input must show in the output, not be taken for a masked score. */
 static void test_nan_propagates(void **state) {
   (void)state;
-  for (int n = 0; n < 2 * variant_count; n++) {
-    int i = n / 2;
-    problem p = make_problem((hri_attention_shape){1, 40, 1, 1, 16, 0, reals[n % 2]}, DOCS_NONE, 600);
+  for (int n = 0; n < 4 * variant_count; n++) {
+    int i = n / 4;
+    problem p = make_problem((hri_attention_shape){1, 40, 1, 1, 16, 0, n / 2 % 2, reals[n % 2]}, DOCS_NONE, 600);
     p.qkv[20 * 48 + 16 + 3] = NAN; /* key 20 */
     outputs o = run_all(&p, &variants[i], 1);
     for (int t = 0; t < 40; t++) {
@@ -426,9 +450,10 @@ static void test_nan_propagates(void **state) {
 /* The double backward against the double forward: the derivative of sum(dy * y) along a random direction. */
 static void test_reference_backward_is_the_derivative(void **state) {
   static const hri_attention_shape shapes[] = {
-      {2, 17, 4, 1, 10, 0, 0}, {1, 33, 6, 2, 8, 5, 0}, {1, 20, 2, 2, 3, 0, 0}, {1, 1, 1, 1, 4, 0, 0}};
+      {2, 17, 4, 1, 10, 0, 0, 0}, {1, 33, 6, 2, 8, 5, 0, 0},  {1, 20, 2, 2, 3, 0, 0, 0},
+      {1, 1, 1, 1, 4, 0, 0, 0},   {2, 17, 4, 1, 10, 0, 3, 0}, {1, 33, 6, 2, 8, 5, 0.7, 0}};
   (void)state;
-  for (int n = 0; n < 4; n++) {
+  for (int n = 0; n < 6; n++) {
     problem p = make_problem(shapes[n], (documents)(n % 2), 700 + (uint64_t)n);
     double *moved = doubles(p.qkv_count), *y = doubles(p.y_count), value[2] = {0, 0}, analytic = 0, size = 0;
     const double h = 1e-5;
@@ -455,7 +480,7 @@ static void test_reference_backward_is_the_derivative(void **state) {
 static void test_backward_is_the_derivative(void **state) {
   (void)state;
   for (int r = 0; r < 2; r++) {
-    problem p = make_problem((hri_attention_shape){2, 65, 6, 2, 20, 40, reals[r]}, DOCS_LONG, 800);
+    problem p = make_problem((hri_attention_shape){2, 65, 6, 2, 20, 40, 7, reals[r]}, DOCS_LONG, 800);
     double *moved = doubles(p.qkv_count), *y = doubles(p.y_count), value[2] = {0, 0};
     const double h = 1e-5;
     for (int side = 0; side < 2; side++) {
@@ -489,7 +514,7 @@ typedef struct cache_run {
 
 static cache_run open_cache(const problem *p, int64_t rows, int64_t capacity) {
   const hri_attention_shape *s = &p->shape;
-  cache_run c = {.shape = {s->batch, rows, capacity, s->heads, s->kv_heads, s->head_dim, s->window, s->real}};
+  cache_run c = {.shape = {s->batch, rows, capacity, s->heads, s->kv_heads, s->head_dim, s->window, s->softcap, s->real}};
   c.elements = hri_attention_cache_elements(&c.shape);
   c.keys = not_numbers(c.elements, s->real);
   c.values = not_numbers(c.elements, s->real);
@@ -546,10 +571,11 @@ static float *run_cached(const problem *p, const variant *v, int64_t capacity, i
 
 static void test_cached_pieces_equal_the_whole(void **state) {
   static const hri_attention_shape shapes[] = {
-      {1, 130, 4, 4, 64, 0, 0}, {2, 97, 6, 2, 20, 0, 0},  {1, 700, 4, 1, 80, 0, 0},   {1, 1100, 2, 2, 10, 300, 0},
-      {1, 9, 2, 1, 8, 0, 0},    {1, 90, 32, 32, 8, 0, 0}, {1, 600, 8, 8, 40, 100, 0}, {3, 64, 3, 1, 128, 0, 0}};
+      {1, 130, 4, 4, 64, 0, 0, 0}, {2, 97, 6, 2, 20, 0, 0, 0},  {1, 700, 4, 1, 80, 0, 0, 0},   {1, 1100, 2, 2, 10, 300, 0, 0},
+      {1, 9, 2, 1, 8, 0, 0, 0},    {1, 90, 32, 32, 8, 0, 0, 0}, {1, 600, 8, 8, 40, 100, 0, 0}, {3, 64, 3, 1, 128, 0, 0, 0},
+      {2, 97, 6, 2, 20, 0, 2, 0},  {1, 600, 4, 1, 40, 1, 9, 0}, {1, 700, 2, 1, 256, 64, 4, 0}, {1, 300, 2, 2, 96, 7, 0, 0}};
   (void)state;
-  for (int turn = 0; turn < 16; turn++) {
+  for (int turn = 0; turn < 24; turn++) {
     int n = turn / 2;
     hri_attention_shape shape = shapes[n];
     shape.real = reals[turn % 2];
@@ -573,8 +599,8 @@ static void test_cached_pieces_equal_the_whole(void **state) {
 /* The double cached reference, in two pieces, equals the double forward. */
 static void test_cached_reference(void **state) {
   (void)state;
-  problem p = make_problem((hri_attention_shape){1, 40, 6, 2, 10, 7, HRI_REAL_F32}, DOCS_NONE, 1000);
-  hri_attention_cache_shape c = {1, 25, 64, 6, 2, 10, 7, HRI_REAL_F32};
+  problem p = make_problem((hri_attention_shape){1, 40, 6, 2, 10, 7, 3, HRI_REAL_F32}, DOCS_NONE, 1000);
+  hri_attention_cache_shape c = {1, 25, 64, 6, 2, 10, 7, 3, HRI_REAL_F32};
   int64_t elements = hri_attention_cache_elements(&c), w = width(&p.shape);
   double *keys = doubles(elements), *values = doubles(elements), *y = doubles(25 * 60);
   hri_attention_ref_cached(&c, (double)p.scale, p.qkv64, 0, 25, keys, values, y);
@@ -594,7 +620,7 @@ static void test_scratch_sizes(void **state) {
   (void)state;
   for (int i = 0; i < variant_count; i++) {
     const hri_attention_kernels_table *t = &variants[i].table;
-    hri_attention_shape small = {1, 1024, 12, 12, 64, 0, HRI_REAL_F32}, large = {1, 16384, 12, 12, 64, 0, HRI_REAL_F32};
+    hri_attention_shape small = {1, 1024, 12, 12, 64, 0, 0, HRI_REAL_F32}, large = {1, 16384, 12, 12, 64, 0, 0, HRI_REAL_F32};
     hri_attention_shape narrow = large;
     assert_int_equal(t->forward_scratch(&small, 2), t->forward_scratch(&large, 2));
     uint64_t growth = t->backward_scratch(&large, 2) - t->backward_scratch(&small, 2);
@@ -604,7 +630,7 @@ static void test_scratch_sizes(void **state) {
     assert_true(t->backward_scratch(&narrow, 2) - t->backward_scratch(&small, 2) <= growth);
     for (int threads = 1; threads < 8; threads++)
       assert_true(t->backward_scratch(&small, threads) < t->backward_scratch(&small, threads + 1));
-    hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, HRI_REAL_F32};
+    hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, 0, HRI_REAL_F32};
     assert_int_equal(t->backward_scratch(&absurd, 1), UINT64_MAX);
   }
 }
@@ -613,6 +639,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_agrees_with_reference_on_odd_shapes),
       cmocka_unit_test(test_windows_and_documents),
+      cmocka_unit_test(test_soft_caps),
       cmocka_unit_test(test_wide_heads),
       cmocka_unit_test(test_large_scores),
       cmocka_unit_test(test_masked_keys_leave_no_trace),

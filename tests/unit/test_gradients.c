@@ -38,6 +38,7 @@
 #include "plan/place.h"
 #include "program/check.h"
 #include "run/executor.h"
+#include "support/random_family.h"
 
 /* ---- the reference backend in double and in plain fp32 ---- */
 
@@ -114,6 +115,7 @@ typedef struct tiny {
   uint32_t input_count;
   hri_id hidden, head, targets, dy; /* dy: gradient of hidden given from outside; HRI_NONE with a loss head */
   uint64_t vocabulary;
+  double softcap; /* of the logits; 0: none */
   uint32_t counted;           /* labels that count, with a head */
 } tiny;
 
@@ -208,7 +210,7 @@ static uint64_t rows_of(const tiny *t, hri_id tensor) { return hri_rows(&t->job.
 static uint64_t columns_of(const tiny *t, hri_id tensor) { return hri_columns(&t->job.tensors.items[tensor]); }
 
 static hri_id embed(tiny *t, hri_id ids, hri_id table, hri_id positions, hri_id position_table, int64_t padding) {
-  hri_attr attr = {.i = {padding}};
+  hri_attr attr = {.i = {padding}, .f = {1}};
   hri_id y = fresh(t, hri_tensor_elements(&t->job.tensors.items[ids]), columns_of(t, table));
   node(t, HRI_OP_EMBED, &attr, (hri_operand[]){HRI_R(ids), HRI_R(table), HRI_R(positions), HRI_R(position_table), HRI_W(y)}, 5);
   return y;
@@ -316,7 +318,7 @@ static void checked(const tiny *t, const char *after) {
 static void compile(tiny *t, const way *w, const hri_backend *backend) {
   uint8_t levels[1] = {HR_LEVEL_BLOCK};
   hri_id gradient = t->dy;
-  if (t->head != HRI_NONE) gradient = hri_pass_head(&t->job, t->program, t->hidden, t->head, t->targets, t->vocabulary, 0, true, w->chunk);
+  if (t->head != HRI_NONE) gradient = hri_pass_head(&t->job, t->program, t->hidden, t->head, t->targets, t->vocabulary, t->softcap, 0, true, w->chunk);
   checked(t, "head");
   HOLDS(hri_pass_autodiff(&t->job, t->program, t->hidden, gradient, w->accumulate > 1, error));
   checked(t, "autodiff");
@@ -644,7 +646,7 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   tiny_open(&forward, seed, 1);
   build(&forward, shape);
   finish_forward(&forward);
-  if (forward.head != HRI_NONE) (void)hri_pass_head(&forward.job, forward.program, forward.hidden, forward.head, forward.targets, forward.vocabulary, 0, false, 0);
+  if (forward.head != HRI_NONE) (void)hri_pass_head(&forward.job, forward.program, forward.hidden, forward.head, forward.targets, forward.vocabulary, forward.softcap, 0, false, 0);
   differences_open(&d, &forward);
   tiny_open(&t, seed, w->accumulate);
   build(&t, shape);
@@ -847,7 +849,7 @@ static void pointwise_rules(void **state) {
 static void build_attention(tiny *t, const void *shape) {
   const int *s = shape;
   uint64_t batch = (uint64_t)s[0], sequence = (uint64_t)s[1], heads = (uint64_t)s[2], kv = (uint64_t)s[3], size = (uint64_t)s[4], m = batch * sequence;
-  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4], 0}, .f = {1 / sqrt((double)size)}}, rope = {.i = {s[2], s[3], s[4], 0}};
+  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4], 0}, .f = {1 / sqrt((double)size)}}, rope = {.i = {s[2], s[3], s[4], 0, s[4]}};
   hri_id x = variable(t, m, (heads + 2 * kv) * size, false), doc_start = HRI_NONE, y, second;
   int32_t *positions;
   if (s[5] || s[7]) {
@@ -863,11 +865,13 @@ static void build_attention(tiny *t, const void *shape) {
   if (s[7]) { /* twice the range of angles that a test of one position would see */
     uint64_t dims[3] = {2, sequence, size / 2};
     input *table = new_input(t, "rope.table", HRI_F32, 3, dims), *place = new_input(t, "positions", HRI_I32, 1, &m);
-    hr_rope made = {.theta = 50, .scaling = HR_ROPE_DEFAULT};
+    double inverse[16];
     hri_id turned = fresh(t, m, (heads + 2 * kv) * size);
     positions = place->ints;
     for (uint64_t i = 0; i < m; i++) positions[i] = (int32_t)(i % sequence) - t->inputs[t->input_count - 3].ints[i];
-    hri_rope_table(&made, (int64_t)size, (int64_t)sequence, table->floats, table->floats + table->count / 2, 1);
+    assert_true(size / 2 <= 16);
+    for (uint64_t i = 0; i < size / 2; i++) inverse[i] = pow(50, -2 * (double)i / (double)size);
+    hri_rope_table(inverse, (int64_t)size / 2, 1, (int64_t)sequence, table->floats, table->floats + table->count / 2, 1);
     node(t, HRI_OP_ROPE, &rope, (hri_operand[]){HRI_R(x), HRI_R(place->tensor), HRI_R(table->tensor), HRI_W(turned)}, 4);
     x = turned;
   }
@@ -1121,15 +1125,27 @@ static uint32_t draw(uint64_t seed, uint64_t index, uint32_t below) {
   return word[0] % below;
 }
 
+typedef struct drawer {
+  uint64_t seed, index;
+} drawer;
+
+static uint32_t draw_next(void *context, uint32_t below) {
+  drawer *d = context;
+  return draw(d->seed, d->index++, below);
+}
+
 /* A small model and a training job of it, both from a seed. */
 static void draw_model(random_model *r, uint64_t seed) {
   hr_job *job = &r->job;
   hr_model *m = &job->model;
-  bool gpt2 = draw(seed, 0, 2);
-  uint32_t group = gpt2 ? 1 : 1 + draw(seed, 1, 3);
+  drawer more = {seed, 200};
+  bool gpt2;
+  uint32_t group;
   r->seed = seed;
   hr_job_init(job);
-  HOLDS(hr_model_preset(gpt2 ? "micro-gpt2-bytes" : "micro-llama-bytes", m, error));
+  HOLDS(random_family(m, draw_next, &more, error));
+  gpt2 = m->family == HR_FAMILY_GPT2;
+  group = gpt2 ? 1 : 1 + draw(seed, 1, 3);
   m->layer_count = 1 + draw(seed, 2, 3);
   m->kv_head_count = 1 + draw(seed, 3, 2);
   m->head_count = m->kv_head_count * group;
@@ -1138,15 +1154,12 @@ static void draw_model(random_model *r, uint64_t seed) {
   m->mlp_size = 2 + draw(seed, 6, 12);
   m->vocabulary_size = 3 + draw(seed, 7, 40);
   m->max_positions = 16;
-  m->attention_scale = 1 / sqrt((double)m->head_size);
   m->tied_embeddings = gpt2 || draw(seed, 8, 2);
-  if (!gpt2) {
-    m->qkv_bias = draw(seed, 9, 2);
-    m->attention_output_bias = draw(seed, 10, 2);
-    m->mlp_bias = draw(seed, 11, 2);
-  }
+  random_variations(m, draw_next, &more);
   m->eos_token = m->bos_token = m->pad_token = -1;
   job->sequence_length = 2 + draw(seed, 12, 8);
+  if (m->qk_norm && job->sequence_length < 4) job->sequence_length = 4; /* tokens that see only themselves give these norms no gradient */
+  if (m->qk_norm && m->sliding_window == 1) m->sliding_window = 2;
   job->micro_batch = 1 + draw(seed, 13, 2);
   job->optimizer = HR_OPTIMIZER_SGD;
   job->attention = draw(seed, 14, 3) == 0 ? HR_ATTENTION_MATERIALIZED : HR_ATTENTION_FLASH;
@@ -1189,6 +1202,7 @@ static void open_model(tiny *t, const random_model *r, hri_forward *forwards) {
   t->head = forwards[HRI_STEP].head;
   t->targets = forwards[HRI_STEP].targets;
   t->vocabulary = forwards[HRI_STEP].vocabulary;
+  t->softcap = forwards[HRI_STEP].logit_softcap;
   give_values(t, 0.2, 0.6);
   model_inputs(t);
 }
@@ -1209,7 +1223,7 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   where = name;
   draw_model(&r, seed);
   open_model(&forward, &r, forwards);
-  (void)hri_pass_head(&forward.job, HRI_STEP, forward.hidden, forward.head, forward.targets, forward.vocabulary, 0, false, 0);
+  (void)hri_pass_head(&forward.job, HRI_STEP, forward.hidden, forward.head, forward.targets, forward.vocabulary, forward.softcap, 0, false, 0);
   differences_open(&d, &forward);
   open_model(&t, &r, forwards);
   HOLDS(hri_cpu_create(threads, &cpu, error));

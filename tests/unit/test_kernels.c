@@ -317,6 +317,7 @@ static double size_of_sum(const double *a, const double *b, int64_t n) {
 
 typedef struct norm_case {
   bool layer, residual, bias, extra, accumulate;
+  float offset; /* of the weight */
   int64_t rows, columns;
   float *x, *r, *w, *b, *dy, *e, *stats, *dw, *db;
 } norm_case;
@@ -327,6 +328,7 @@ static norm_case make_norm(bool layer, int variant, int64_t rows, int64_t column
   c.bias = variant & 2;
   c.extra = variant & 1;
   c.accumulate = variant & 2;
+  c.offset = !layer && (variant == 1 || variant == 2) ? 1.0f : 0.0f;
   c.x = floats(rows * columns, 2.0);
   for (int64_t i = 0; i < rows * columns; i++)
     c.x[i] = in_type(c.x[i] + 0.5f); /* a mean to take away */
@@ -355,6 +357,7 @@ static void run_norm(const hri_cpu_kernels *k, int threads, int alias, const voi
                                                           .residual = c->residual ? r : NULL,
                                                           .s = s,
                                                           .weight = c->w,
+                                                          .weight_offset = (double)c->offset,
                                                           .bias = c->bias ? c->b : NULL,
                                                           .eps = 1e-5,
                                                           .y = y,
@@ -384,6 +387,7 @@ static void run_norm_backward(const hri_cpu_kernels *k, int threads, int alias, 
       .x = x,
       .stats = c->stats,
       .weight = c->w,
+      .weight_offset = (double)c->offset,
       .extra = c->extra ? e : NULL,
       .dx = dx,
       .dweight = dw,
@@ -414,10 +418,10 @@ static void hold_norm(norm_case *c) {
     x = rounded_sum(c->x, c->r, n);
     residual = NULL;
   }
-  (c->layer ? naive_layernorm : naive_rmsnorm)(plain, plain + n, plain + 2 * n, x, residual, c->w,
+  (c->layer ? naive_layernorm : naive_rmsnorm)(plain, plain + n, plain + 2 * n, x, residual, c->w, c->offset,
                                                c->bias ? c->b : NULL, 1e-5f, rows, columns);
   (c->layer ? hri_ref_layernorm : hri_ref_rmsnorm)(want, want + n, want + 2 * n, doubles(x, n),
-                                                   residual ? doubles(residual, n) : NULL, doubles(c->w, columns),
+                                                   residual ? doubles(residual, n) : NULL, doubles(c->w, columns), (double)c->offset,
                                                    c->bias ? doubles(c->b, columns) : NULL, 1e-5, rows, columns);
   hold(c->layer ? "layernorm" : "rmsnorm", run_norm, c, c->residual ? 3 : 2, &forward, plain, want);
 
@@ -431,10 +435,10 @@ static void hold_norm(norm_case *c) {
   }
   (c->layer ? naive_layernorm_backward : naive_rmsnorm_backward)(plain_back, plain_back + n,
                                                                  c->bias ? plain_back + n + columns : NULL, c->dy, c->x,
-                                                                 c->stats, c->w, c->extra ? c->e : NULL, rows, columns);
+                                                                 c->stats, c->w, c->offset, c->extra ? c->e : NULL, rows, columns);
   (c->layer ? hri_ref_layernorm_backward : hri_ref_rmsnorm_backward)(
       want_back, want_back + n, c->bias ? want_back + n + columns : NULL, doubles(c->dy, n), doubles(c->x, n), stats64,
-      doubles(c->w, columns), c->extra ? doubles(c->e, n) : NULL, rows, columns);
+      doubles(c->w, columns), (double)c->offset, c->extra ? doubles(c->e, n) : NULL, rows, columns);
   hold(c->layer ? "layernorm backward" : "rmsnorm backward", run_norm_backward, c, 4, &backward, plain_back, want_back);
 }
 
@@ -533,7 +537,7 @@ static double norm_value(const double *p, const void *context) {
   const norm_scalar *c = context;
   int64_t n = c->rows * c->columns;
   double *y = double_zeros(n), *s = double_zeros(n), *stats = double_zeros(2 * c->rows);
-  (c->layer ? hri_ref_layernorm : hri_ref_rmsnorm)(y, s, stats, p, NULL, p + n, p + n + c->columns, 1e-5, c->rows,
+  (c->layer ? hri_ref_layernorm : hri_ref_rmsnorm)(y, s, stats, p, NULL, p + n, 0.0, p + n + c->columns, 1e-5, c->rows,
                                                    c->columns);
   return dot_product(y, c->dy, n);
 }
@@ -546,11 +550,108 @@ static void norm_backward_is_the_derivative(void **state) {
       double *p = doubles(floats(all, 1.0), all), *dy = doubles(floats(n, 1.0), n), *grad = double_zeros(all);
       double *y = double_zeros(n), *s = double_zeros(n), *stats = double_zeros(2 * rows);
       norm_scalar c = {layer, rows, columns, dy};
-      (layer ? hri_ref_layernorm : hri_ref_rmsnorm)(y, s, stats, p, NULL, p + n, p + n + columns, 1e-5, rows, columns);
+      (layer ? hri_ref_layernorm : hri_ref_rmsnorm)(y, s, stats, p, NULL, p + n, 0.0, p + n + columns, 1e-5, rows, columns);
       (layer ? hri_ref_layernorm_backward : hri_ref_rmsnorm_backward)(grad, grad + n, grad + n + columns, dy, p, stats,
-                                                                      p + n, NULL, rows, columns);
+                                                                      p + n, 0.0, NULL, rows, columns);
       check_gradient(layer ? "layernorm" : "rmsnorm", norm_value, &c, p, grad, all, size_of_sum(y, dy, n));
     }
+}
+
+/* ---- head norm ---- */
+
+typedef struct head_case {
+  int64_t rows, heads, kv_heads, size;
+  float offset;
+  bool accumulate, frozen; /* frozen: no gradients of the weights */
+  float *x, *wq, *wk, *dy, *stats, *dw;
+} head_case;
+
+/* Output: y, stats. */
+static void run_head_norm(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const head_case *c = context;
+  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size;
+  void *x = operand(c->x, n), *y = alias ? x : unwritten(n);
+  k->head_norm(&(hri_head_norm_args){.rows = c->rows, .heads = c->heads, .kv_heads = c->kv_heads, .head_size = c->size, .real = type,
+                                     .x = x, .wq = c->wq, .wk = c->wk, .weight_offset = (double)c->offset, .eps = 1e-6, .y = y,
+                                     .stats = out + n, .threads = threads});
+  values(out, y, n);
+}
+
+/* Output: dx, dwq, dwk. */
+static void run_head_norm_backward(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const head_case *c = context;
+  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size;
+  void *x = operand(c->x, n), *dy = operand(c->dy, n), *dx = alias == 0 ? unwritten(n) : alias == 1 ? dy : x;
+  memset(out + n, 0, (size_t)(2 * c->size) * sizeof *out);
+  if (c->accumulate) memcpy(out + n, c->dw, (size_t)(2 * c->size) * sizeof *out);
+  k->head_norm_backward(&(hri_head_norm_backward_args){
+      .rows = c->rows, .heads = c->heads, .kv_heads = c->kv_heads, .head_size = c->size, .real = type, .dy = dy, .x = x, .stats = c->stats,
+      .wq = c->wq, .wk = c->wk, .weight_offset = (double)c->offset, .dx = dx, .dwq = c->frozen ? NULL : out + n,
+      .dwk = c->frozen ? NULL : out + n + c->size, .accumulate = c->accumulate,
+      .scratch = take(hri_head_norm_backward_scratch_bytes(c->rows, c->size, threads)), .threads = threads});
+  values(out, dx, n);
+}
+
+static void hold_head_norm(head_case *c) {
+  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size, stats = c->rows * (c->heads + c->kv_heads), d = c->size, all = n + 2 * d;
+  pieces forward = {2, {n, stats}, 1}, backward = {3, {n, d, d}, 1};
+  float *plain = floats(n + stats, 1.0), *plain_back = floats(all, 1.0);
+  double *want = double_zeros(n + stats), *want_back = double_zeros(all), *wq = doubles(c->wq, d), *wk = doubles(c->wk, d);
+  naive_head_norm(plain, plain + n, c->x, c->wq, c->wk, c->offset, 1e-6f, c->rows, c->heads, c->kv_heads, d);
+  hri_ref_head_norm(want, want + n, doubles(c->x, n), wq, wk, (double)c->offset, 1e-6, c->rows, c->heads, c->kv_heads, d);
+  hold("head norm", run_head_norm, c, 2, &forward, plain, want);
+  c->stats = plain + n;
+  for (int64_t i = 0; i < 2 * d; i++) {
+    plain_back[n + i] = c->accumulate ? c->dw[i] : 0.0f;
+    want_back[n + i] = (double)plain_back[n + i];
+  }
+  naive_head_norm_backward(plain_back, c->frozen ? NULL : plain_back + n, c->frozen ? NULL : plain_back + n + d, c->dy, c->x, c->stats, c->wq,
+                           c->wk, c->offset, c->rows, c->heads, c->kv_heads, d);
+  hri_ref_head_norm_backward(want_back, c->frozen ? NULL : want_back + n, c->frozen ? NULL : want_back + n + d, doubles(c->dy, n),
+                             doubles(c->x, n), doubles(c->stats, stats), wq, wk, (double)c->offset, c->rows, c->heads, c->kv_heads, d);
+  hold("head norm backward", run_head_norm_backward, c, 3, &backward, plain_back, want_back);
+}
+
+static void head_norm_matches_the_reference(void **state) {
+  static const int64_t shapes[][4] = {{1, 1, 1, 2},  {3, 4, 2, 20},   {17, 3, 1, 40},  {65, 6, 2, 80},
+                                      {9, 2, 2, 96}, {300, 3, 1, 33}, {40, 4, 1, 256}, {33, 16, 8, 128}};
+  (void)state;
+  for (int i = 0; i < 32; i++) {
+    const int64_t *s = shapes[i / 4];
+    int64_t n = s[0] * (s[1] + 2 * s[2]) * s[3];
+    head_case c = {.rows = s[0], .heads = s[1], .kv_heads = s[2], .size = s[3], .offset = i & 1 ? 1.0f : 0.0f, .accumulate = i & 2,
+                   .frozen = i % 4 == 3, .x = floats(n, 2.0), .wq = floats(s[3], 1.0), .wk = floats(s[3], 1.0), .dy = floats(n, 1.0),
+                   .dw = floats(2 * s[3], 1.0)};
+    hold_head_norm(&c);
+    release_to(0);
+  }
+}
+
+/* p: x [M,(H+2K)D], then the weights. */
+typedef struct head_scalar {
+  int64_t rows, heads, kv_heads, size;
+  const double *dy;
+} head_scalar;
+
+static double head_norm_value(const double *p, const void *context) {
+  const head_scalar *c = context;
+  int64_t n = c->rows * (c->heads + 2 * c->kv_heads) * c->size;
+  double *y = double_zeros(n), *stats = double_zeros(c->rows * (c->heads + c->kv_heads));
+  hri_ref_head_norm(y, stats, p, p + n, p + n + c->size, 1.0, 1e-6, c->rows, c->heads, c->kv_heads, c->size);
+  return dot_product(y, c->dy, n);
+}
+
+static void head_norm_backward_is_the_derivative(void **state) {
+  (void)state;
+  for (int64_t size = 2; size < 40; size += 9) {
+    int64_t rows = 3, n = rows * (4 + 2 * 2) * size, all = n + 2 * size;
+    double *p = doubles(floats(all, 1.0), all), *dy = doubles(floats(n, 1.0), n), *grad = double_zeros(all);
+    double *y = double_zeros(n), *stats = double_zeros(rows * 6);
+    head_scalar c = {rows, 4, 2, size, dy};
+    hri_ref_head_norm(y, stats, p, p + n, p + n + size, 1.0, 1e-6, rows, 4, 2, size);
+    hri_ref_head_norm_backward(grad, grad + n, grad + n + size, dy, p, stats, p + n, p + n + size, 1.0, rows, 4, 2, size);
+    check_gradient("head norm", head_norm_value, &c, p, grad, all, size_of_sum(y, dy, n));
+  }
 }
 
 /* ---- pointwise ---- */
@@ -631,6 +732,42 @@ static void activations_match_the_reference(void **state) {
     hri_ref_activation_backward(c.kind, want, doubles(c.b, n), doubles(c.a, n), n);
     hold("activation backward", run_activation_backward, &c, 3, &p, plain, want);
     release_to(0);
+  }
+}
+
+static void run_softcap(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
+  const flat_case *c = context;
+  void *a = operand(c->a, c->n), *y = alias ? a : unwritten(c->n);
+  k->softcap(y, a, c->factor, c->n, type, threads);
+  values(out, y, c->n);
+}
+
+static void softcap_matches_the_reference(void **state) {
+  static const float caps[] = {0.3f, 5.0f, 30.0f, 1000.0f};
+  (void)state;
+  for (int i = 0; i < 4 * FLAT_SIZES; i++) {
+    int64_t n = flat_sizes[i / 4];
+    flat_case c = {.n = n, .factor = caps[i % 4], .a = floats(n, 20.0)};
+    float *plain = floats(n, 1.0);
+    double *want = double_zeros(n);
+    pieces p = {1, {n}, 1};
+    naive_softcap(plain, c.a, c.factor, n);
+    hri_ref_softcap(want, doubles(c.a, n), (double)c.factor, n);
+    hold("softcap", run_softcap, &c, 2, &p, plain, want);
+    release_to(0);
+  }
+}
+
+static void softcap_at_the_extremes(void **state) {
+  float x[] = {INFINITY, -INFINITY, 0x1p100f, -0x1p100f, NAN, 0.0f}, y[6];
+  (void)state;
+  for (int i = 0; i < isa_count; i++) {
+    void *result = operand(x, 6);
+    isas[i].kernels.softcap(result, result, 50.0f, 6, type, 1);
+    values(y, result, 6);
+    for (int j = 0; j < 4; j++)
+      assert_true(y[j] == (j % 2 ? -50.0f : 50.0f));
+    assert_true(isnan(y[4]) && y[5] == 0.0f);
   }
 }
 
@@ -721,7 +858,7 @@ static void bias_gradient_matches_the_reference(void **state) {
 }
 
 typedef struct rope_case {
-  int64_t rows, heads, kv_heads, head_size;
+  int64_t rows, heads, kv_heads, head_size, rotary_size;
   float *x, *cosines, *sines;
   int32_t *position;
   bool inverse;
@@ -736,6 +873,7 @@ static void run_rope(const hri_cpu_kernels *k, int threads, int alias, const voi
                            .heads = c->heads,
                            .kv_heads = c->kv_heads,
                            .head_size = c->head_size,
+                           .rotary_size = c->rotary_size,
                            .x = x,
                            .y = y,
                            .cosines = c->cosines,
@@ -747,52 +885,41 @@ static void run_rope(const hri_cpu_kernels *k, int threads, int alias, const voi
 }
 
 static void rope_matches_the_reference(void **state) {
-  static const int64_t shapes[][4] = {{1, 1, 1, 2}, {3, 4, 2, 6}, {17, 3, 1, 34}, {65, 6, 2, 64}, {9, 2, 2, 80}};
-  hr_rope rope = {.theta = 10000.0, .scaling = HR_ROPE_DEFAULT};
+  static const int64_t shapes[][5] = {{1, 1, 1, 2, 2},   {3, 4, 2, 6, 6},     {17, 3, 1, 34, 34}, {65, 6, 2, 64, 64}, {9, 2, 2, 80, 80},
+                                      {5, 3, 1, 20, 14}, {65, 4, 2, 96, 72},  {7, 2, 2, 40, 2},   {9, 2, 1, 256, 64}, {3, 2, 2, 33, 30},
+                                      {4, 2, 1, 256, 256}};
+  double inverse[128];
   (void)state;
   for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
     const int64_t *s = shapes[i / 2];
-    int64_t half = s[3] / 2, n = s[0] * (s[1] + 2 * s[2]) * s[3], table = 100 * half;
-    rope_case c = {s[0], s[1], s[2], s[3], floats(n, 1.0), floats(table, 1), floats(table, 1), integers(s[0], 100),
+    int64_t half = s[4] / 2, n = s[0] * (s[1] + 2 * s[2]) * s[3], table = 100 * half;
+    rope_case c = {s[0], s[1], s[2], s[3], s[4], floats(n, 1.0), floats(table, 1), floats(table, 1), integers(s[0], 100),
                    i & 1};
     float *plain = floats(n, 1.0);
     double *want = double_zeros(n);
     pieces p = {1, {n}, 1};
-    hri_rope_table(&rope, s[3], 100, c.cosines, c.sines, 2);
-    naive_rope(plain, c.x, c.cosines, c.sines, c.position, s[0], s[1], s[2], s[3], c.inverse);
+    for (int64_t pair = 0; pair < half; pair++) inverse[pair] = pow(10000.0, -(double)pair / (double)half);
+    hri_rope_table(inverse, half, 1, 100, c.cosines, c.sines, 2);
+    naive_rope(plain, c.x, c.cosines, c.sines, c.position, s[0], s[1], s[2], s[3], s[4], c.inverse);
     hri_ref_rope(want, doubles(c.x, n), doubles(c.cosines, table), doubles(c.sines, table), c.position, s[0], s[1],
-                 s[2], s[3], c.inverse);
+                 s[2], s[3], s[4], c.inverse);
     hold("rope", run_rope, &c, 2, &p, plain, want);
     release_to(0);
   }
 }
 
-/* Values from the formulas of transformers' modeling_rope_utils.py, worked out by hand for exact cases. */
-static void rope_table_follows_the_scaling(void **state) {
-  hr_rope rope = {.theta = 500000.0,
-                  .factor = 8.0,
-                  .low_frequency_factor = 1.0,
-                  .high_frequency_factor = 4.0,
-                  .original_max_positions = 8192};
+static void rope_table_is_of_the_fp32_angle(void **state) {
+  double inverse[64];
   float cosines[3 * 64], sines[3 * 64];
   (void)state;
-  for (int64_t pair = 0; pair < 64; pair++) {
-    double plain = pow(rope.theta, -(double)pair / 64.0), wavelength = 2.0 * acos(-1.0) / plain, want, share;
-    rope.scaling = HR_ROPE_DEFAULT;
-    assert_true(fabs((double)hri_rope_inverse_frequency(&rope, 128, pair) / plain - 1.0) < 2.0 * (double)FLT_EPSILON);
-    rope.scaling = HR_ROPE_LINEAR;
-    assert_true(fabs((double)hri_rope_inverse_frequency(&rope, 128, pair) * 8.0 / plain - 1.0) <
-                2.0 * (double)FLT_EPSILON);
-    share = (8192.0 / wavelength - 1.0) / 3.0; /* 1: keep, 0: stretch */
-    share = share < 0.0 ? 0.0 : share > 1.0 ? 1.0 : share;
-    want = plain * (share + (1.0 - share) / 8.0);
-    rope.scaling = HR_ROPE_LLAMA3;
-    assert_true(fabs((double)hri_rope_inverse_frequency(&rope, 128, pair) / want - 1.0) < 8.0 * (double)FLT_EPSILON);
-  }
-  hri_rope_table(&rope, 128, 3, cosines, sines, 2);
-  for (int64_t i = 0; i < 3 * 64; i++) {
-    double angle = (double)((float)(i / 64) * hri_rope_inverse_frequency(&rope, 128, i % 64));
-    assert_true(cosines[i] == (float)cos(angle) && sines[i] == (float)sin(angle));
+  for (int64_t pair = 0; pair < 64; pair++) inverse[pair] = (double)(float)pow(500000.0, -(double)pair / 64.0);
+  for (int turn = 0; turn < 2; turn++) {
+    float factor = turn ? 1.25f : 1.0f;
+    hri_rope_table(inverse, 64, (double)factor, 3, cosines, sines, 2);
+    for (int64_t i = 0; i < 3 * 64; i++) {
+      double angle = (double)((float)(i / 64) * (float)inverse[i % 64]);
+      assert_true(cosines[i] == (float)cos(angle) * factor && sines[i] == (float)sin(angle) * factor);
+    }
   }
 }
 
@@ -808,7 +935,7 @@ static double flat_value(const double *p, const void *context) {
   double *y = double_zeros(120);
   if (c->kind < 2) hri_ref_activation((hr_activation)c->kind, y, p, 120);
   if (c->kind == 2 || c->kind == 3) hri_ref_glu((hr_activation)(c->kind - 2), y, p, 4, 15);
-  if (c->kind == 4) hri_ref_rope(y, p, c->cosines, c->sines, c->position, 3, 2, 1, 10, false);
+  if (c->kind == 4) hri_ref_rope(y, p, c->cosines, c->sines, c->position, 3, 2, 1, 10, 10, false);
   return dot_product(y, c->dy, c->kind == 2 || c->kind == 3 ? 60 : 120);
 }
 
@@ -823,7 +950,7 @@ static void pointwise_backward_is_the_derivative(void **state) {
     flat_scalar c = {kind, dy, cosines, sines, position};
     if (kind < 2) hri_ref_activation_backward((hr_activation)kind, grad, dy, p, 120);
     if (kind == 2 || kind == 3) hri_ref_glu_backward((hr_activation)(kind - 2), grad, dy, p, 4, 15);
-    if (kind == 4) hri_ref_rope(grad, dy, cosines, sines, position, 3, 2, 1, 10, true);
+    if (kind == 4) hri_ref_rope(grad, dy, cosines, sines, position, 3, 2, 1, 10, 10, true);
     check_gradient("pointwise", flat_value, &c, p, grad, 120, 400.0);
   }
 }
@@ -835,6 +962,7 @@ typedef struct embed_case {
   float *tokens, *positions, *dy, *dtable;
   int32_t *ids, *position;
   bool accumulate;
+  float factor;
 } embed_case;
 
 static void run_embed(const hri_cpu_kernels *k, int threads, int alias, const void *context, float *out) {
@@ -845,6 +973,7 @@ static void run_embed(const hri_cpu_kernels *k, int threads, int alias, const vo
                              .columns = c->columns,
                              .real = type,
                              .tokens = operand(c->tokens, c->stored * c->columns),
+                             .factor = (double)c->factor,
                              .positions = c->positions ? operand(c->positions, 20 * c->columns) : NULL,
                              .ids = c->ids,
                              .position = c->position,
@@ -862,6 +991,7 @@ static void run_embed_backward(const hri_cpu_kernels *k, int threads, int alias,
                                                .real = type,
                                                .dy = operand(c->dy, c->rows * c->columns),
                                                .index = c->ids,
+                                               .factor = (double)c->factor,
                                                .skip_index = c->skip,
                                                .dtable = out,
                                                .stored_rows = c->stored,
@@ -872,8 +1002,8 @@ static void run_embed_backward(const hri_cpu_kernels *k, int threads, int alias,
 static void embedding_matches_the_reference(void **state) {
   static const int64_t shapes[][3] = {{1, 1, 1}, {3, 17, 5}, {300, 65, 7}, {257, 768, 33}, {1000, 24, 300}};
   (void)state;
-  for (size_t i = 0; i < 4 * sizeof shapes / sizeof *shapes; i++) {
-    int64_t rows = shapes[i / 4][0], columns = shapes[i / 4][1], vocabulary = shapes[i / 4][2], n = rows * columns;
+  for (size_t i = 0; i < 8 * sizeof shapes / sizeof *shapes; i++) {
+    int64_t rows = shapes[i / 8][0], columns = shapes[i / 8][1], vocabulary = shapes[i / 8][2], n = rows * columns;
     int64_t stored = (vocabulary + 63) / 64 * 64, table = stored * columns;
     embed_case c = {rows,
                     columns,
@@ -886,17 +1016,18 @@ static void embedding_matches_the_reference(void **state) {
                     floats(table, 1.0),
                     integers(rows, (int32_t)vocabulary),
                     integers(rows, 20),
-                    i & 1};
+                    i & 1,
+                    i & 4 ? in_type(9.7f) : 1.0f};
     float *plain = floats(n, 1.0), *plain_back = copy_of(c.dtable, table);
     double *want = double_zeros(n), *want_back = c.accumulate ? doubles(c.dtable, table) : double_zeros(table);
     pieces p = {1, {n}, 1}, back = {1, {table}, 0};
-    naive_embed(plain, c.tokens, c.positions, c.ids, c.position, rows, columns);
-    hri_ref_embed(want, doubles(c.tokens, table), c.positions ? doubles(c.positions, 20 * columns) : NULL, c.ids,
-                  c.position, rows, columns);
+    naive_embed(plain, c.tokens, c.factor, c.positions, c.ids, c.position, rows, columns);
+    hri_ref_embed(want, doubles(c.tokens, table), (double)c.factor, c.positions ? doubles(c.positions, 20 * columns) : NULL,
+                  c.ids, c.position, rows, columns);
     hold("embed", run_embed, &c, 1, &p, plain, want);
     if (!c.accumulate) memset(plain_back, 0, (size_t)table * sizeof *plain_back);
-    naive_embed_backward(plain_back, c.dy, c.ids, c.skip, rows, columns);
-    hri_ref_embed_backward(want_back, doubles(c.dy, n), c.ids, c.skip, rows, columns);
+    naive_embed_backward(plain_back, c.dy, c.factor, c.ids, c.skip, rows, columns);
+    hri_ref_embed_backward(want_back, doubles(c.dy, n), (double)c.factor, c.ids, c.skip, rows, columns);
     hold("embed backward", run_embed_backward, &c, 1, &back, plain_back, want_back);
     release_to(0);
   }
@@ -908,8 +1039,8 @@ static void embed_backward_is_the_transpose(void **state) {
   double *dy = doubles(floats(50 * 7, 1.0), 50 * 7), *d = doubles(floats(9 * 7, 1.0), 9 * 7);
   double *y = double_zeros(50 * 7), *grad = double_zeros(9 * 7);
   (void)state;
-  hri_ref_embed(y, d, NULL, ids, NULL, 50, 7);
-  hri_ref_embed_backward(grad, dy, ids, -1, 50, 7);
+  hri_ref_embed(y, d, 3.5, NULL, ids, NULL, 50, 7);
+  hri_ref_embed_backward(grad, dy, 3.5, ids, -1, 50, 7);
   assert_true(fabs(dot_product(y, dy, 350) - dot_product(grad, d, 63)) <= 350 * DBL_EPSILON * size_of_sum(y, dy, 350));
 }
 
@@ -920,6 +1051,7 @@ typedef struct loss_case {
   float *logits;
   int32_t *labels;
   bool gradient;
+  float softcap;
 } loss_case;
 
 /* Output: dlogits (or, in an evaluation, the logits, which must be untouched), losses. */
@@ -930,6 +1062,7 @@ static void run_cross_entropy(const hri_cpu_kernels *k, int threads, int alias, 
   k->cross_entropy(&(hri_cross_entropy_args){.rows = c->rows,
                                              .vocabulary = c->vocabulary,
                                              .stored = c->stored,
+                                             .softcap = (double)c->softcap,
                                              .real = type,
                                              .logits = logits,
                                              .labels = c->labels,
@@ -940,9 +1073,9 @@ static void run_cross_entropy(const hri_cpu_kernels *k, int threads, int alias, 
   values(out, c->gradient ? d : logits, n);
 }
 
-static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, double range) {
+static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, double range, float softcap) {
   int64_t stored = (vocabulary + 63) / 64 * 64, n = rows * stored;
-  loss_case c = {rows, vocabulary, stored, floats(n, range), integers(rows, (int32_t)vocabulary), gradient};
+  loss_case c = {rows, vocabulary, stored, floats(n, range), integers(rows, (int32_t)vocabulary), gradient, softcap};
   float *plain = floats(n + rows, 1.0);
   double *want = double_zeros(n + rows);
   pieces p = {2, {n, rows}, 1}, losses = {1, {rows}, 0};
@@ -951,9 +1084,9 @@ static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, 
     for (int64_t v = vocabulary; v < stored; v++)
       c.logits[r * stored + v] = v % 2 ? 0x1p100f : NAN; /* must not be seen */
   }
-  naive_cross_entropy(plain + n, gradient ? plain : NULL, c.logits, c.labels, 0.01f, rows, vocabulary, stored);
-  hri_ref_cross_entropy(want + n, gradient ? want : NULL, doubles(c.logits, n), c.labels, 0.01, rows, vocabulary,
-                        stored);
+  naive_cross_entropy(plain + n, gradient ? plain : NULL, c.logits, c.labels, softcap, 0.01f, rows, vocabulary, stored);
+  hri_ref_cross_entropy(want + n, gradient ? want : NULL, doubles(c.logits, n), c.labels, (double)softcap, 0.01, rows,
+                        vocabulary, stored);
   if (!gradient) { /* the logits are compared as bits; NaN padding would never be "near" */
     for (int i = 0; i < isa_count; i++) {
       float *out = floats(n + rows, 1.0);
@@ -970,13 +1103,19 @@ static void hold_cross_entropy(int64_t rows, int64_t vocabulary, bool gradient, 
 static void cross_entropy_matches_the_reference(void **state) {
   (void)state;
   for (int gradient = 0; gradient < 2; gradient++) {
-    hold_cross_entropy(1, 1, gradient, 1.0);
-    hold_cross_entropy(7, 3, gradient, 4.0);
-    hold_cross_entropy(129, 257, gradient, 10.0);
-    hold_cross_entropy(11, 1000, gradient, 100.0); /* most terms underflow */
-    hold_cross_entropy(9, 2049, gradient, 1.0);    /* one element more than a chunk */
-    hold_cross_entropy(3, 50257, gradient, 10.0);
-    hold_cross_entropy(2, 600001, gradient, 5.0); /* chunks longer than usual */
+    hold_cross_entropy(1, 1, gradient, 1.0, 0.0f);
+    hold_cross_entropy(7, 3, gradient, 4.0, 0.0f);
+    hold_cross_entropy(129, 257, gradient, 10.0, 0.0f);
+    hold_cross_entropy(11, 1000, gradient, 100.0, 0.0f); /* most terms underflow */
+    hold_cross_entropy(9, 2049, gradient, 1.0, 0.0f);    /* one element more than a chunk */
+    hold_cross_entropy(3, 50257, gradient, 10.0, 0.0f);
+    hold_cross_entropy(2, 600001, gradient, 5.0, 0.0f); /* chunks longer than usual */
+    hold_cross_entropy(1, 1, gradient, 1.0, 30.0f);
+    hold_cross_entropy(7, 3, gradient, 4.0, 2.0f);
+    hold_cross_entropy(129, 257, gradient, 10.0, 30.0f);
+    hold_cross_entropy(11, 1000, gradient, 40.0, 20.0f);
+    hold_cross_entropy(9, 2049, gradient, 5.0, 1.5f);
+    hold_cross_entropy(3, 50257, gradient, 40.0, 30.0f);
   }
 }
 
@@ -989,7 +1128,7 @@ static void cross_entropy_has_no_bias(void **state) {
   double *want = double_zeros(rows);
   const void *input = operand(logits, n);
   (void)state;
-  hri_ref_cross_entropy(want, NULL, doubles(logits, n), labels, 1.0, rows, vocabulary, vocabulary);
+  hri_ref_cross_entropy(want, NULL, doubles(logits, n), labels, 0.0, 1.0, rows, vocabulary, vocabulary);
   for (int i = 0; i < isa_count; i++) {
     double bias = 0.0;
     isas[i].kernels.cross_entropy(&(hri_cross_entropy_args){.rows = rows,
@@ -1011,10 +1150,12 @@ static void cross_entropy_has_no_bias(void **state) {
   }
 }
 
-/* NaN and infinite logits must show in the loss of their row and nowhere else; -inf is a class with no weight. */
+/* NaN and infinite logits must show in the loss of their row and nowhere else; -inf is a class with no weight. A soft-cap
+ * takes infinities, with no slope there; NaN it does not. */
 static void cross_entropy_shows_bad_logits(void **state) {
   (void)state;
-  for (int i = 0; i < isa_count; i++) {
+  for (int i = 0; i < 2 * isa_count; i++) {
+    bool capped = i >= isa_count;
     float x[4 * 20], d[4 * 20], losses[4];
     int32_t labels[4] = {3, 3, 3, 3};
     void *result;
@@ -1024,9 +1165,10 @@ static void cross_entropy_shows_bad_logits(void **state) {
     x[1 * 20 + 5] = INFINITY;
     x[2 * 20 + 7] = -INFINITY;
     result = operand(x, 80);
-    isas[i].kernels.cross_entropy(&(hri_cross_entropy_args){.rows = 4,
+    isas[i % isa_count].kernels.cross_entropy(&(hri_cross_entropy_args){.rows = 4,
                                                             .vocabulary = 19,
                                                             .stored = 20,
+                                                            .softcap = capped ? 2.0 : 0.0,
                                                             .real = type,
                                                             .logits = result,
                                                             .labels = labels,
@@ -1035,21 +1177,22 @@ static void cross_entropy_shows_bad_logits(void **state) {
                                                             .dlogits = result,
                                                             .threads = 1});
     values(d, result, 80);
-    assert_true(isnan(losses[0]) && isnan(losses[1]));
-    assert_true(isnan(d[0]) && isnan(d[20]));
-    assert_true(fabs((double)losses[2] - log(18.0)) < 1e-6 && fabs((double)losses[3] - log(19.0)) < 1e-6);
+    assert_true(isnan(losses[0]) && isnan(d[0]));
+    assert_true(capped ? fabs((double)losses[1] - log(18.0 + exp(2.0))) < 1e-6 && d[20 + 5] == 0.0f : isnan(losses[1]) && isnan(d[20]));
+    assert_true(fabs((double)losses[2] - log(18.0 + (capped ? exp(-2.0) : 0.0))) < 1e-6 && fabs((double)losses[3] - log(19.0)) < 1e-6);
     assert_true(d[2 * 20 + 7] == 0.0f && d[2 * 20 + 19] == 0.0f);
   }
 }
 
 typedef struct loss_scalar {
   const int32_t *labels;
+  double softcap;
 } loss_scalar;
 
 static double loss_value(const double *p, const void *context) {
   const loss_scalar *c = context;
   double losses[6], sum = 0.0;
-  hri_ref_cross_entropy(losses, NULL, p, c->labels, 1.0, 6, 13, 16);
+  hri_ref_cross_entropy(losses, NULL, p, c->labels, c->softcap, 1.0, 6, 13, 16);
   for (int r = 0; r < 6; r++)
     sum += losses[r];
   return 0.25 * sum;
@@ -1057,11 +1200,13 @@ static double loss_value(const double *p, const void *context) {
 
 static void cross_entropy_gradient_is_the_derivative(void **state) {
   int32_t labels[6] = {0, 12, -100, 5, 7, -1};
-  double *p = doubles(floats(96, 2.0), 96), *grad = double_zeros(96), losses[6];
-  loss_scalar c = {labels};
   (void)state;
-  hri_ref_cross_entropy(losses, grad, p, labels, 0.25, 6, 13, 16);
-  check_gradient("cross entropy", loss_value, &c, p, grad, 96, 20.0);
+  for (int turn = 0; turn < 2; turn++) {
+    double *p = doubles(floats(96, 2.0), 96), *grad = double_zeros(96), losses[6];
+    loss_scalar c = {labels, turn ? 1.5 : 0.0};
+    hri_ref_cross_entropy(losses, grad, p, labels, c.softcap, 0.25, 6, 13, 16);
+    check_gradient("cross entropy", loss_value, &c, p, grad, 96, 20.0);
+  }
 }
 
 /* ---- optim ---- */
@@ -1421,19 +1566,26 @@ int main(void) {
       IN_BF16(fused_norms_have_the_bits_of_the_pair),
       TEST(norms_skip_what_is_not_asked),
       TEST(norm_backward_is_the_derivative),
+      TEST(head_norm_matches_the_reference),
+      IN_BF16(head_norm_matches_the_reference),
+      TEST(head_norm_backward_is_the_derivative),
       TEST(add_and_scale_match_the_reference),
       IN_BF16(add_and_scale_match_the_reference),
       TEST(activations_match_the_reference),
       IN_BF16(activations_match_the_reference),
       TEST(activations_at_the_extremes),
       IN_BF16(activations_at_the_extremes),
+      TEST(softcap_matches_the_reference),
+      IN_BF16(softcap_matches_the_reference),
+      TEST(softcap_at_the_extremes),
+      IN_BF16(softcap_at_the_extremes),
       TEST(glu_matches_the_reference),
       IN_BF16(glu_matches_the_reference),
       TEST(bias_gradient_matches_the_reference),
       IN_BF16(bias_gradient_matches_the_reference),
       TEST(rope_matches_the_reference),
       IN_BF16(rope_matches_the_reference),
-      TEST(rope_table_follows_the_scaling),
+      TEST(rope_table_is_of_the_fp32_angle),
       TEST(pointwise_backward_is_the_derivative),
       TEST(embedding_matches_the_reference),
       IN_BF16(embedding_matches_the_reference),

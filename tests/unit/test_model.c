@@ -16,7 +16,10 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "model/params.h"
+#include "model/rope.h"
+#include "support/random_family.h"
 
 /* ---- helpers ---- */
 
@@ -35,6 +38,23 @@ static hr_model parsed(const char *text) {
 }
 
 /* Everything but the name and the place of the weights. */
+static void assert_same_rope(const hr_rope *a, const hr_rope *b) {
+  assert_true(a->theta == b->theta);
+  assert_int_equal(a->scaling, b->scaling);
+  if (a->scaling != HR_ROPE_DEFAULT) assert_true(a->factor == b->factor);
+  assert_true(a->low_frequency_factor == b->low_frequency_factor);
+  assert_true(a->high_frequency_factor == b->high_frequency_factor);
+  if (a->scaling == HR_ROPE_LLAMA3 || a->scaling == HR_ROPE_YARN || a->scaling == HR_ROPE_LONGROPE)
+    assert_int_equal(a->original_max_positions, b->original_max_positions);
+  assert_true(a->attention_factor == b->attention_factor);
+  assert_true(a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow);
+  assert_true(a->mscale == b->mscale && a->mscale_all_dim == b->mscale_all_dim);
+  assert_int_equal(a->no_truncation, b->no_truncation);
+  assert_int_equal(a->factor_count, b->factor_count);
+  assert_memory_equal(a->short_factors, b->short_factors, sizeof a->short_factors);
+  assert_memory_equal(a->long_factors, b->long_factors, sizeof a->long_factors);
+}
+
 static void assert_same(const hr_model *a, const hr_model *b) {
   assert_int_equal(a->family, b->family);
   assert_int_equal(a->layer_count, b->layer_count);
@@ -54,12 +74,18 @@ static void assert_same(const hr_model *a, const hr_model *b) {
   assert_int_equal(a->attention_output_bias, b->attention_output_bias);
   assert_int_equal(a->mlp_bias, b->mlp_bias);
   assert_int_equal(a->tied_embeddings, b->tied_embeddings);
-  assert_true(a->rope.theta == b->rope.theta);
-  assert_int_equal(a->rope.scaling, b->rope.scaling);
-  assert_true(a->rope.factor == b->rope.factor);
-  assert_true(a->rope.low_frequency_factor == b->rope.low_frequency_factor);
-  assert_true(a->rope.high_frequency_factor == b->rope.high_frequency_factor);
-  assert_int_equal(a->rope.original_max_positions, b->rope.original_max_positions);
+  assert_same_rope(&a->rope, &b->rope);
+  assert_int_equal(a->has_local_rope, b->has_local_rope);
+  if (a->has_local_rope) assert_same_rope(&a->local_rope, &b->local_rope);
+  assert_int_equal(a->rotary_size, b->rotary_size);
+  assert_int_equal(a->sliding_window, b->sliding_window);
+  assert_memory_equal(a->sliding, b->sliding, sizeof a->sliding);
+  assert_int_equal(a->qk_norm, b->qk_norm);
+  assert_int_equal(a->post_norms, b->post_norms);
+  assert_true(a->norm_weight_offset == b->norm_weight_offset);
+  assert_true(a->embedding_scale == b->embedding_scale);
+  assert_true(a->attention_softcap == b->attention_softcap);
+  assert_true(a->logit_softcap == b->logit_softcap);
   assert_true(a->attention_scale == b->attention_scale);
   assert_true(a->init_std == b->init_std);
   assert_int_equal(a->init_scale_residual, b->init_scale_residual);
@@ -82,6 +108,23 @@ static const member llama_members[] = {
     {"model_type", "\"llama\""},   {"vocab_size", "71"},          {"hidden_size", "36"},      {"intermediate_size", "50"},
     {"num_hidden_layers", "2"},    {"num_attention_heads", "6"},  {"num_key_value_heads", "2"}, {"max_position_embeddings", "29"},
     {"hidden_act", "\"silu\""},    {"rms_norm_eps", "1e-05"},     {NULL, NULL},
+};
+
+static const member mistral_members[] = {
+    {"model_type", "\"mistral\""}, {"vocab_size", "71"}, {"hidden_size", "48"}, {"intermediate_size", "50"}, {"num_hidden_layers", "2"},
+    {"num_attention_heads", "8"}, {"max_position_embeddings", "29"}, {NULL, NULL},
+};
+static const member qwen3_members[] = {
+    {"model_type", "\"qwen3\""}, {"vocab_size", "71"}, {"hidden_size", "36"}, {"intermediate_size", "50"}, {"num_hidden_layers", "2"},
+    {"num_attention_heads", "6"}, {"num_key_value_heads", "2"}, {"max_position_embeddings", "29"}, {NULL, NULL},
+};
+static const member phi3_members[] = {
+    {"model_type", "\"phi3\""}, {"vocab_size", "71"}, {"hidden_size", "36"}, {"intermediate_size", "50"}, {"num_hidden_layers", "2"},
+    {"num_attention_heads", "6"}, {"max_position_embeddings", "29"}, {NULL, NULL},
+};
+static const member gemma3_members[] = {
+    {"model_type", "\"gemma3_text\""}, {"vocab_size", "262208"}, {"hidden_size", "40"}, {"intermediate_size", "50"}, {"num_hidden_layers", "7"},
+    {"num_attention_heads", "8"}, {"max_position_embeddings", "131072"}, {NULL, NULL},
 };
 
 static const char *config_with(const member *base, const char *key, const char *value) {
@@ -110,7 +153,10 @@ static void test_published_parameter_counts(void **state) {
       {"gpt2-124m", 124439808},      {"gpt2-355m", 354823168},       {"gpt2-774m", 774030080},       {"gpt2-1558m", 1557611200},
       {"llama-2-7b", 6738415616},    {"llama-2-13b", 13015864320},   {"llama-2-70b", 68976648192},   {"llama-3-8b", 8030261248},
       {"llama-3-70b", 70553706496},  {"llama-3.2-1b", 1235814400},   {"llama-3.2-3b", 3212749824},   {"smollm2-135m", 134515008},
-      {"smollm2-360m", 361821120},   {"smollm2-1.7b", 1711376384},
+      {"smollm2-360m", 361821120},   {"smollm2-1.7b", 1711376384},   {"mistral-7b", 7241732096},     {"mistral-7b-v0.3", 7248023552},
+      {"qwen2.5-0.5b", 494032768},   {"qwen2.5-1.5b", 1543714304},   {"qwen2.5-7b", 7615616512},     {"qwen3-0.6b", 596049920},
+      {"qwen3-1.7b", 1720574976},    {"qwen3-8b", 8190735360},       {"phi-3-mini", 3821079552},     {"gemma-2-2b", 2614341888},
+      {"gemma-2-9b", 9241705984},    {"gemma-3-1b", 999885952},      {"gemma-3-4b", 3880263168},
   };
   (void)state;
   for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
@@ -362,13 +408,16 @@ static void test_published_configs_are_the_presets(void **state) {
 
 /* What we write is read back the same, for all presets and for what presets do not have. */
 static void assert_round_trip(const hr_model *model) {
+  static const char *const architectures[HR_FAMILY_COUNT] = {
+      "\"GPT2LMHeadModel\"",  "\"LlamaForCausalLM\"", "\"MistralForCausalLM\"", "\"Qwen2ForCausalLM\"",
+      "\"Qwen3ForCausalLM\"", "\"Phi3ForCausalLM\"",  "\"Gemma2ForCausalLM\"",  "\"Gemma3ForCausalLM\""};
   char *text = hr_model_config_text(model, "float32");
   hr_model back;
   assert_non_null(text);
   back = parsed(text);
   assert_same(&back, model);
   assert_non_null(strstr(text, "\"torch_dtype\": \"float32\""));
-  assert_non_null(strstr(text, model->family == HR_FAMILY_GPT2 ? "\"GPT2LMHeadModel\"" : "\"LlamaForCausalLM\""));
+  assert_non_null(strstr(text, architectures[model->family]));
   hr_free(text);
 }
 
@@ -395,6 +444,39 @@ static void test_config_round_trip(void **state) {
   model.init_std = 1.0 / 3;
   model.norm_epsilon = 1e-6;
   assert_round_trip(&model);
+}
+
+/* What families can vary, drawn at random: window layouts, every scaling with its numbers, caps, biases. */
+static uint32_t next_number(void *context, uint32_t below) {
+  uint32_t word[4], *index = context;
+  hri_philox(5, 6, (*index)++, word);
+  return word[0] % below;
+}
+
+static void test_random_models_round_trip(void **state) {
+  uint32_t index = 0, seen[HR_FAMILY_COUNT][HR_ROPE_SCALING_COUNT] = {{0}};
+  (void)state;
+  for (int i = 0; i < 2000; i++) {
+    hr_model model;
+    hr_error error;
+    assert_int_equal(random_family(&model, next_number, &index, &error), HR_OK);
+    model.head_size = model.learned_positions ? model.head_size : 2 * (1 + next_number(&index, 40));
+    random_variations(&model, next_number, &index);
+    if (model.rope.scaling == HR_ROPE_YARN) {
+      model.rope.mscale = next_number(&index, 2), model.rope.mscale_all_dim = 0.5;
+      model.rope.attention_factor = next_number(&index, 2) ? 1.25 : 0;
+      model.rope.beta_fast = next_number(&index, 2) ? 16 : 0;
+      model.rope.no_truncation = next_number(&index, 2);
+    }
+    if (hr_model_check(&model, &error) != HR_OK) fail_msg("%d: %s", i, error.message);
+    assert_round_trip(&model);
+    seen[model.family][model.rope.scaling]++;
+  }
+  for (int f = 0; f < HR_FAMILY_COUNT; f++)
+    for (int k = 0; k < HR_ROPE_SCALING_COUNT; k++) {
+      bool can = f == HR_FAMILY_GPT2 ? k == HR_ROPE_DEFAULT : f != HR_FAMILY_PHI3 || k == HR_ROPE_DEFAULT || k == HR_ROPE_LONGROPE;
+      assert_int_equal(seen[f][k] > 0, can);
+    }
 }
 
 static void test_config_details(void **state) {
@@ -441,6 +523,160 @@ static void test_config_details(void **state) {
   assert_true(m.rope.theta == 1e6);
 }
 
+/* Which layers slide, and by how much. */
+static void test_windows(void **state) {
+  static const char phi3_window[] = "7";
+  hr_model m;
+  (void)state;
+  m = parsed(config_with(mistral_members, NULL, NULL));
+  assert_true(m.sliding_window == 4096 && m.sliding[0] && m.sliding[1] && !m.sliding[2]); /* MistralConfig's default */
+  m = parsed(config_with(mistral_members, "sliding_window", "null"));
+  assert_true(m.sliding_window == 0 && !m.sliding[0]);
+  m = parsed(config_with(mistral_members, "layer_types", "[\"sliding_attention\", \"sliding_attention\"]"));
+  assert_true(m.sliding_window == 4096);
+  m = parsed(config_with(phi3_members, NULL, NULL));
+  assert_true(m.sliding_window == 0);
+  m = parsed(config_with(phi3_members, "sliding_window", phi3_window));
+  assert_true(m.sliding_window == 7 && m.sliding[0] && m.sliding[1]);
+  m = parsed(config_with(qwen3_members, "sliding_window", "5"));
+  assert_true(m.sliding_window == 0); /* only with use_sliding_window */
+  m = parsed(config_with(qwen3_members, "use_sliding_window", "true, \"sliding_window\": 5, \"max_window_layers\": 1"));
+  assert_true(m.sliding_window == 5 && !m.sliding[0] && m.sliding[1]);
+  m = parsed(config_with(qwen3_members, "use_sliding_window", "true"));
+  assert_true(m.sliding_window == 0); /* from layer 28 on, and there are two */
+  m = parsed(config_with(qwen3_members, "use_sliding_window", "true, \"layer_types\": [\"sliding_attention\", \"full_attention\"]"));
+  assert_true(m.sliding_window == 4096 && m.sliding[0] && !m.sliding[1]);
+  m = parsed(config_with(gemma3_members, NULL, NULL));
+  for (uint32_t l = 0; l < 8; l++) assert_int_equal(m.sliding[l], l < 7 && l != 5);
+  m = parsed(config_with(gemma3_members, "sliding_window_pattern", "2"));
+  for (uint32_t l = 0; l < 7; l++) assert_int_equal(m.sliding[l], l % 2 == 0);
+  m = parsed(config_with(gemma3_members, "model_type", "\"gemma2\""));
+  for (uint32_t l = 0; l < 7; l++) assert_int_equal(m.sliding[l], l % 2 == 0);
+}
+
+static void test_family_defaults(void **state) {
+  hr_model m = parsed(config_with(gemma3_members, NULL, NULL));
+  (void)state;
+  assert_true(m.head_count == 8 && m.kv_head_count == 4 && m.head_size == 256 && m.vocabulary_size == 262208 && m.max_positions == 131072);
+  assert_true(m.attention_scale == 1.0 / 16 && m.embedding_scale == sqrt(40) && m.attention_softcap == 0 && m.logit_softcap == 0);
+  assert_true(m.pad_token == 0 && m.bos_token == 2 && m.eos_token == 1 && m.tied_embeddings && m.qk_norm && m.post_norms && m.norm_weight_offset == 1);
+  assert_true(m.rope.theta == 1e6 && m.local_rope.theta == 10000);
+  m = parsed(config_with(gemma3_members, "pad_token_id", "null"));
+  assert_int_equal(m.pad_token, -1);
+  m = parsed(config_with(gemma3_members, "final_logit_softcapping", "12.5"));
+  assert_true(m.logit_softcap == 12.5);
+  m = parsed(config_with(qwen3_members, NULL, NULL));
+  assert_true(m.head_size == 128 && m.qk_norm && !m.qkv_bias && !m.tied_embeddings && m.rope.theta == 10000);
+  m = parsed(config_with(qwen3_members, "attention_bias", "true"));
+  assert_true(m.qkv_bias && m.attention_output_bias);
+  m = parsed(config_with(qwen3_members, "model_type", "\"qwen2\""));
+  assert_true(m.head_size == 6 && !m.qk_norm && m.qkv_bias && !m.attention_output_bias);
+  m = parsed(config_with(mistral_members, NULL, NULL));
+  assert_true(m.kv_head_count == 8 && !m.qkv_bias);
+  m = parsed(config_with(phi3_members, NULL, NULL));
+  assert_true(m.kv_head_count == 6 && m.pad_token == -1 && m.eos_token == -1 && m.rotary_size == 6); /* 32000 means nothing to 71 tokens */
+  m = parsed(config_with(phi3_members, "partial_rotary_factor", "0.67"));
+  assert_int_equal(m.rotary_size, 4);
+}
+
+static void test_rope_kinds(void **state) {
+  static const char yarn[] = "{\"rope_type\": \"yarn\", \"factor\": 4, \"beta_fast\": 16, \"mscale\": 1, \"mscale_all_dim\": 0.5, \"truncate\": false, "
+                             "\"original_max_position_embeddings\": 20}";
+  static const char su[] = "{\"type\": \"su\", \"short_factor\": [1, 1.5, 2], \"long_factor\": [1, 2, 4.5]}, \"original_max_position_embeddings\": 8";
+  static const char two[] = "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 8.0}, \"sliding_attention\": {\"rope_type\": \"dynamic\", "
+                            "\"factor\": 2, \"rope_theta\": 77}}";
+  hr_model m;
+  (void)state;
+  m = parsed(config_with(llama_members, "rope_scaling", yarn));
+  assert_true(m.rope.scaling == HR_ROPE_YARN && m.rope.factor == 4 && m.rope.beta_fast == 16 && m.rope.mscale == 1 && m.rope.mscale_all_dim == 0.5);
+  assert_true(m.rope.no_truncation && m.rope.original_max_positions == 20);
+  m = parsed(config_with(llama_members, "rope_parameters", "{\"rope_type\": \"dynamic\", \"factor\": 3.0, \"rope_theta\": 7}"));
+  assert_true(m.rope.scaling == HR_ROPE_DYNAMIC && m.rope.factor == 3 && m.rope.theta == 7);
+  m = parsed(config_with(phi3_members, "rope_scaling", su));
+  assert_true(m.rope.scaling == HR_ROPE_LONGROPE && m.rope.factor_count == 3 && m.rope.long_factors[2] == 4.5 && m.rope.short_factors[1] == 1.5);
+  assert_true(m.rope.original_max_positions == 8 && m.rope.factor == 0);
+  m = parsed(config_with(gemma3_members, "rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 8.0}"));
+  assert_true(m.rope.scaling == HR_ROPE_LINEAR && m.local_rope.scaling == HR_ROPE_DEFAULT);
+  m = parsed(config_with(gemma3_members, "rope_local_base_freq", "5000"));
+  assert_true(m.local_rope.theta == 5000 && m.rope.theta == 1e6);
+  m = parsed(config_with(gemma3_members, "rope_parameters", two));
+  assert_true(m.rope.scaling == HR_ROPE_LINEAR && m.rope.theta == 1e6 && m.local_rope.scaling == HR_ROPE_DYNAMIC && m.local_rope.theta == 77);
+  assert_round_trip(&m); /* which v4's keys cannot say */
+}
+
+/* The published gemma-3-4b-it file, from its public facts: what it leaves out is Gemma3TextConfig's. */
+static void test_multimodal_gemma3(void **state) {
+  static const char file[] =
+      "{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"boi_token_index\": 255999, \"eos_token_id\": [1, 106], \"model_type\": \"gemma3\", "
+      "\"text_config\": {\"hidden_size\": 2560, \"intermediate_size\": 10240, \"model_type\": \"gemma3_text\", \"num_hidden_layers\": 34, "
+      "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}, \"sliding_window\": 1024}, \"vision_config\": {\"hidden_size\": 1152}}";
+  hr_model m = parsed(file), want = preset("gemma-3-4b");
+  hr_error error;
+  char out[128];
+  (void)state;
+  assert_same(&m, &want);
+  assert_true(hri_param_ignored(&m, "vision_tower.vision_model.encoder.layers.0.layer_norm1.bias"));
+  assert_true(hri_param_ignored(&m, "model.multi_modal_projector.mm_soft_emb_norm.weight"));
+  assert_true(hri_param_ignored(&m, "language_model.lm_head.weight"));
+  assert_false(hri_param_ignored(&m, "language_model.model.norm.weight"));
+  assert_true(hri_param_variant(&m, "model.norm.weight", 1, out));
+  assert_string_equal(out, "norm.weight");
+  assert_true(hri_param_variant(&m, "model.norm.weight", 2, out));
+  assert_string_equal(out, "language_model.model.norm.weight");
+  assert_true(hri_param_variant(&m, "model.norm.weight", 3, out));
+  assert_string_equal(out, "model.language_model.norm.weight");
+  assert_false(hri_param_variant(&m, "model.norm.weight", 4, out));
+  assert_true(hri_param_variant(&m, "lm_head.weight", 1, out));
+  assert_string_equal(out, "language_model.lm_head.weight");
+  assert_int_equal(hr_model_parse("{\"model_type\": \"gemma3\"}", 24, "config.json", &m, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "text_config"));
+}
+
+/* Formulas of transformers' modeling_rope_utils.py in double, written again. */
+static double stretched(const hr_rope *rope, double plain, double i, double dim, uint64_t longest) {
+  double turns = rope->original_max_positions * plain / (2 * acos(-1.0)), share, low, high;
+  switch (rope->scaling) {
+  case HR_ROPE_LINEAR: return plain / rope->factor;
+  case HR_ROPE_LLAMA3:
+    share = fmin(fmax((turns - rope->low_frequency_factor) / (rope->high_frequency_factor - rope->low_frequency_factor), 0), 1);
+    return plain * (share + (1 - share) / rope->factor);
+  case HR_ROPE_YARN:
+    low = floor(dim * log(rope->original_max_positions / (32 * 2 * acos(-1.0))) / (2 * log(rope->theta)));
+    high = ceil(dim * log(rope->original_max_positions / (2 * acos(-1.0))) / (2 * log(rope->theta)));
+    share = 1 - fmin(fmax((i - low) / (high - low), 0), 1);
+    return plain * (share + (1 - share) / rope->factor);
+  case HR_ROPE_DYNAMIC: /* 3 times the model's 4096 positions: the base grows by (2 * 3 - 1) ** (dim / (dim - 2)) */
+    return longest <= 4096 ? plain : pow(rope->theta * pow(rope->factor * 3 - (rope->factor - 1), dim / (dim - 2)), -2 * i / dim);
+  case HR_ROPE_LONGROPE: return plain / (longest > rope->original_max_positions ? rope->long_factors : rope->short_factors)[(int)i];
+  default: return plain;
+  }
+}
+
+static void test_rope_frequencies(void **state) {
+  hr_rope rope = {.theta = 500000, .factor = 2, .low_frequency_factor = 1, .high_frequency_factor = 4, .original_max_positions = 2048, .factor_count = 64};
+  double got[64], factor;
+  (void)state;
+  for (int i = 0; i < 64; i++) rope.short_factors[i] = 1 + i / 64.0, rope.long_factors[i] = 1 + i / 8.0;
+  for (int kind = 0; kind < HR_ROPE_SCALING_COUNT; kind++)
+    for (uint64_t longest = 1024; longest <= 12288; longest += 11264) {
+      rope.scaling = (hr_rope_scaling)kind;
+      hri_rope_frequencies(&rope, 128, 4096, longest, got, &factor);
+      for (int i = 0; i < 64; i++) {
+        double want = stretched(&rope, pow(rope.theta, -i / 64.0), i, 128, longest);
+        if (!(fabs(got[i] / want - 1) < 1e-6)) fail_msg("kind %d, pair %d: %.9g, not %.9g", kind, i, got[i], want);
+        assert_true(got[i] == (double)(float)got[i]);
+      }
+      assert_true(fabs(factor - (kind == HR_ROPE_YARN ? 1 + 0.1 * log(2) : kind == HR_ROPE_LONGROPE ? sqrt(1 + log(2) / log(2048)) : 1)) < 1e-15);
+    }
+  rope.scaling = HR_ROPE_YARN;
+  rope.mscale = 1, rope.mscale_all_dim = 0.5;
+  hri_rope_frequencies(&rope, 128, 4096, 1, got, &factor);
+  assert_true(fabs(factor - (1 + 0.1 * log(2)) / (1 + 0.05 * log(2))) < 1e-15);
+  rope.attention_factor = 1.5;
+  hri_rope_frequencies(&rope, 128, 4096, 1, got, &factor);
+  assert_true(factor == 1.5);
+}
+
 static void test_both_spellings_of_rope_agree(void **state) {
   static const char both[] = "10000.0, \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.0, \"rope_theta\": 10000.0}";
   static const char apart[] = "10000.0, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 500000.0}";
@@ -472,7 +708,7 @@ typedef struct refusal {
 } refusal;
 
 static const refusal refusals[] = {
-    {gpt2_members, "model_type", "\"mistral\"", "model_type is \"mistral\": not supported"},
+    {gpt2_members, "model_type", "\"mixtral\"", "model_type is \"mixtral\": not supported"},
     {gpt2_members, "model_type", NULL, "model_type"},
     {gpt2_members, "model_type", "7", "model_type"},
     {gpt2_members, "activation_function", "\"relu\"", "activation_function is \"relu\": not supported"},
@@ -511,9 +747,32 @@ static const refusal refusals[] = {
     {llama_members, "pad_token_id", "-2", "pad_token_id"},
     {llama_members, "rms_norm_eps", "-1e-5", "rms_norm_eps"},
     {llama_members, "rope_theta", "0", "rope_theta"},
-    {llama_members, "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0}", "config.json: field rope_scaling.rope_type is \"yarn\": not supported"},
-    {llama_members, "rope_scaling", "{\"type\": \"dynamic\", \"factor\": 4.0}", "rope_scaling.type is \"dynamic\": not supported"},
-    {llama_members, "rope_scaling", "{\"rope_type\": \"longrope\", \"factor\": 4.0}", "rope_scaling.rope_type"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"proportional\", \"factor\": 4.0}", "config.json: field rope_scaling.rope_type is \"proportional\": not supported"},
+    {llama_members, "rope_scaling", "{\"type\": \"su\", \"factor\": 4.0}", "rope_scaling.type is \"su\": not supported"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"beta_fast\": -1}", "rope_scaling.beta_fast"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"yarn\", \"factor\": 4.0, \"attention_factor\": 0}", "rope_scaling.attention_factor"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"dynamic\", \"factor\": 0.5}", "rope_scaling.factor"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"longrope\", \"factor\": 4.0}", "rope_scaling.short_factor"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"longrope\", \"short_factor\": [1, 1], \"long_factor\": [1, 1, 1]}", "rope_scaling.short_factor"},
+    {llama_members, "rope_scaling", "{\"rope_type\": \"longrope\", \"short_factor\": [1, 1, 1], \"long_factor\": [1, 0, 1]}", "rope_scaling.long_factor[1]"},
+    {llama_members, "use_bidirectional_attention", "true", "use_bidirectional_attention"},
+    {mistral_members, "sliding_window", "0", "sliding_window"},
+    {mistral_members, "attention_bias", "true", "attention_bias"},
+    {mistral_members, "layer_types", "[\"sliding_attention\", \"full_attention\"]", "layer_types[1]"},
+    {qwen3_members, "layer_types", "[\"sliding_attention\", \"full_attention\"]", "sliding_window"},
+    {qwen3_members, "layer_types", "[\"sliding_attention\"]", "layer_types"},
+    {qwen3_members, "layer_types", "[\"full_attention\", \"chunked_attention\"]", "layer_types[1] is \"chunked_attention\": not supported"},
+    {qwen3_members, "hidden_act", "\"gelu\"", "hidden_act"},
+    {phi3_members, "partial_rotary_factor", "0.3", "partial_rotary_factor"},
+    {phi3_members, "partial_rotary_factor", "1.5", "partial_rotary_factor"},
+    {phi3_members, "rope_scaling", "{\"type\": \"linear\", \"factor\": 2}", "rope_scaling.type is \"linear\": not supported"},
+    {gemma3_members, "hidden_activation", "\"silu\"", "hidden_activation is \"silu\": not supported"},
+    {gemma3_members, "sliding_window", "null", "sliding_window"},
+    {gemma3_members, "query_pre_attn_scalar", "0", "query_pre_attn_scalar"},
+    {gemma3_members, "final_logit_softcapping", "-3", "final_logit_softcapping"},
+    {gemma3_members, "rope_parameters", "{\"rope_type\": \"default\", \"rope_theta\": 5.0}", "rope_parameters.rope_type"},
+    {gemma3_members, "rope_parameters", "{\"sliding_attention\": {\"rope_type\": \"su\"}}", "rope_parameters.sliding_attention.rope_type"},
+    {gemma3_members, "rope_parameters", "{\"full_attention\": {\"partial_rotary_factor\": 0.5}}", "rope_parameters"},
     {llama_members, "rope_scaling", "{\"factor\": 4.0}", "rope_scaling.type"},
     {llama_members, "rope_scaling", "{\"rope_type\": \"linear\"}", "rope_scaling.factor"},
     {llama_members, "rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 0}", "rope_scaling.factor"},
@@ -543,7 +802,7 @@ static void test_refusals_name_the_field(void **state) {
 }
 
 static void test_unknown_families_are_told_the_known_ones(void **state) {
-  const char *text = config_with(gpt2_members, "model_type", "\"qwen2\"");
+  const char *text = config_with(gpt2_members, "model_type", "\"mixtral\"");
   hr_model model;
   hr_error error;
   (void)state;
@@ -613,7 +872,8 @@ static void test_check_names_the_field(void **state) {
   assert_check(layer_count = 513, "layer_count");
   assert_check(hidden_size = UINT32_MAX, "hidden_size");
   assert_check(kv_head_count = 5, "kv_head_count");
-  assert_check(head_size = 63, "head_size");
+  assert_check(rotary_size = 63, "rotary_size");
+  assert_check(rotary_size = 32, "rotary_size");
   assert_check(norm_epsilon = 0.0, "norm_epsilon");
   assert_check(norm_epsilon = NAN, "norm_epsilon");
   assert_check(rope.theta = -1, "rope.theta");
@@ -627,11 +887,31 @@ static void test_check_names_the_field(void **state) {
   assert_check(norm = HR_NORM_LAYER, "norm");
   assert_check(init_std = -1, "init_std");
   assert_check(dropout = 2, "dropout");
+  assert_check(sliding_window = 7, "sliding_window");
+  assert_check(sliding[3] = 1, "sliding_window");
+  assert_check(sliding[16] = 1, "sliding[16]");
+  assert_check(embedding_scale = 2, "embedding_scale");
+  assert_check(logit_softcap = 2, "logit_softcap");
+  assert_check(qk_norm = true, "qk_norm");
+  assert_check(rope.scaling = HR_ROPE_LONGROPE, "factor_count");
+  assert_check(rope.scaling = HR_ROPE_SCALING_COUNT, "rope.scaling");
+  model = preset("gemma-3-1b");
+  assert_int_equal(hr_model_check(&model, &error), HR_OK);
+  assert_check(norm_weight_offset = 0, "norm_weight_offset");
+  assert_check(embedding_scale = 1, "embedding_scale");
+  assert_check(attention_softcap = -1, "attention_softcap");
+  assert_check(local_rope.theta = 0, "local_rope.theta");
+  assert_check(sliding[2] = 2, "sliding[2]");
+  model = preset("mistral-7b");
+  assert_check(sliding[2] = 0, "sliding");
+  assert_check(mlp_bias = true, "mlp_bias");
+  model = preset("phi-3-mini");
+  assert_check(rope.scaling = HR_ROPE_LINEAR, "rope.scaling");
   model = preset("gpt2");
   assert_check(kv_head_count = 4, "kv_head_count");
   assert_check(head_size = 32, "head_size");
   assert_check(mlp_bias = false, "mlp_bias");
-  assert_check(learned_positions = false, "learned_positions");
+  assert_check(learned_positions = false, "rotary_size");
   assert_int_equal(hr_model_check(&(hr_model){0}, NULL), HR_ERROR_USAGE);
 }
 
@@ -672,7 +952,8 @@ static void test_open_directories_and_files(void **state) {
   assert_non_null(strstr(error.message, "config.json: field 'num_hidden_layers'"));
   write_file(dir, "model.gguf", "GGUF");
   (void)snprintf(path, sizeof path, "%s/model.gguf", dir);
-  assert_int_equal(hr_model_open(path, &model, &error), HR_ERROR_UNSUPPORTED);
+  assert_int_equal(hr_model_open(path, &model, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "cut short"));
   (void)snprintf(path, sizeof path, "%s/none/config.json", dir);
   assert_int_equal(hr_model_open(path, &model, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, path));
@@ -750,7 +1031,13 @@ int main(void) {
       cmocka_unit_test(test_names_in_files),
       cmocka_unit_test(test_published_configs_are_the_presets),
       cmocka_unit_test(test_config_round_trip),
+      cmocka_unit_test(test_random_models_round_trip),
       cmocka_unit_test(test_config_details),
+      cmocka_unit_test(test_windows),
+      cmocka_unit_test(test_family_defaults),
+      cmocka_unit_test(test_rope_kinds),
+      cmocka_unit_test(test_multimodal_gemma3),
+      cmocka_unit_test(test_rope_frequencies),
       cmocka_unit_test(test_both_spellings_of_rope_agree),
       cmocka_unit_test(test_the_model_is_named_after_its_directory),
       cmocka_unit_test(test_refusals_name_the_field),

@@ -448,7 +448,8 @@ static void rows_are_those_recorded(void **state) {
   parity_close(c);
 }
 
-/* Every recorded run: AdamW with and without clip and accumulation; SGD and momentum where they were recorded. */
+/* Every recorded run: AdamW with a clip, with and without accumulation; without a clip, SGD and momentum where they were
+ * recorded. */
 static void runs_are_those_recorded(void **state) {
   parity_case *c = parity_open(*state);
   parity_margin margin = {0};
@@ -460,7 +461,7 @@ static void runs_are_those_recorded(void **state) {
     check_run(c, run, &plain, true, &margin);
     count++;
   }
-  assert_true(count >= 4);
+  assert_true(count >= 2);
   tell(c, &margin);
   parity_close(c);
 }
@@ -471,7 +472,7 @@ static void tell_gradients(parity_case *c, const variant *v) {
   uint32_t count = 0;
   hr_job job;
   engine e;
-  run_job(c, "adamw", v, &job);
+  run_job(c, "adamw_clip", v, &job); /* gradients before the clip, which no node changes */
   engine_open(&e, c, &job, &v->options, true);
   (void)step(&e);
   for (uint32_t p = 0; p < e.session.plan->job.params.count; p++) {
@@ -710,6 +711,7 @@ static const variant bf16_variants[] = {
 
 static void check_variants(parity_case *c, const variant *list, size_t count) {
   parity_margin margin = {0};
+  bool all_runs = parity_at(c, "runs/adamw").value != NULL; /* few were recorded of some models */
   for (size_t i = 0; i < count; i++) {
     const variant *v = &list[i];
     hri_isa isa;
@@ -717,11 +719,11 @@ static void check_variants(parity_case *c, const variant *list, size_t count) {
       if (hri_cpu_isa_choose(v->isa, &isa, NULL) != HR_OK) continue; /* this processor cannot */
       assert_int_equal(setenv("HEADROOM_ISA", v->isa, 1), 0);
     }
-    if (v->update == HR_UPDATE_IN_BACKWARD) {
-      check_run(c, "adamw", v, false, &margin);
-    } else {
+    if (v->update != HR_UPDATE_IN_BACKWARD) {
       check_run(c, "adamw_clip", v, false, &margin);
-      check_run(c, "adamw_accumulate", v, false, &margin);
+      check_run(c, all_runs ? "adamw_accumulate" : "adamw_clip_accumulate", v, false, &margin);
+    } else if (all_runs) {
+      check_run(c, "adamw", v, false, &margin);
     }
     if (v->isa) assert_int_equal(unsetenv("HEADROOM_ISA"), 0);
   }

@@ -17,6 +17,7 @@
 #include "plan/compile.h"
 #include "plan/place.h"
 #include "program/check.h"
+#include "support/random_family.h"
 
 typedef struct dice { uint64_t seed, count; } dice;
 static uint32_t roll(dice *d, uint32_t sides) {
@@ -48,10 +49,12 @@ static hri_backend fake_backend(void) {
   return b;
 }
 
+static uint32_t roll_of(void *d, uint32_t below) { return roll(d, below); }
+
 static void random_model(dice *d, hr_model *m) {
   hr_error e = {0};
   uint32_t heads = 1 + roll(d, 4), group = 1 + roll(d, 2);
-  assert_int_equal(hr_model_open(roll(d, 2) ? "micro-llama-bytes" : "micro-gpt2-bytes", m, &e), HR_OK);
+  assert_int_equal(random_family(m, roll_of, d, &e), HR_OK);
   m->layer_count = 1 + roll(d, 7);
   m->head_size = 2 * (1 + roll(d, 6));
   m->kv_head_count = heads;
@@ -61,11 +64,7 @@ static void random_model(dice *d, hr_model *m) {
   m->mlp_size = 1 + roll(d, 90);
   m->vocabulary_size = 3 + roll(d, 300);
   m->tied_embeddings = m->family == HR_FAMILY_GPT2 || roll(d, 2);
-  if (m->family == HR_FAMILY_LLAMA) {
-    m->qkv_bias = roll(d, 2);
-    m->attention_output_bias = roll(d, 2);
-    m->mlp_bias = roll(d, 2);
-  }
+  random_variations(m, roll_of, d);
   m->eos_token = m->bos_token = m->pad_token = -1;
 }
 

@@ -155,7 +155,7 @@ static void test_sharded(void **state) {
   assert_true(hri_path_exists(path_of("model-00001-of-00003.safetensors")));
   assert_false(hri_path_exists(path_of("model.safetensors")));
   assert_int_equal(hri_file_read(path_of("model.safetensors.index.json"), 4096, &text, &count, &error), HR_OK);
-  assert_string_equal(text, "{\n  \"metadata\": {\n    \"total_size\": 40\n  },\n  \"weight_map\": {\n"
+  assert_string_equal(text, "{\n  \"metadata\": {\n    \"total_parameters\": 19,\n    \"total_size\": 40\n  },\n  \"weight_map\": {\n"
                             "    \"a.norm\": \"model-00003-of-00003.safetensors\",\n"
                             "    \"embed\": \"model-00001-of-00003.safetensors\",\n"
                             "    \"l.0.w\": \"model-00002-of-00003.safetensors\",\n"

@@ -20,7 +20,10 @@
  * Rejected: partial dQ per key tile (O(T^2 D / tile) memory), atomics (bits), a second pass for dQ with S and dP
  * computed again (7 products instead of 5), adding the parts in dqkv itself (with bf16 each would be rounded).
  *
- * The materialized backward is the same walk with P read from memory instead of recomputed. */
+ * The materialized backward is the same walk with P read from memory instead of recomputed.
+ *
+ * With a soft-cap, S is capped before P, and dS gets one more factor, the slope of the cap at S. It has a tile of its own;
+ * the materialized backward computes S for it. */
 #include <sched.h>
 
 #include "ops/attention/kernels.h"
@@ -42,6 +45,7 @@ typedef struct backward_tiles {
   float *q, *dy;               /* [BACKWARD_QUERIES][row] */
   float *q_pairs, *dy_pairs;   /* the same tiles, or of pairs [BACKWARD_QUERIES/2][wide] */
   float *probs, *dscores;      /* first S and dP, then P and dS for use by columns */
+  float *slopes;               /* like `probs`, of the soft-cap: first S if P is given; NULL without one */
   float *dscore_rows;          /* dS by rows: `dscores` itself, or of pairs BACKWARD_QUERIES rows of half the stride */
   float *lse, *delta;          /* [BACKWARD_QUERIES]; lse in log2, so high where there is no query that P is 0 */
   int32_t *start;              /* [BACKWARD_QUERIES]: the first key that each query sees */
@@ -49,7 +53,7 @@ typedef struct backward_tiles {
 
 typedef struct backward_job {
   const hri_attention_shape *shape;
-  float scale;
+  float scale, limit; /* the soft-cap in units of q.k, or 0 */
   const void *dy, *qkv, *y, *probs;
   const float *lse;
   const int32_t *doc_start;
@@ -88,6 +92,7 @@ static backward_tiles take_tiles(tile_carver *carver, const backward_job *job) {
   t.dy_pairs = job->pairs ? tile_take_floats(carver, BACKWARD_QUERIES / 2 * job->wide) : t.dy;
   t.probs = tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE);
   t.dscores = tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE);
+  t.slopes = job->shape->softcap > 0 ? tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE) : NULL;
   t.dscore_rows = job->pairs ? tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE / 2) : t.dscores;
   t.lse = tile_take_floats(carver, BACKWARD_QUERIES);
   t.delta = tile_take_floats(carver, BACKWARD_QUERIES);
@@ -212,8 +217,8 @@ static bool find_spans(const backward_tiles *tiles, block_spans *spans, int64_t 
 }
 
 /* One row, two vectors of keys: P from S (or P given, when the materialized backward has read it), and dS from dP. */
-TILE_INLINE void score_row(const bool pairs, const bool given, const bool masked, const backward_job *job,
-                           const backward_tiles *tiles, const block_spans *spans, int64_t i, int64_t at, int64_t key,
+TILE_INLINE void score_row(const bool pairs, const bool given, const bool masked, const bool capped,
+                           const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t i, int64_t at, int64_t key,
                            tile_vf p[2], tile_vf ds[2]) {
   TILE_UNROLL for (int v = 0; v < 2; v++) {
     int64_t index = i * BACKWARD_STRIDE + at + v * TILE_VECTOR;
@@ -232,23 +237,25 @@ TILE_INLINE void score_row(const bool pairs, const bool given, const bool masked
 #endif
     }
     ds[v] = p[v] * (tile_load(tiles->dscores + index) - tiles->delta[i]);
+    if (capped) ds[v] *= tile_load(tiles->slopes + index);
   }
   (void)pairs;
 }
 
 /* P and dS of the visible rows of one panel, from S and dP in place. Pairs of rows become rows of pairs at half the
  * row index. */
-TILE_INLINE void softmax_backward(const bool pairs, const bool given, const bool masked, const backward_job *job,
-                                  const backward_tiles *tiles, const block_spans *spans, int64_t panel, int64_t key) {
+TILE_INLINE void softmax_backward(const bool pairs, const bool given, const bool masked, const bool capped,
+                                  const backward_job *job, const backward_tiles *tiles, const block_spans *spans,
+                                  int64_t panel, int64_t key) {
   int64_t at = panel * TILE_LANES;
   tile_vf p[2], ds[2];
   for (int64_t i = spans->begin[panel]; i < spans->end[panel]; i++) {
-    score_row(pairs, given, masked, job, tiles, spans, i, at, key, p, ds);
+    score_row(pairs, given, masked, capped, job, tiles, spans, i, at, key, p, ds);
 #if defined(__AVX512BF16__)
     if (pairs) {
       tile_vf p2[2], ds2[2], words[2];
       __m512i row = tile_round_pairs(ds), row2;
-      score_row(pairs, given, masked, job, tiles, spans, i + 1, at, key, p2, ds2);
+      score_row(pairs, given, masked, capped, job, tiles, spans, i + 1, at, key, p2, ds2);
       row2 = tile_round_pairs(ds2);
       _mm512_storeu_si512(tiles->dscore_rows + (i * BACKWARD_STRIDE + at) / 2, row);
       _mm512_storeu_si512(tiles->dscore_rows + ((i + 1) * BACKWARD_STRIDE + at) / 2, row2);
@@ -269,18 +276,22 @@ TILE_INLINE void softmax_backward(const bool pairs, const bool given, const bool
     }
   }
 }
-#define SOFTMAX_BACKWARD(name, pairs, given, masked)                                                                   \
+#define SOFTMAX_BACKWARD(name, pairs, given, masked, capped)                                                           \
   __attribute__((noinline)) static void name(const backward_job *job, const backward_tiles *tiles,                     \
                                              const block_spans *spans, int64_t panel, int64_t key) {                   \
-    softmax_backward(pairs, given, masked, job, tiles, spans, panel, key);                                             \
+    softmax_backward(pairs, given, masked, capped, job, tiles, spans, panel, key);                                     \
   }
-SOFTMAX_BACKWARD(softmax_plain, false, false, false)
-SOFTMAX_BACKWARD(softmax_masked, false, false, true)
-SOFTMAX_BACKWARD(softmax_given, false, true, false)
+SOFTMAX_BACKWARD(softmax_plain, false, false, false, false)
+SOFTMAX_BACKWARD(softmax_masked, false, false, true, false)
+SOFTMAX_BACKWARD(softmax_given, false, true, false, false)
+SOFTMAX_BACKWARD(softmax_capped, false, false, true, true)
+SOFTMAX_BACKWARD(softmax_given_capped, false, true, false, true)
 #if defined(__AVX512BF16__)
-SOFTMAX_BACKWARD(softmax_plain_pairs, true, false, false)
-SOFTMAX_BACKWARD(softmax_masked_pairs, true, false, true)
-SOFTMAX_BACKWARD(softmax_given_pairs, true, true, false)
+SOFTMAX_BACKWARD(softmax_plain_pairs, true, false, false, false)
+SOFTMAX_BACKWARD(softmax_masked_pairs, true, false, true, false)
+SOFTMAX_BACKWARD(softmax_given_pairs, true, true, false, false)
+SOFTMAX_BACKWARD(softmax_capped_pairs, true, false, true, true)
+SOFTMAX_BACKWARD(softmax_given_capped_pairs, true, true, false, true)
 #endif
 
 /* P of one panel from probs [T][T] of its head; what lies past the sequence is zero. */
@@ -310,6 +321,18 @@ static void compute_scores(const backward_job *job, const backward_tiles *tiles,
                TILE_LANES, tiles->dscores + at, BACKWARD_STRIDE, TILE_LANES);
 }
 
+/* The slopes of the soft-cap of one panel, and S capped unless P is given. */
+static void cap_panel(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t p) {
+  int64_t begin = spans->begin[p], rows = spans->end[p] - begin, at = begin * BACKWARD_STRIDE + p * TILE_LANES;
+  if (job->probs) {
+    tile_product(job->pairs, false, false, rows, job->words, tiles->q + begin * job->row, job->row,
+                 tiles->keys + p * job->words * TILE_LANES, TILE_LANES, tiles->slopes + at, BACKWARD_STRIDE, TILE_LANES);
+    tile_cap_scores(tiles->slopes + at, rows, BACKWARD_STRIDE, job->limit, NULL, tiles->slopes + at);
+  } else {
+    tile_cap_scores(tiles->probs + at, rows, BACKWARD_STRIDE, job->limit, tiles->probs + at, tiles->slopes + at);
+  }
+}
+
 /* P and dS of the block; dS is zero by rows where a query does not see a panel, because dQ runs over whole ranges. */
 static void compute_block(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t b,
                           int64_t h, int64_t key) {
@@ -317,7 +340,11 @@ static void compute_block(const backward_job *job, const backward_tiles *tiles, 
     int64_t begin = spans->begin[p], end = spans->end[p];
     if (begin < end) {
       compute_scores(job, tiles, spans, p, b, h, key);
-      if (job->probs) TILE_CHOOSE(job->pairs, softmax_given)(job, tiles, spans, p, key);
+      if (job->limit > 0) {
+        cap_panel(job, tiles, spans, p);
+        if (job->probs) TILE_CHOOSE(job->pairs, softmax_given_capped)(job, tiles, spans, p, key);
+        else TILE_CHOOSE(job->pairs, softmax_capped)(job, tiles, spans, p, key);
+      } else if (job->probs) TILE_CHOOSE(job->pairs, softmax_given)(job, tiles, spans, p, key);
       else if (spans->masked[p]) TILE_CHOOSE(job->pairs, softmax_masked)(job, tiles, spans, p, key);
       else TILE_CHOOSE(job->pairs, softmax_plain)(job, tiles, spans, p, key);
     }
@@ -428,7 +455,9 @@ static void run_tile(const backward_job *job, const backward_tiles *tiles, int64
   pack_keys(job, tiles, b, kv, key);
   memset(tiles->dkeys, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
   memset(tiles->dvalues, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
-  for (int64_t block = key / BACKWARD_QUERIES; block < job->blocks; block++) {
+  int64_t blocks = job->blocks; /* past the window no query sees the tile */
+  if (shape->window > 0) blocks = tile_min(blocks, (key + TILE_KEYS + shape->window - 2) / BACKWARD_QUERIES + 1);
+  for (int64_t block = key / BACKWARD_QUERIES; block < blocks; block++) {
     block_spans spans;
     begin_block(job, tiles, &spans, b, block);
     if (!find_spans(tiles, &spans, key)) continue;
@@ -505,6 +534,7 @@ void hri_attention_backward(const hri_attention_shape *shape, float scale, const
                             int threads) {
   backward_job job = make_job(shape, threads);
   job.scale = scale;
+  job.limit = (float)shape->softcap / scale;
   job.dy = dy;
   job.qkv = qkv;
   job.y = y;
@@ -519,6 +549,7 @@ void hri_attention_materialized_backward(const hri_attention_shape *shape, float
                                          void *scratch, int threads) {
   backward_job job = make_job(shape, threads);
   job.scale = scale;
+  job.limit = (float)shape->softcap / scale;
   job.dy = dy;
   job.qkv = qkv;
   job.probs = probs;

@@ -215,7 +215,10 @@ static void attend(const cached_job *job, const cached_tiles *tiles, int64_t b, 
     const void *keys = hri_real_from(job->keys, hri_attention_cache_key(shape, b, kv, key), shape->real);
     for (int64_t j = 0; j < padded; j += HRI_ATTENTION_CACHE_BLOCK)
       score_block(job, tiles, rows, hri_real_from(keys, j * d, shape->real), tiles->scores + j);
-    for (int64_t i = 0; i < rows; i++) softmax_row(job, tiles, i, r0 + i, key, padded);
+    for (int64_t i = 0; i < rows; i++) {
+      if (shape->softcap > 0) tile_cap(tiles->scores + i * CACHED_KEYS, padded / TILE_LANES, (float)shape->softcap * TILE_LOG2E);
+      softmax_row(job, tiles, i, r0 + i, key, padded);
+    }
     add_values(job, tiles, rows, hri_real_from(job->values, hri_attention_cache_value(shape, b, kv, key), shape->real),
                count);
   }

@@ -5,7 +5,8 @@
  * and walks the key tiles that they see; per tile it copies K and V once and then, panel by panel of TILE_LANES queries,
  * computes S^T = K Q^T, exponentiates it in the first-level cache against the running maximum (down the lanes, without
  * horizontal sums), and adds P V to the output rows, P^T being read by columns. K, V and the output are never turned.
- * Scores are in units of log2. Rows of S^T that no lane sees are never computed.
+ * Scores are in units of log2. Rows of S^T that no lane sees are never computed. A soft-cap is one more pass over the
+ * scores of a panel while they are in the first-level cache.
  *
  * Tasks of a head run longest first and heads in order: one head's keys stay in the shared cache, and the tail of the
  * loop is short tasks. No task depends on another, so bits do not depend on the team. */
@@ -32,6 +33,7 @@ typedef struct forward_job {
   const int32_t *doc_start;
   void *y;
   float *lse, factor; /* scale * log2(e) */
+  float limit;        /* the soft-cap in units of q.k, or 0 */
   bool pairs;
   int64_t stride;     /* elements per row of qkv */
   int64_t words, row; /* words of a head, and of a packed row */
@@ -172,6 +174,7 @@ static void step_tile(const forward_job *job, const forward_tiles *tiles, int64_
     tile_product(job->pairs, false, false, end - begin, job->words, tiles->keys + begin * job->row, job->row,
                  tiles->q + p * job->words * TILE_LANES, TILE_LANES, tiles->scores + begin * TILE_LANES, TILE_LANES,
                  TILE_LANES);
+    if (job->limit > 0) tile_cap(tiles->scores + begin * TILE_LANES, end - begin, job->limit);
     softmax_step(job, tiles, p, key, begin, end, masked);
     tile_product(job->pairs, true, true, TILE_LANES, (end - begin) / pair, tiles->scores + begin / pair * TILE_LANES,
                  TILE_LANES, tiles->value_pairs + begin / pair * job->wide, job->wide,
@@ -219,6 +222,7 @@ void hri_attention_forward(const hri_attention_shape *shape, float scale, const 
   job.y = y;
   job.lse = lse;
   job.factor = scale * TILE_LOG2E;
+  job.limit = (float)shape->softcap / scale;
   uint64_t per_thread = hri_attention_forward_scratch(shape, 1);
 #pragma omp parallel num_threads(threads)
   {

@@ -14,6 +14,7 @@ typedef struct full_tiles {
 typedef struct full_job {
   const hri_attention_shape *shape;
   float factor; /* scale * log2(e) */
+  float limit;  /* the soft-cap in units of q.k, or 0 */
   const void *qkv;
   const int32_t *doc_start;
   void *y, *probs;
@@ -95,6 +96,7 @@ static void run_panel(const full_job *job, const full_tiles *tiles, int64_t b, i
     tile_product(false, false, false, TILE_KEYS, d, tiles->rows, job->wide, tiles->q, TILE_LANES,
                  tiles->scores + key * TILE_LANES, TILE_LANES, TILE_LANES);
   }
+  if (job->limit > 0) tile_cap(tiles->scores, rows, job->limit);
   softmax(tiles, &span, rows, job->factor);
   for (int64_t key = 0; key < rows; key += TILE_KEYS) {
     pack_tile(job, tiles, b, shape->heads + shape->kv_heads + kv, key, TILE_KEYS);
@@ -110,7 +112,7 @@ void hri_attention_materialized(const hri_attention_shape *shape, float scale, c
                                 const int32_t *doc_start, void *y, void *probs, void *scratch, int threads) {
   int64_t d = shape->head_dim, panels = (shape->sequence + TILE_LANES - 1) / TILE_LANES;
   int64_t tasks = shape->batch * shape->heads * panels, next = 0;
-  full_job job = {.shape = shape, .factor = scale * TILE_LOG2E, .qkv = qkv, .doc_start = doc_start, .y = y,
+  full_job job = {.shape = shape, .factor = scale * TILE_LOG2E, .limit = (float)shape->softcap / scale, .qkv = qkv, .doc_start = doc_start, .y = y,
                   .probs = probs, .stride = (shape->heads + 2 * shape->kv_heads) * d,
                   .wide = tile_round_up(d, TILE_VECTOR)};
   uint64_t per_thread = hri_attention_materialized_scratch(shape, 1);

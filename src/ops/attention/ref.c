@@ -34,15 +34,25 @@ static HRI_REAL dot(const HRI_REAL *a, const HRI_REAL *b, int64_t count) {
   return sum;
 }
 
+/* The score for scale * q.k, and its derivative with respect to that. */
+static HRI_REAL cap_score(double softcap, HRI_REAL score, HRI_REAL *slope) {
+  HRI_REAL t;
+  *slope = 1;
+  if (softcap == 0) return score;
+  t = tanh(score / (HRI_REAL)softcap);
+  *slope = 1 - t * t;
+  return (HRI_REAL)softcap * t;
+}
+
 static void forward_query(const hri_attention_shape *s, HRI_REAL scale, const HRI_REAL *qkv, int64_t first, int64_t b,
                           int64_t h, int64_t t, HRI_REAL *y, HRI_REAL *lse, HRI_REAL *probs) {
   const HRI_REAL *q = qkv + q_at(s, b, h, t);
   int64_t d = s->head_dim;
-  HRI_REAL highest = -INFINITY, sum = 0;
-  for (int64_t j = first; j <= t; j++) highest = fmax(highest, scale * dot(q, qkv + k_at(s, b, h, j), d));
+  HRI_REAL highest = -INFINITY, sum = 0, slope;
+  for (int64_t j = first; j <= t; j++) highest = fmax(highest, cap_score(s->softcap, scale * dot(q, qkv + k_at(s, b, h, j), d), &slope));
   for (int64_t i = 0; i < d; i++) y[i] = 0;
   for (int64_t j = first; j <= t; j++) {
-    HRI_REAL e = exp(scale * dot(q, qkv + k_at(s, b, h, j), d) - highest);
+    HRI_REAL e = exp(cap_score(s->softcap, scale * dot(q, qkv + k_at(s, b, h, j), d), &slope) - highest);
     sum += e;
     for (int64_t i = 0; i < d; i++) y[i] += e * qkv[v_at(s, b, h, j) + i];
     if (probs) probs[j] = e;
@@ -73,7 +83,8 @@ static void backward_query(const hri_attention_shape *s, HRI_REAL scale, const H
   HRI_REAL delta = dot(dy, y, d);
   for (int64_t j = first; j <= t; j++) {
     int64_t k = k_at(s, b, h, j), v = v_at(s, b, h, j);
-    HRI_REAL p = exp(scale * dot(qkv + q, qkv + k, d) - lse), ds = scale * p * (dot(dy, qkv + v, d) - delta);
+    HRI_REAL slope, p = exp(cap_score(s->softcap, scale * dot(qkv + q, qkv + k, d), &slope) - lse);
+    HRI_REAL ds = scale * slope * p * (dot(dy, qkv + v, d) - delta);
     for (int64_t i = 0; i < d; i++) {
       dqkv[q + i] += ds * qkv[k + i];
       dqkv[k + i] += ds * qkv[q + i];
@@ -106,12 +117,12 @@ static HRI_REAL cached_score(const HRI_REAL *q, const HRI_REAL *keys, int64_t co
 static void cached_query(const hri_attention_cache_shape *s, HRI_REAL scale, const HRI_REAL *q, int64_t b, int64_t kv,
                          int64_t position, const HRI_REAL *cache_keys, const HRI_REAL *cache_values, HRI_REAL *y) {
   int64_t first = s->window > 0 && position >= s->window ? position - s->window + 1 : 0, d = s->head_dim;
-  HRI_REAL highest = -INFINITY, sum = 0;
+  HRI_REAL highest = -INFINITY, sum = 0, slope;
   for (int64_t j = first; j <= position; j++)
-    highest = fmax(highest, scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d));
+    highest = fmax(highest, cap_score(s->softcap, scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d), &slope));
   for (int64_t i = 0; i < d; i++) y[i] = 0;
   for (int64_t j = first; j <= position; j++) {
-    HRI_REAL e = exp(scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d) - highest);
+    HRI_REAL e = exp(cap_score(s->softcap, scale * cached_score(q, cache_keys + hri_attention_cache_key(s, b, kv, j), d), &slope) - highest);
     sum += e;
     for (int64_t i = 0; i < d; i++) y[i] += e * cache_values[hri_attention_cache_value(s, b, kv, j) + i];
   }

@@ -1,4 +1,5 @@
-/* Causal attention over fused q,k,v rows [B*T, (H+2K)*D]; keys doc_start[q] <= k <= q. FLOPs count the causal half. */
+/* Causal attention over fused q,k,v rows [B*T, (H+2K)*D]; keys doc_start[q] <= k <= q. with a window W also q - W < k.
+ * FLOPs count the pairs that are seen. */
 #include "ops/rules.h"
 
 static bool qkv_fits(const hri_node *node, const hri_tensor *qkv) {
@@ -39,10 +40,16 @@ void hri_back_attention(hri_autodiff *ad, hri_id node) {
   hri_ad_contribute(ad, qkv, dqkv);
 }
 
+/* Pairs of a query and a key that it sees in one head of one row, without documents: query t sees min(t + 1, W) keys. */
+static double visible_pairs(const int64_t *i) {
+  double t = (double)i[1], w = i[5] > 0 && i[5] < i[1] ? (double)i[5] : t;
+  return w * (w + 1) / 2 + (t - w) * w;
+}
+
 double hri_flops_attention(const hri_job *job, const hri_node *node) {
   const int64_t *i = node->attr.i;
   (void)job;
-  return 4.0 * (double)(i[0] * i[2] * i[4]) * (double)i[1] * (double)(i[1] + 1) / 2;
+  return 4.0 * (double)(i[0] * i[2] * i[4]) * visible_pairs(i);
 }
 
 double hri_flops_attention_backward(const hri_job *job, const hri_node *node) { return 2.5 * hri_flops_attention(job, node); }
@@ -95,5 +102,5 @@ hr_status hri_check_attention_cached(const hri_job *job, const hri_node *node, h
 double hri_flops_attention_cached(const hri_job *job, const hri_node *node) {
   const int64_t *i = node->attr.i;
   (void)job;
-  return 4.0 * (double)(i[1] * i[2] * i[4]) * (double)i[6];
+  return 4.0 * (double)(i[1] * i[2] * i[4]) * (double)(i[5] > 0 && i[5] < i[6] ? i[5] : i[6]);
 }

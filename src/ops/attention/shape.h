@@ -17,6 +17,7 @@ typedef struct hri_attention_shape {
   int64_t heads, kv_heads; /* H, K; K divides H */
   int64_t head_dim;        /* D */
   int64_t window;          /* 0 = none */
+  double softcap;          /* c: scores are c tanh(scale q.k / c), before the mask; 0 = none */
   hri_real real;           /* of qkv, y, probs and their gradients */
 } hri_attention_shape;
 
@@ -25,6 +26,7 @@ typedef struct hri_attention_cache_shape {
   int64_t batch, rows;
   int64_t capacity; /* a multiple of HRI_ATTENTION_CACHE_BLOCK */
   int64_t heads, kv_heads, head_dim, window;
+  double softcap; /* as above */
   hri_real real; /* of qkv, y and the caches */
 } hri_attention_cache_shape;
 

@@ -143,6 +143,24 @@ TILE_INLINE tile_vf tile_log2(tile_vf x) {
   return __builtin_convertvector(exponent, tile_vf) + s * p * 1.44269504f;
 }
 
+/* The soft-cap of `rows` rows of TILE_LANES scores, `stride` apart: limit * tanh(score / limit) to `capped`, its slope to
+ * `slopes`; each may be NULL or the scores themselves. The limit is in units of the scores. tanh: ops/vmath.h. */
+TILE_INLINE void tile_cap_scores(const float *scores, int64_t rows, int64_t stride, float limit, float *capped,
+                                 float *slopes) {
+  float inverse = 1.0f / limit;
+  for (int64_t i = 0; i < rows * stride; i += stride) {
+    TILE_UNROLL for (int v = 0; v < 2; v++) {
+      hri_vf slope, t = hri_vtanh_slope((hri_vf)tile_load(scores + i + v * TILE_VECTOR) * inverse, &slope);
+      if (capped) tile_store(capped + i + v * TILE_VECTOR, (tile_vf)(t * limit));
+      if (slopes) tile_store(slopes + i + v * TILE_VECTOR, (tile_vf)slope);
+    }
+  }
+}
+/* In place, rows next to each other. */
+__attribute__((noinline, unused)) static void tile_cap(float *scores, int64_t rows, float limit) {
+  tile_cap_scores(scores, rows, TILE_LANES, limit, scores, NULL);
+}
+
 #define TILE_LOG2E 1.44269504088896341f
 #define TILE_LN2 0.693147180559945309f
 /* Below every score, yet finite: differences with it stay defined where no key has been seen. */

@@ -9,27 +9,27 @@
 
 enum { STRIPE_MIN = 64 }; /* fewest columns of a stripe: four cache lines */
 
-/* Rows of a table follow no pattern that the processor could guess: the next one is asked for while one is worked on. */
-static inline void fetch_row(const void *row, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64)
-    __builtin_prefetch((const char *)row + i);
+static HRI_INLINE void embed_part(void *y, const void *token, const void *position, float factor, int64_t i, int64_t n,
+                                  hri_real real) {
+  hri_vf v = hri_vload_real_n(token, i, n, real) * factor;
+  hri_vstore_real_n(y, i, position ? v + hri_vload_real_n(position, i, n, real) : v, n, real);
 }
 
 static HRI_INLINE void embed_row(const hri_embed_args *args, int64_t row, hri_real real) {
+  float factor = (float)args->factor;
   int64_t n = args->columns, bytes = n * (int64_t)hri_real_bytes(real), i = 0;
   const void *token = hri_real_from(args->tokens, args->ids[row] * n, real), *position;
   void *y = hri_real_at(args->y, row * n, real);
-  if (row + 1 < args->rows) fetch_row(hri_real_from(args->tokens, args->ids[row + 1] * n, real), bytes);
-  if (!args->positions) {
+  /* rows of a table follow no pattern that the processor could guess */
+  if (row + 1 < args->rows) hri_fetch(hri_real_from(args->tokens, args->ids[row + 1] * n, real), bytes);
+  if (!args->positions && factor == 1.0f) {
     memcpy(y, token, (size_t)bytes);
     return;
   }
-  position = hri_real_from(args->positions, args->position[row] * n, real);
+  position = args->positions ? hri_real_from(args->positions, args->position[row] * n, real) : 0;
   for (; i + HRI_LANES <= n; i += HRI_LANES)
-    hri_vstore_real(y, i, hri_vload_real(token, i, real) + hri_vload_real(position, i, real), real);
-  if (i < n)
-    hri_vstore_real_n(y, i, hri_vload_real_n(token, i, n - i, real) + hri_vload_real_n(position, i, n - i, real), n - i,
-                      real);
+    embed_part(y, token, position, factor, i, HRI_LANES, real);
+  if (i < n) embed_part(y, token, position, factor, i, n - i, real);
 }
 
 static void embed(const hri_embed_args *args) {
@@ -39,12 +39,12 @@ static void embed(const hri_embed_args *args) {
     HRI_BY_REAL(args->real, embed_row(args, row, REAL));
 }
 
-/* to[n] += dy from element `at` on */
-static HRI_INLINE void add_row(float *to, const void *dy, int64_t at, int64_t n, hri_real real) {
+/* to[n] += factor * dy from element `at` on */
+static HRI_INLINE void add_row(float *to, const void *dy, float factor, int64_t at, int64_t n, hri_real real) {
   int64_t i = 0;
   for (; i + HRI_LANES <= n; i += HRI_LANES)
-    hri_vstore(to + i, hri_vload(to + i) + hri_vload_real(dy, at + i, real));
-  if (i < n) hri_vstore_n(to + i, hri_vload_n(to + i, n - i) + hri_vload_real_n(dy, at + i, n - i, real), n - i);
+    hri_vstore(to + i, hri_vload(to + i) + factor * hri_vload_real(dy, at + i, real));
+  if (i < n) hri_vstore_n(to + i, hri_vload_n(to + i, n - i) + factor * hri_vload_real_n(dy, at + i, n - i, real), n - i);
 }
 
 /* Columns [begin, end) of all rows. */
@@ -52,7 +52,7 @@ static HRI_INLINE void add_stripe(const hri_embed_backward_args *args, int64_t b
   for (int64_t row = 0; row < args->rows; row++) {
     float *to = args->dtable + args->index[row] * args->columns + begin;
     if (args->index[row] == args->skip_index) continue;
-    add_row(to, args->dy, row * args->columns + begin, end - begin, real);
+    add_row(to, args->dy, (float)args->factor, row * args->columns + begin, end - begin, real);
   }
 }
 

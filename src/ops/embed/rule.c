@@ -14,9 +14,10 @@ void hri_back_embed(hri_autodiff *ad, hri_id node) {
   hri_job *job = ad->job;
   hri_id ids = hri_id_at(job, node, 0), table = hri_id_at(job, node, 1), positions = hri_id_at(job, node, 2),
          position_table = hri_id_at(job, node, 3), dy = hri_ad_gradient(ad, hri_id_at(job, node, 4));
-  hri_attr attr = {.i = {job->nodes.items[node].attr.i[0]}};
+  hri_attr attr = {.i = {job->nodes.items[node].attr.i[0]}, .f = {job->nodes.items[node].attr.f[0]}};
   if (hri_ad_needed(ad, table)) hri_ad_emit(ad, HRI_OP_EMBED_BACKWARD, &attr, (hri_operand[]){HRI_R(ids), HRI_R(dy), hri_ad_param(ad, table)}, 3);
-  attr.i[0] = -1;
+  attr.i[0] = -1; /* positions have neither a padding row nor a factor */
+  attr.f[0] = 1;
   if (hri_ad_needed(ad, position_table))
     hri_ad_emit(ad, HRI_OP_EMBED_BACKWARD, &attr, (hri_operand[]){HRI_R(positions), HRI_R(dy), hri_ad_param(ad, position_table)}, 3);
 }

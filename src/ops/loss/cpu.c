@@ -8,7 +8,10 @@
  *   exp(x - m_c) * (gradient_scale * exp(m_c - M) / sum)
  * and exp of a difference within a chunk is as accurate as of one within the row. It computes the exponentials again:
  * keeping them in dlogits, to be scaled there, costs as much in traffic as it saves in arithmetic, and in bf16 it would
- * round twice. The label's own gradient is (p - 1) = expm1(-loss), which does not cancel. */
+ * round twice. The label's own gradient is (p - 1) = expm1(-loss), which does not cancel.
+ *
+ * A soft-cap is computed anew in each pass as well. It keeps the order of logits, so that the maximum of a chunk is the
+ * capped maximum; where its last bit does not, a difference is 1e-7 above 0, which exp takes. */
 #include <float.h>
 #include <math.h>
 
@@ -43,20 +46,34 @@ static HRI_INLINE float chunk_maximum(const void *x, int64_t begin, int64_t end,
   return hri_vmax_fold(hri_vmax(a, b));
 }
 
-/* exp(x - maximum) of `count` vectors (a constant) from element i on, each with n lanes. No x is above the maximum. */
-static HRI_INLINE void exponentials(hri_vf *e, const void *x, float maximum, int64_t i, int count, int64_t n,
-                                    hri_real real) {
-  for (int k = 0; k < count; k++)
-    e[k] = hri_vmax(hri_vset(HRI_EXP_LOWEST), hri_vload_real_n(x, i + k * HRI_LANES, n, real) - maximum);
+/* c tanh(x / c) and its slope, when `on`, which is a constant; else x. */
+typedef struct soft_cap {
+  bool on;
+  float c, inverse;
+} soft_cap;
+
+static HRI_INLINE hri_vf cap_logits(soft_cap cap, hri_vf x, hri_vf *slope) {
+  return cap.on ? cap.c * hri_vtanh_slope(x * cap.inverse, slope) : x;
+}
+
+/* e[k] = exp(x - maximum) and slope[k], that of the soft-cap if it is on, of `count` vectors (a constant) from element i
+ * on, each with n lanes. No x is above the maximum. */
+static HRI_INLINE void exponentials(hri_vf *e, hri_vf *slope, const void *x, soft_cap cap, float maximum, int64_t i,
+                                    int count, int64_t n, hri_real real) {
+  for (int k = 0; k < count; k++) {
+    hri_vf logit = cap_logits(cap, hri_vload_real_n(x, i + k * HRI_LANES, n, real), slope + k);
+    e[k] = hri_vmax(hri_vset(HRI_EXP_LOWEST), logit - maximum);
+  }
   hri_vexp_each(e, count);
 }
 
 /* Sum of exp(x - maximum) over x[begin, end). */
-static HRI_INLINE double chunk_sum(const void *x, float maximum, int64_t begin, int64_t end, hri_real real) {
-  hri_vf e[HRI_GROUP], a = {0}, b = {0};
+static HRI_INLINE double chunk_sum(const void *x, soft_cap cap, float maximum, int64_t begin, int64_t end,
+                                   hri_real real) {
+  hri_vf e[HRI_GROUP], slope[HRI_GROUP], a = {0}, b = {0};
   int64_t i = begin;
   for (; i + WIDE <= end; i += WIDE) {
-    exponentials(e, x, maximum, i, HRI_GROUP, HRI_LANES, real);
+    exponentials(e, slope, x, cap, maximum, i, HRI_GROUP, HRI_LANES, real);
     for (int k = 0; k < HRI_GROUP; k += 2) {
       a += e[k];
       b += e[k + 1];
@@ -64,7 +81,7 @@ static HRI_INLINE double chunk_sum(const void *x, float maximum, int64_t begin, 
   }
   for (; i < end; i += HRI_LANES) {
     int64_t left = end - i < HRI_LANES ? end - i : HRI_LANES;
-    exponentials(e, x, maximum, i, 1, left, real);
+    exponentials(e, slope, x, cap, maximum, i, 1, left, real);
     a += hri_vkeep_n(e[0], left, 0.0f);
   }
   return (double)hri_vsum(a) + (double)hri_vsum(b);
@@ -75,16 +92,17 @@ static int64_t chunk_end(const chunk_sums *chunks, int64_t c, int64_t vocabulary
 }
 
 /* log of the sum of exp over the row. */
-static HRI_INLINE double log_sum_exp(chunk_sums *chunks, const void *x, int64_t vocabulary, hri_real real) {
+static HRI_INLINE double log_sum_exp(chunk_sums *chunks, const void *x, soft_cap cap, int64_t vocabulary, hri_real real) {
+  hri_vf slope;
   double maximum = -DBL_MAX, sum = 0.0;
   int64_t size = (vocabulary + MOST_CHUNKS - 1) / MOST_CHUNKS;
   chunks->size = size <= CHUNK ? CHUNK : (size + HRI_LANES - 1) / HRI_LANES * HRI_LANES;
   chunks->count = (vocabulary + chunks->size - 1) / chunks->size;
   for (int64_t c = 0; c < chunks->count; c++) {
     int64_t begin = c * chunks->size, end = chunk_end(chunks, c, vocabulary);
-    float top = chunk_maximum(x, begin, end, real);
+    float top = cap_logits(cap, hri_vset(chunk_maximum(x, begin, end, real)), &slope)[0];
     chunks->maximum[c] = top;
-    chunks->sum[c] = chunk_sum(x, top, begin, end, real);
+    chunks->sum[c] = chunk_sum(x, cap, top, begin, end, real);
     if ((double)top > maximum) maximum = (double)top;
   }
   for (int64_t c = 0; c < chunks->count; c++)
@@ -92,20 +110,20 @@ static HRI_INLINE double log_sum_exp(chunk_sums *chunks, const void *x, int64_t 
   return maximum + log(sum);
 }
 
-/* d[begin, end) = exp(x - maximum) * factor; d may be x. */
-static HRI_INLINE void chunk_gradient(void *d, const void *x, float maximum, float factor, int64_t begin, int64_t end,
-                                      hri_real real) {
-  hri_vf e[HRI_GROUP];
+/* d[begin, end) = exp(x - maximum) * factor, times the slope of the soft-cap; d may be x. */
+static HRI_INLINE void chunk_gradient(void *d, const void *x, soft_cap cap, float maximum, float factor, int64_t begin,
+                                      int64_t end, hri_real real) {
+  hri_vf e[HRI_GROUP], slope[HRI_GROUP];
   int64_t i = begin;
   for (; i + WIDE <= end; i += WIDE) {
-    exponentials(e, x, maximum, i, HRI_GROUP, HRI_LANES, real);
+    exponentials(e, slope, x, cap, maximum, i, HRI_GROUP, HRI_LANES, real);
     for (int k = 0; k < HRI_GROUP; k++)
-      hri_vstore_real(d, i + k * HRI_LANES, e[k] * factor, real);
+      hri_vstore_real(d, i + k * HRI_LANES, cap.on ? e[k] * factor * slope[k] : e[k] * factor, real);
   }
   for (; i < end; i += HRI_LANES) {
     int64_t left = end - i < HRI_LANES ? end - i : HRI_LANES;
-    exponentials(e, x, maximum, i, 1, left, real);
-    hri_vstore_real_n(d, i, e[0] * factor, left, real);
+    exponentials(e, slope, x, cap, maximum, i, 1, left, real);
+    hri_vstore_real_n(d, i, cap.on ? e[0] * factor * slope[0] : e[0] * factor, left, real);
   }
 }
 
@@ -113,34 +131,39 @@ static HRI_INLINE void zero_elements(void *x, int64_t begin, int64_t end, hri_re
   memset(hri_real_at(x, begin, real), 0, (size_t)(end - begin) * hri_real_bytes(real));
 }
 
-static HRI_INLINE void cross_entropy_row(const hri_cross_entropy_args *args, int64_t row, hri_real real) {
+static HRI_INLINE void cross_entropy_row(const hri_cross_entropy_args *args, int64_t row, soft_cap cap, hri_real real) {
   int64_t vocabulary = args->vocabulary, label = args->labels[row], at = row * args->stored;
   const void *x = hri_real_from(args->logits, at, real);
   void *d = args->dlogits ? hri_real_at(args->dlogits, at, real) : 0;
   chunk_sums chunks;
+  hri_vf own, slope = hri_vset(1.0f); /* the label's logit */
   double lse, loss;
   if (label < 0) {
     args->losses[row] = 0.0f;
     if (d) zero_elements(d, 0, args->stored, real);
     return;
   }
-  lse = log_sum_exp(&chunks, x, vocabulary, real);
-  loss = lse - (double)hri_real_get(x, label, real);
+  lse = log_sum_exp(&chunks, x, cap, vocabulary, real);
+  own = cap_logits(cap, hri_vset(hri_real_get(x, label, real)), &slope);
+  loss = lse - (double)own[0];
   args->losses[row] = (float)loss;
   if (!d) return;
   for (int64_t c = 0; c < chunks.count; c++) {
     float factor = (float)(args->gradient_scale * exp((double)chunks.maximum[c] - lse));
-    chunk_gradient(d, x, chunks.maximum[c], factor, c * chunks.size, chunk_end(&chunks, c, vocabulary), real);
+    chunk_gradient(d, x, cap, chunks.maximum[c], factor, c * chunks.size, chunk_end(&chunks, c, vocabulary), real);
   }
-  hri_real_put(d, label, (float)(args->gradient_scale * expm1(-loss)), real);
+  hri_real_put(d, label, (float)(args->gradient_scale * expm1(-loss) * (double)slope[0]), real);
   zero_elements(d, vocabulary, args->stored, real);
 }
 
 static void cross_entropy(const hri_cross_entropy_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->vocabulary)) schedule(static)
-  for (int64_t row = 0; row < rows; row++)
-    HRI_BY_REAL(args->real, cross_entropy_row(args, row, REAL));
+  for (int64_t row = 0; row < rows; row++) {
+    const soft_cap none = {false, 0.0f, 0.0f}, cap = {true, (float)args->softcap, 1.0f / (float)args->softcap};
+    if (cap.c > 0) HRI_BY_REAL(args->real, cross_entropy_row(args, row, cap, REAL));
+    else HRI_BY_REAL(args->real, cross_entropy_row(args, row, none, REAL));
+  }
 }
 
 static double loss_sum(const float *losses, int64_t n) {

@@ -38,18 +38,25 @@ static HRI_INLINE void cast_range(void *to, hri_real to_real, const void *from, 
   if (i < end) hri_vstore_real_n(to, i, hri_vload_real_n(from, i, end - i, from_real), end - i, to_real);
 }
 
+static void cast_part(void *to, hri_real to_real, const void *from, int64_t begin, int64_t end) {
+  if (to_real == HRI_REAL_BF16) cast_range(to, HRI_REAL_BF16, from, HRI_REAL_F32, begin, end);
+  else cast_range(to, HRI_REAL_F32, from, HRI_REAL_BF16, begin, end);
+}
+
+/* One thread starts no parallel region: it may stand inside of one, and a region of one costs as much as a small cast. */
 static void cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, int threads) {
   enum { COUNT = PIECE / 4 };
+  int team = hri_team(threads, n);
   if (to_real == from_real) {
     copy(to, from, n * (int64_t)hri_real_bytes(to_real), threads);
     return;
   }
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static)
-  for (int64_t begin = 0; begin < n; begin += COUNT) {
-    int64_t end = begin + COUNT < n ? begin + COUNT : n;
-    if (to_real == HRI_REAL_BF16) cast_range(to, HRI_REAL_BF16, from, HRI_REAL_F32, begin, end);
-    else cast_range(to, HRI_REAL_F32, from, HRI_REAL_BF16, begin, end);
+  if (team == 1) {
+    cast_part(to, to_real, from, 0, n);
+    return;
   }
+#pragma omp parallel for num_threads(team) schedule(static)
+  for (int64_t begin = 0; begin < n; begin += COUNT) cast_part(to, to_real, from, begin, begin + COUNT < n ? begin + COUNT : n);
 }
 
 /* First the largest value, then where it first stands. */
@@ -73,19 +80,30 @@ static int64_t argmax(const void *x, int64_t n, hri_real real) {
   return index;
 }
 
-/* Infinity and NaN have all exponent bits set; integer comparisons see them whatever the floating-point flags. */
-static HRI_INLINE int64_t find_nonfinite(const void *x, int64_t begin, int64_t end, hri_real real) {
-  int64_t i = begin;
-  for (; i + 4 * HRI_LANES <= end; i += 4 * HRI_LANES) {
-    hri_vi found = {0};
-    int32_t any = 0, lanes[HRI_LANES];
-    for (int k = 0; k < 4; k++)
-      found |= ((hri_vi)hri_vload_real(x, i + k * HRI_LANES, real) & 0x7f800000) == 0x7f800000;
-    memcpy(lanes, &found, sizeof lanes);
-    for (int k = 0; k < HRI_LANES; k++)
-      any |= lanes[k];
-    if (any) break;
+typedef uint16_t vector16 __attribute__((vector_size(HRI_VECTOR_BYTES)));
+typedef uint16_t vector16_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(2), may_alias));
+typedef uint32_t vector32_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(4), may_alias));
+
+/* Whether a block of `BLOCK` vectors holds infinity or NaN. These have all exponent bits set, and only then does one more
+ * in the lowest of them carry into the place of the sign; integers see it whatever the floating-point flags. */
+enum { BLOCK = 16 };
+static HRI_INLINE bool block_nonfinite(const unsigned char *at, hri_real real) {
+  uint64_t words[HRI_VECTOR_BYTES / 8], any = 0;
+  vector16 narrow = {0};
+  hri_vu wide = {0};
+  for (int k = 0; k < BLOCK; k++, at += HRI_VECTOR_BYTES) {
+    if (real == HRI_REAL_BF16) narrow |= (*(const vector16_memory *)at & 0x7f80) + 0x0080;
+    else wide |= (*(const vector32_memory *)at & 0x7f800000u) + 0x00800000u;
   }
+  if (real == HRI_REAL_BF16) memcpy(words, &narrow, sizeof words);
+  else memcpy(words, &wide, sizeof words);
+  for (int k = 0; k < HRI_VECTOR_BYTES / 8; k++) any |= words[k];
+  return any & (real == HRI_REAL_BF16 ? 0x8000800080008000u : 0x8000000080000000u);
+}
+
+static HRI_INLINE int64_t find_nonfinite(const void *x, int64_t begin, int64_t end, hri_real real) {
+  int64_t i = begin, step = BLOCK * HRI_VECTOR_BYTES / (int64_t)hri_real_bytes(real);
+  while (i + step <= end && !block_nonfinite(hri_real_from(x, i, real), real)) i += step;
   for (; i < end; i++) {
     float value = hri_real_get(x, i, real);
     int32_t bits;
@@ -98,7 +116,12 @@ static HRI_INLINE int64_t find_nonfinite(const void *x, int64_t begin, int64_t e
 static int64_t first_nonfinite(const void *x, int64_t n, hri_real real, int threads) {
   enum { COUNT = PIECE / 4 };
   int64_t first = INT64_MAX;
-#pragma omp parallel for num_threads(hri_team(threads, n)) schedule(static) reduction(min : first)
+  int team = hri_team(threads, n);
+  if (team == 1) { /* no region, as in cast */
+    HRI_BY_REAL(real, first = find_nonfinite(x, 0, n, REAL));
+    return first == INT64_MAX ? -1 : first;
+  }
+#pragma omp parallel for num_threads(team) schedule(static) reduction(min : first)
   for (int64_t begin = 0; begin < n; begin += COUNT) {
     int64_t found, end = begin + COUNT < n ? begin + COUNT : n;
     if (first < begin) continue;

@@ -1,4 +1,4 @@
-/* RMS norm and layer norm.
+/* RMS norm and layer norm of rows, and the RMS norm of the heads inside rows, which is the same with a head as the row.
  *
  * A row is read from memory once and then stays in the first or second cache for the later passes: (1) residual sum and
  * statistics, (2) for layer norm the variance about the mean, which does not cancel as E[x^2] - mean^2 does,
@@ -88,21 +88,34 @@ static HRI_INLINE float deviation_row(const void *x, float mean, int64_t columns
   return hri_vsum(even + odd);
 }
 
-static HRI_INLINE void scale_part(void *y, const void *x, float mean, float rstd, const float *weight,
-                                  const float *bias, int64_t j, int64_t n, hri_real real) {
-  hri_vf v = (hri_vload_real_n(x, j, n, real) - mean) * rstd, w = hri_vload_n(weight + j, n);
+/* Weights with what is added to them, where anything is: `shifted` is a constant. */
+typedef struct weights {
+  const float *w;
+  float offset;
+  bool shifted;
+} weights;
+
+static HRI_INLINE hri_vf take_weight(weights weight, int64_t j, int64_t n) {
+  hri_vf w = hri_vload_n(weight.w + j, n);
+  return weight.shifted ? w + weight.offset : w;
+}
+
+static HRI_INLINE void scale_part(void *y, const void *x, float mean, float rstd, weights weight, const float *bias,
+                                  int64_t j, int64_t n, hri_real real) {
+  hri_vf v = (hri_vload_real_n(x, j, n, real) - mean) * rstd, w = take_weight(weight, j, n);
   hri_vstore_real_n(y, j, bias ? v * w + hri_vload_n(bias + j, n) : v * w, n, real);
 }
 
-static HRI_INLINE void scale_row(void *y, const void *x, float mean, float rstd, const float *weight,
-                                 const float *bias, int64_t columns, hri_real real) {
+static HRI_INLINE void scale_row(void *y, const void *x, float mean, float rstd, weights weight, const float *bias,
+                                 int64_t columns, hri_real real) {
   int64_t j = 0;
   for (; j + HRI_LANES <= columns; j += HRI_LANES)
     scale_part(y, x, mean, rstd, weight, bias, j, HRI_LANES, real);
   if (j < columns) scale_part(y, x, mean, rstd, weight, bias, j, columns - j, real);
 }
 
-static HRI_INLINE void forward_row(const hri_norm_args *args, int64_t row, bool layer, hri_real real) {
+static HRI_INLINE void forward_row(const hri_norm_args *args, int64_t row, bool layer, bool shifted, hri_real real) {
+  weights weight = {args->weight, (float)args->weight_offset, shifted};
   int64_t columns = args->columns, at = row * columns;
   const void *x = hri_real_from(args->x, at, real);
   const void *residual = args->residual ? hri_real_from(args->residual, at, real) : 0;
@@ -114,7 +127,7 @@ static HRI_INLINE void forward_row(const hri_norm_args *args, int64_t row, bool 
     sum = deviation_row(x, mean, columns, real);
   }
   rstd = (float)(1.0 / sqrt((double)sum / (double)columns + args->eps));
-  scale_row(hri_real_at(args->y, at, real), x, mean, rstd, args->weight, args->bias, columns, real);
+  scale_row(hri_real_at(args->y, at, real), x, mean, rstd, weight, args->bias, columns, real);
   if (!args->stats) return;
   if (layer) args->stats[2 * row] = mean;
   args->stats[layer ? 2 * row + 1 : row] = rstd;
@@ -123,15 +136,17 @@ static HRI_INLINE void forward_row(const hri_norm_args *args, int64_t row, bool 
 static void rmsnorm(const hri_norm_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
-  for (int64_t row = 0; row < rows; row++)
-    HRI_BY_REAL(args->real, forward_row(args, row, false, REAL));
+  for (int64_t row = 0; row < rows; row++) {
+    if (args->weight_offset != 0) HRI_BY_REAL(args->real, forward_row(args, row, false, true, REAL));
+    else HRI_BY_REAL(args->real, forward_row(args, row, false, false, REAL));
+  }
 }
 
 static void layernorm(const hri_norm_args *args) {
   int64_t rows = args->rows;
 #pragma omp parallel for num_threads(hri_team(args->threads, rows * args->columns)) schedule(static)
   for (int64_t row = 0; row < rows; row++)
-    HRI_BY_REAL(args->real, forward_row(args, row, true, REAL));
+    HRI_BY_REAL(args->real, forward_row(args, row, true, false, REAL));
 }
 
 /* ---- backward ---- */
@@ -143,9 +158,9 @@ typedef struct row_terms {
   float mean, rstd, mean_g, mean_gx;
 } row_terms;
 
-static HRI_INLINE row_terms sum_terms(const hri_norm_backward_args *args, int64_t row, bool layer, hri_real real) {
+static HRI_INLINE row_terms sum_terms(const hri_norm_backward_args *args, int64_t row, weights weight, bool layer,
+                                      hri_real real) {
   int64_t columns = args->columns, at = row * columns, j = 0;
-  const float *weight = args->weight;
   hri_vf g_sum = {0}, gx_sum = {0}, g;
   row_terms terms = {.dy = hri_real_from(args->dy, at, real),
                      .x = hri_real_from(args->x, at, real),
@@ -154,12 +169,12 @@ static HRI_INLINE row_terms sum_terms(const hri_norm_backward_args *args, int64_
   terms.mean = layer ? args->stats[2 * row] : 0.0f;
   terms.rstd = args->stats[layer ? 2 * row + 1 : row];
   for (; j + HRI_LANES <= columns; j += HRI_LANES) {
-    g = hri_vload_real(terms.dy, j, real) * hri_vload(weight + j);
+    g = hri_vload_real(terms.dy, j, real) * take_weight(weight, j, HRI_LANES);
     gx_sum += g * (hri_vload_real(terms.x, j, real) - terms.mean);
     g_sum += g;
   }
   if (j < columns) { /* absent lanes: dy = 0 */
-    g = hri_vload_real_n(terms.dy, j, columns - j, real) * hri_vload_n(weight + j, columns - j);
+    g = hri_vload_real_n(terms.dy, j, columns - j, real) * take_weight(weight, j, columns - j);
     gx_sum += g * (hri_vload_real_n(terms.x, j, columns - j, real) - terms.mean);
     g_sum += g;
   }
@@ -169,9 +184,9 @@ static HRI_INLINE row_terms sum_terms(const hri_norm_backward_args *args, int64_
 }
 
 /* n columns of a row from j on: dx, and their share of dweight and dbias (each may be NULL). */
-static HRI_INLINE void backward_part(row_terms terms, float *dweight, float *dbias, const float *weight, int64_t j,
+static HRI_INLINE void backward_part(row_terms terms, float *dweight, float *dbias, weights weight, int64_t j,
                                      int64_t n, bool layer, hri_real real) {
-  hri_vf g = hri_vload_real_n(terms.dy, j, n, real), w = hri_vload_n(weight + j, n);
+  hri_vf g = hri_vload_real_n(terms.dy, j, n, real), w = take_weight(weight, j, n);
   hri_vf xhat = (hri_vload_real_n(terms.x, j, n, real) - terms.mean) * terms.rstd;
   hri_vf d = ((layer ? g * w - terms.mean_g : apart(g * w)) - xhat * terms.mean_gx) * terms.rstd;
   if (terms.extra) d = as_stored(d, real) + hri_vload_real_n(terms.extra, j, n, real);
@@ -180,23 +195,28 @@ static HRI_INLINE void backward_part(row_terms terms, float *dweight, float *dbi
   if (dbias) hri_vstore_n(dbias + j, hri_vload_n(dbias + j, n) + g, n);
 }
 
-static HRI_INLINE void backward_row(const hri_norm_backward_args *args, int64_t row, float *dweight, float *dbias,
-                                    bool layer, hri_real real) {
-  row_terms terms = sum_terms(args, row, layer, real);
-  int64_t columns = args->columns, j = 0;
-  const float *weight = args->weight;
+/* The columns of one row. */
+static HRI_INLINE void apply_terms(row_terms terms, int64_t columns, weights weight, float *dweight, float *dbias,
+                                   bool layer, hri_real real) {
+  int64_t j = 0;
   for (; j + HRI_LANES <= columns; j += HRI_LANES)
     backward_part(terms, dweight, dbias, weight, j, HRI_LANES, layer, real);
   if (j < columns) backward_part(terms, dweight, dbias, weight, j, columns - j, layer, real);
 }
 
+static HRI_INLINE void backward_row(const hri_norm_backward_args *args, int64_t row, float *dweight, float *dbias,
+                                    bool layer, bool shifted, hri_real real) {
+  weights weight = {args->weight, (float)args->weight_offset, shifted};
+  apply_terms(sum_terms(args, row, weight, layer, real), args->columns, weight, dweight, dbias, layer, real);
+}
+
 /* One block of rows with its partials (either may be NULL). */
 static HRI_INLINE void backward_rows(const hri_norm_backward_args *args, int64_t begin, int64_t end, float *dweight,
-                                     float *dbias, bool layer, hri_real real) {
+                                     float *dbias, bool layer, bool shifted, hri_real real) {
   if (dweight) memset(dweight, 0, (size_t)args->columns * sizeof *dweight);
   if (dbias) memset(dbias, 0, (size_t)args->columns * sizeof *dbias);
   for (int64_t row = begin; row < end; row++)
-    backward_row(args, row, dweight, dbias, layer, real);
+    backward_row(args, row, dweight, dbias, layer, shifted, real);
 }
 
 /* out = (out if accumulate) + partials in block order. */
@@ -220,8 +240,9 @@ static HRI_INLINE void backward(const hri_norm_backward_args *args, bool layer) 
   for (int64_t block = 0; block < blocks; block++) {
     int64_t begin = block * size, end = begin + size < rows ? begin + size : rows;
     float *dw = dweight ? dweight + block * columns : 0, *db = dbias ? dbias + block * columns : 0;
-    if (layer) HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, true, REAL));
-    else HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, false, REAL));
+    if (layer) HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, true, false, REAL));
+    else if (args->weight_offset != 0) HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, false, true, REAL));
+    else HRI_BY_REAL(args->real, backward_rows(args, begin, end, dw, db, false, false, REAL));
   }
   if (dweight) fold_partials(args->dweight, dweight, blocks, columns, args->accumulate);
   if (dbias) fold_partials(args->dbias, dbias, blocks, columns, args->accumulate);
@@ -230,9 +251,114 @@ static HRI_INLINE void backward(const hri_norm_backward_args *args, bool layer) 
 static void rmsnorm_backward(const hri_norm_backward_args *args) { backward(args, false); }
 static void layernorm_backward(const hri_norm_backward_args *args) { backward(args, true); }
 
+/* ---- heads of fused q, k, v rows ----
+ *
+ * A head is short, and folding the lanes of its sum and taking the root are long chains: HEADS heads go side by side, first
+ * all their sums, then all their results. */
+
+enum { HEADS = 16 };
+
+/* Copies the v part of a row unless it is there already. */
+static HRI_INLINE void keep_values(void *to, const void *from, int64_t at, int64_t count, hri_real real) {
+  if (to != from)
+    memcpy(hri_real_at(to, at, real), hri_real_from(from, at, real), (size_t)count * hri_real_bytes(real));
+}
+
+/* Heads [head, head + count) of the row that starts at element `at`. */
+static HRI_INLINE void head_norm_part(const hri_head_norm_args *args, int64_t row, int64_t at, int64_t head, int64_t count,
+                                      hri_real real) {
+  int64_t d = args->head_size, heads = args->heads + args->kv_heads, width = (heads + args->kv_heads) * d;
+  float rstd[HEADS];
+  for (int64_t i = 0; i < count; i++) {
+    int64_t first = at + (head + i) * d;
+    if (real == HRI_REAL_BF16 && row + 1 < args->rows) hri_fetch(hri_real_from(args->x, first + width, real), 2 * d);
+    rstd[i] = sum_row(hri_real_from(args->x, first, real), 0, 0, d, true, real);
+  }
+  for (int64_t i = 0; i < count; i++)
+    rstd[i] = (float)(1.0 / sqrt((double)rstd[i] / (double)d + args->eps));
+  for (int64_t i = 0; i < count; i++) {
+    weights weight = {head + i < args->heads ? args->wq : args->wk, (float)args->weight_offset, true};
+    int64_t first = at + (head + i) * d;
+    scale_row(hri_real_at(args->y, first, real), hri_real_from(args->x, first, real), 0.0f, rstd[i], weight, 0, d, real);
+  }
+  if (args->stats) memcpy(args->stats + row * heads + head, rstd, (size_t)count * sizeof *rstd);
+}
+
+static HRI_INLINE void head_norm_row(const hri_head_norm_args *args, int64_t row, hri_real real) {
+  int64_t d = args->head_size, heads = args->heads + args->kv_heads, at = row * (heads + args->kv_heads) * d;
+  for (int64_t head = 0; head < heads; head += HEADS)
+    head_norm_part(args, row, at, head, heads - head < HEADS ? heads - head : HEADS, real);
+  keep_values(args->y, args->x, at + heads * d, args->kv_heads * d, real);
+}
+
+static void head_norm(const hri_head_norm_args *args) {
+  int64_t rows = args->rows, width = (args->heads + 2 * args->kv_heads) * args->head_size;
+#pragma omp parallel for num_threads(hri_team(args->threads, rows *width)) schedule(static)
+  for (int64_t row = 0; row < rows; row++)
+    HRI_BY_REAL(args->real, head_norm_row(args, row, REAL));
+}
+
+/* The same of the backward, a head being a row of D columns; dwq and dwk are the partials of its block (or NULL). */
+static HRI_INLINE void head_norm_backward_part(const hri_head_norm_backward_args *args, int64_t row, int64_t at, int64_t head,
+                                               int64_t count, float *dwq, float *dwk, hri_real real) {
+  int64_t d = args->head_size, heads = args->heads + args->kv_heads, width = (heads + args->kv_heads) * d;
+  row_terms terms[HEADS];
+  for (int64_t i = 0; i < count; i++) {
+    int64_t first = at + (head + i) * d;
+    if (real == HRI_REAL_BF16 && row + 1 < args->rows) {
+      hri_fetch(hri_real_from(args->dy, first + width, real), 2 * d);
+      hri_fetch(hri_real_from(args->x, first + width, real), 2 * d);
+    }
+    hri_norm_backward_args one = {.columns = d,
+                                  .dy = hri_real_from(args->dy, first, real),
+                                  .x = hri_real_from(args->x, first, real),
+                                  .stats = args->stats + row * heads + head + i,
+                                  .dx = hri_real_at(args->dx, first, real)};
+    weights weight = {head + i < args->heads ? args->wq : args->wk, (float)args->weight_offset, true};
+    terms[i] = sum_terms(&one, 0, weight, false, real);
+  }
+  for (int64_t i = 0; i < count; i++) {
+    bool query = head + i < args->heads;
+    weights weight = {query ? args->wq : args->wk, (float)args->weight_offset, true};
+    apply_terms(terms[i], d, weight, query ? dwq : dwk, 0, false, real);
+  }
+}
+
+static HRI_INLINE void head_norm_backward_row(const hri_head_norm_backward_args *args, int64_t row, float *dwq,
+                                              float *dwk, hri_real real) {
+  int64_t d = args->head_size, heads = args->heads + args->kv_heads, at = row * (heads + args->kv_heads) * d;
+  for (int64_t head = 0; head < heads; head += HEADS)
+    head_norm_backward_part(args, row, at, head, heads - head < HEADS ? heads - head : HEADS, dwq, dwk, real);
+  keep_values(args->dx, args->dy, at + heads * d, args->kv_heads * d, real);
+}
+
+static HRI_INLINE void head_norm_backward_rows(const hri_head_norm_backward_args *args, int64_t begin, int64_t end,
+                                               float *dwq, float *dwk, hri_real real) {
+  if (dwq) memset(dwq, 0, (size_t)args->head_size * sizeof *dwq);
+  if (dwk) memset(dwk, 0, (size_t)args->head_size * sizeof *dwk);
+  for (int64_t row = begin; row < end; row++)
+    head_norm_backward_row(args, row, dwq, dwk, real);
+}
+
+static void head_norm_backward(const hri_head_norm_backward_args *args) {
+  int64_t rows = args->rows, d = args->head_size, width = (args->heads + 2 * args->kv_heads) * d;
+  int64_t size = hri_row_block(rows), blocks = hri_row_block_count(rows);
+  float *dwq = args->dwq ? args->scratch : 0, *dwk = args->dwk ? args->scratch + blocks * d : 0;
+#pragma omp parallel for num_threads(hri_team(args->threads, rows *width)) schedule(static)
+  for (int64_t block = 0; block < blocks; block++) {
+    int64_t begin = block * size, end = begin + size < rows ? begin + size : rows;
+    float *q = dwq ? dwq + block * d : 0, *k = dwk ? dwk + block * d : 0;
+    HRI_BY_REAL(args->real, head_norm_backward_rows(args, begin, end, q, k, REAL));
+  }
+  if (dwq) fold_partials(args->dwq, dwq, blocks, d, args->accumulate);
+  if (dwk) fold_partials(args->dwk, dwk, blocks, d, args->accumulate);
+}
+
 void HRI_ISA_NAME(hri_norm_kernels)(hri_cpu_kernels *table) {
   table->rmsnorm = rmsnorm;
   table->layernorm = layernorm;
   table->rmsnorm_backward = rmsnorm_backward;
   table->layernorm_backward = layernorm_backward;
+  table->head_norm = head_norm;
+  table->head_norm_backward = head_norm_backward;
 }

@@ -6,8 +6,8 @@
 #include "ops/reference.h"
 
 HRI_REF_API void HRI_REF(rmsnorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REAL *x,
-                                  const HRI_REAL *residual, const HRI_REAL *weight, const HRI_REAL *bias, HRI_REAL eps,
-                                  int64_t rows, int64_t columns) {
+                                  const HRI_REAL *residual, const HRI_REAL *weight, HRI_REAL offset,
+                                  const HRI_REAL *bias, HRI_REAL eps, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++) {
     HRI_REAL squares = 0;
     for (int64_t c = 0; c < columns; c++) {
@@ -17,13 +17,13 @@ HRI_REF_API void HRI_REF(rmsnorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, con
     }
     stats[m] = 1 / sqrt(squares / (HRI_REAL)columns + eps);
     for (int64_t c = 0; c < columns; c++)
-      y[m * columns + c] = s[m * columns + c] * stats[m] * weight[c] + (bias ? bias[c] : 0);
+      y[m * columns + c] = s[m * columns + c] * stats[m] * (weight[c] + offset) + (bias ? bias[c] : 0);
   }
 }
 
 HRI_REF_API void HRI_REF(layernorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, const HRI_REAL *x,
-                                    const HRI_REAL *residual, const HRI_REAL *weight, const HRI_REAL *bias,
-                                    HRI_REAL eps, int64_t rows, int64_t columns) {
+                                    const HRI_REAL *residual, const HRI_REAL *weight, HRI_REAL offset,
+                                    const HRI_REAL *bias, HRI_REAL eps, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++) {
     HRI_REAL sum = 0, squares = 0, mean, rstd;
     for (int64_t c = 0; c < columns; c++) {
@@ -36,7 +36,7 @@ HRI_REF_API void HRI_REF(layernorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, c
       squares += (s[m * columns + c] - mean) * (s[m * columns + c] - mean);
     rstd = 1 / sqrt(squares / (HRI_REAL)columns + eps);
     for (int64_t c = 0; c < columns; c++)
-      y[m * columns + c] = (s[m * columns + c] - mean) * rstd * weight[c] + (bias ? bias[c] : 0);
+      y[m * columns + c] = (s[m * columns + c] - mean) * rstd * (weight[c] + offset) + (bias ? bias[c] : 0);
     stats[2 * m] = mean;
     stats[2 * m + 1] = rstd;
   }
@@ -44,17 +44,17 @@ HRI_REF_API void HRI_REF(layernorm)(HRI_REAL *y, HRI_REAL *s, HRI_REAL *stats, c
 
 HRI_REF_API void HRI_REF(rmsnorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbias, const HRI_REAL *dy,
                                            const HRI_REAL *x, const HRI_REAL *stats, const HRI_REAL *weight,
-                                           const HRI_REAL *extra, int64_t rows, int64_t columns) {
+                                           HRI_REAL offset, const HRI_REAL *extra, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++) {
     HRI_REAL rstd = stats[m], gx = 0;
     for (int64_t c = 0; c < columns; c++) {
       HRI_REAL xhat = x[m * columns + c] * rstd, g = dy[m * columns + c];
-      gx += g * weight[c] * xhat;
+      gx += g * (weight[c] + offset) * xhat;
       if (dweight) dweight[c] += g * xhat;
       if (dbias) dbias[c] += g;
     }
     for (int64_t c = 0; c < columns; c++) {
-      HRI_REAL xhat = x[m * columns + c] * rstd, g = dy[m * columns + c] * weight[c];
+      HRI_REAL xhat = x[m * columns + c] * rstd, g = dy[m * columns + c] * (weight[c] + offset);
       dx[m * columns + c] = rstd * (g - xhat * gx / (HRI_REAL)columns) + (extra ? extra[m * columns + c] : 0);
     }
   }
@@ -62,20 +62,62 @@ HRI_REF_API void HRI_REF(rmsnorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_
 
 HRI_REF_API void HRI_REF(layernorm_backward)(HRI_REAL *dx, HRI_REAL *dweight, HRI_REAL *dbias, const HRI_REAL *dy,
                                              const HRI_REAL *x, const HRI_REAL *stats, const HRI_REAL *weight,
-                                             const HRI_REAL *extra, int64_t rows, int64_t columns) {
+                                             HRI_REAL offset, const HRI_REAL *extra, int64_t rows, int64_t columns) {
   for (int64_t m = 0; m < rows; m++) {
     HRI_REAL mean = stats[2 * m], rstd = stats[2 * m + 1], g_sum = 0, gx = 0;
     for (int64_t c = 0; c < columns; c++) {
       HRI_REAL xhat = (x[m * columns + c] - mean) * rstd, g = dy[m * columns + c];
-      g_sum += g * weight[c];
-      gx += g * weight[c] * xhat;
+      g_sum += g * (weight[c] + offset);
+      gx += g * (weight[c] + offset) * xhat;
       if (dweight) dweight[c] += g * xhat;
       if (dbias) dbias[c] += g;
     }
     for (int64_t c = 0; c < columns; c++) {
-      HRI_REAL xhat = (x[m * columns + c] - mean) * rstd, g = dy[m * columns + c] * weight[c];
+      HRI_REAL xhat = (x[m * columns + c] - mean) * rstd, g = dy[m * columns + c] * (weight[c] + offset);
       dx[m * columns + c] =
           rstd * (g - g_sum / (HRI_REAL)columns - xhat * gx / (HRI_REAL)columns) + (extra ? extra[m * columns + c] : 0);
+    }
+  }
+}
+
+/* Heads 0 .. H+K-1 of a row are normalised by themselves; those from H on have the weight of keys. */
+HRI_REF_API void HRI_REF(head_norm)(HRI_REAL *y, HRI_REAL *stats, const HRI_REAL *x, const HRI_REAL *wq, const HRI_REAL *wk, HRI_REAL offset,
+                                    HRI_REAL eps, int64_t rows, int64_t heads, int64_t kv_heads, int64_t size) {
+  for (int64_t m = 0; m < rows; m++) {
+    for (int64_t h = 0; h < heads + 2 * kv_heads; h++) {
+      int64_t at = (m * (heads + 2 * kv_heads) + h) * size;
+      HRI_REAL squares = 0, rstd;
+      for (int64_t d = 0; d < size; d++)
+        squares += x[at + d] * x[at + d];
+      rstd = 1 / sqrt(squares / (HRI_REAL)size + eps);
+      if (h < heads + kv_heads) stats[m * (heads + kv_heads) + h] = rstd;
+      for (int64_t d = 0; d < size; d++)
+        y[at + d] = h < heads + kv_heads ? x[at + d] * rstd * ((h < heads ? wq : wk)[d] + offset) : x[at + d];
+    }
+  }
+}
+
+HRI_REF_API void HRI_REF(head_norm_backward)(HRI_REAL *dx, HRI_REAL *dwq, HRI_REAL *dwk, const HRI_REAL *dy, const HRI_REAL *x, const HRI_REAL *stats,
+                                             const HRI_REAL *wq, const HRI_REAL *wk, HRI_REAL offset, int64_t rows, int64_t heads,
+                                             int64_t kv_heads, int64_t size) {
+  for (int64_t m = 0; m < rows; m++) {
+    for (int64_t h = 0; h < heads + 2 * kv_heads; h++) {
+      int64_t at = (m * (heads + 2 * kv_heads) + h) * size;
+      const HRI_REAL *w = h < heads ? wq : wk;
+      HRI_REAL *dw = h < heads ? dwq : dwk, rstd, gx = 0;
+      if (h >= heads + kv_heads) {
+        for (int64_t d = 0; d < size; d++)
+          dx[at + d] = dy[at + d];
+        continue;
+      }
+      rstd = stats[m * (heads + kv_heads) + h];
+      for (int64_t d = 0; d < size; d++) {
+        HRI_REAL xhat = x[at + d] * rstd;
+        gx += dy[at + d] * (w[d] + offset) * xhat;
+        if (dw) dw[d] += dy[at + d] * xhat;
+      }
+      for (int64_t d = 0; d < size; d++)
+        dx[at + d] = rstd * (dy[at + d] * (w[d] + offset) - x[at + d] * rstd * gx / (HRI_REAL)size);
     }
   }
 }

@@ -5,18 +5,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* y[M,C] of x[M,C] + residual[M,C] (or NULL), which is also written to s[M,C]; bias may be NULL.
- * stats: rstd[M], or mean and rstd [M,2]. */
+/* y[M,C] of x[M,C] + residual[M,C] (or NULL), which is also written to s[M,C]; offset is added to the weight; bias may be
+ * NULL. stats: rstd[M], or mean and rstd [M,2]. */
 void hri_ref_rmsnorm(double *y, double *s, double *stats, const double *x, const double *residual, const double *weight,
-                     const double *bias, double eps, int64_t rows, int64_t columns);
-void hri_ref_layernorm(double *y, double *s, double *stats, const double *x, const double *residual,
-                       const double *weight, const double *bias, double eps, int64_t rows, int64_t columns);
+                     double offset, const double *bias, double eps, int64_t rows, int64_t columns);
+void hri_ref_layernorm(double *y, double *s, double *stats, const double *x, const double *residual, const double *weight,
+                       double offset, const double *bias, double eps, int64_t rows, int64_t columns);
 /* dx[M,C] (+ extra[M,C] unless NULL); dweight[C] and dbias[C] (each may be NULL) are added to. */
 void hri_ref_rmsnorm_backward(double *dx, double *dweight, double *dbias, const double *dy, const double *x,
-                              const double *stats, const double *weight, const double *extra, int64_t rows,
-                              int64_t columns);
+                              const double *stats, const double *weight, double offset, const double *extra,
+                              int64_t rows, int64_t columns);
 void hri_ref_layernorm_backward(double *dx, double *dweight, double *dbias, const double *dy, const double *x,
-                                const double *stats, const double *weight, const double *extra, int64_t rows,
-                                int64_t columns);
+                                const double *stats, const double *weight, double offset, const double *extra,
+                                int64_t rows, int64_t columns);
+/* y[M,(H+2K)D]: q and k heads normalised, v copied; stats[M,H+K]. */
+void hri_ref_head_norm(double *y, double *stats, const double *x, const double *wq, const double *wk, double offset,
+                       double eps, int64_t rows, int64_t heads, int64_t kv_heads, int64_t size);
+/* dx[M,(H+2K)D]; dwq[D] and dwk[D] (each may be NULL) are added to. */
+void hri_ref_head_norm_backward(double *dx, double *dwq, double *dwk, const double *dy, const double *x,
+                                const double *stats, const double *wq, const double *wk, double offset, int64_t rows,
+                                int64_t heads, int64_t kv_heads, int64_t size);
 
 #endif

@@ -66,16 +66,21 @@ HRI_REF_API void HRI_REF(glu_backward)(hr_activation kind, HRI_REAL *dgu, const 
     }
 }
 
+HRI_REF_API void HRI_REF(softcap)(HRI_REAL *y, const HRI_REAL *x, HRI_REAL cap, int64_t n) {
+  for (int64_t i = 0; i < n; i++)
+    y[i] = cap * tanh(x[i] / cap);
+}
+
 HRI_REF_API void HRI_REF(rope)(HRI_REAL *y, const HRI_REAL *x, const HRI_REAL *cosines, const HRI_REAL *sines,
                                const int32_t *position, int64_t rows, int64_t heads, int64_t kv_heads,
-                               int64_t head_size, bool inverse) {
-  int64_t half = head_size / 2, width = (heads + 2 * kv_heads) * head_size;
+                               int64_t head_size, int64_t rotary_size, bool inverse) {
+  int64_t half = rotary_size / 2, width = (heads + 2 * kv_heads) * head_size;
   for (int64_t m = 0; m < rows; m++)
     for (int64_t j = 0; j < width; j++) {
       int64_t i = j % head_size, pair = i % half, at = m * width + j;
       HRI_REAL c = cosines[position[m] * half + pair], s = sines[position[m] * half + pair];
       if (inverse) s = -s;
-      if (j >= (heads + kv_heads) * head_size)
+      if (j >= (heads + kv_heads) * head_size || i >= rotary_size)
         y[at] = x[at];
       else if (i < half)
         y[at] = x[at] * c - x[at + half] * s;

@@ -17,6 +17,8 @@ void hri_ref_glu(hr_activation kind, double *y, const double *gu, int64_t rows, 
 void hri_ref_glu_backward(hr_activation kind, double *dgu, const double *dy, const double *gu, int64_t rows,
                           int64_t width);
 void hri_ref_rope(double *y, const double *x, const double *cosines, const double *sines, const int32_t *position,
-                  int64_t rows, int64_t heads, int64_t kv_heads, int64_t head_size, bool inverse);
+                  int64_t rows, int64_t heads, int64_t kv_heads, int64_t head_size, int64_t rotary_size, bool inverse);
+/* y[n] = cap tanh(x / cap) */
+void hri_ref_softcap(double *y, const double *x, double cap, int64_t n);
 
 #endif

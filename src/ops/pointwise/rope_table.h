@@ -4,14 +4,9 @@
 
 #include <stdint.h>
 
-#include <headroom/model.h>
-
-/* Inverse frequency of pair `pair` (0 <= pair < head_size / 2), with the scaling of `rope`, rounded as transformers
- * rounds it (modeling_rope_utils.py computes in fp32). */
-float hri_rope_inverse_frequency(const hr_rope *rope, int64_t head_size, int64_t pair);
-
-/* Fills cosines and sines [positions, head_size / 2]. Once per job: libm in double, of the fp32 angle. */
-void hri_rope_table(const hr_rope *rope, int64_t head_size, int64_t positions, float *cosines, float *sines,
+/* Fills cosines and sines [positions, pairs], both times `factor`. inverse: the inverse frequency of each pair, rounded to
+ * fp32 by who made it (model/rope.h), because the angle is an fp32 product. Once per job: libm in double. */
+void hri_rope_table(const double *inverse, int64_t pairs, double factor, int64_t positions, float *cosines, float *sines,
                     int threads);
 
 #endif

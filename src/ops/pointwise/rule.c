@@ -51,12 +51,18 @@ hr_status hri_check_glu_backward(const hri_job *job, const hri_node *node, hr_er
   return HR_OK;
 }
 
+hr_status hri_check_softcap(const hri_job *job, const hri_node *node, hr_error *error) {
+  HRI_SHAPE(node->attr.f[0] > 0);
+  return hri_check_same2(job, node, error);
+}
+
 hr_status hri_check_rope(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_tensor *x = hri_at(job, node, 0), *positions = hri_at(job, node, 1), *table = hri_at(job, node, 2);
   HRI_SHAPE(hri_tensor_bytes(x) == hri_tensor_bytes(hri_at(job, node, 3)) && x->dtype == hri_at(job, node, 3)->dtype);
   HRI_SHAPE((uint64_t)((node->attr.i[0] + 2 * node->attr.i[1]) * node->attr.i[2]) == hri_columns(x));
   HRI_SHAPE(hri_tensor_elements(positions) == hri_rows(x));
-  HRI_SHAPE(table->dtype == HRI_F32 && hri_columns(table) * 2 == (uint64_t)node->attr.i[2]);
+  HRI_SHAPE(node->attr.i[4] > 0 && node->attr.i[4] <= node->attr.i[2] && node->attr.i[4] % 2 == 0);
+  HRI_SHAPE(table->dtype == HRI_F32 && hri_columns(table) * 2 == (uint64_t)node->attr.i[4]);
   return HR_OK;
 }
 
@@ -76,6 +82,8 @@ void hri_back_rope(hri_autodiff *ad, hri_id node) {
 double hri_flops_rope(const hri_job *job, const hri_node *node) { return 3.0 * (double)hri_tensor_elements(hri_at(job, node, 0)); }
 
 hr_status hri_check_rope_table(const hri_job *job, const hri_node *node, hr_error *error) {
-  HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 0)) == (uint64_t)(node->attr.i[0] * node->attr.i[1]));
+  const int64_t *i = node->attr.i;
+  HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 0)) == (uint64_t)(i[0] * i[1]));
+  HRI_SHAPE(i[2] >= 0 && (uint64_t)i[2] < job->ropes.count && job->ropes.items[i[2]].pairs * 2 == (uint64_t)i[1]);
   return HR_OK;
 }

@@ -1,0 +1,41 @@
+/* Conversion of whole models between a Hugging Face directory and a GGUF file: weights, configuration, tokenizer and chat
+ * template. Weights are streamed: beside the files' heads and the tokenizer, at most the largest tensor and 64 MiB are held. */
+#ifndef HEADROOM_CONVERT_H
+#define HEADROOM_CONVERT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <headroom/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hr_convert_options {
+  const char *type;         /* "f32", "f16", "bf16", to GGUF also "q8_0"; NULL: as the source, f16 for a quantized one */
+  bool without_tokenizer;   /* leave out tokenizer and template */
+  bool replace;             /* what stands at the target gives way, at the very end */
+  void (*on_note)(void *context, const char *note); /* facts worth knowing, as they turn up; may be NULL */
+  void *context;
+} hr_convert_options;
+
+typedef struct hr_convert_result {
+  char from[16], to[16];    /* "GGUF", "Hugging Face" */
+  char source_type[16], type[16]; /* of most weights: "q4_1", "f16" */
+  uint32_t tensor_count;    /* written */
+  uint64_t parameter_count;
+  uint64_t data_bytes;      /* of all tensors as written */
+  uint64_t token_count;     /* in the tokenizer that was carried over; 0: none */
+  bool has_template;
+} hr_convert_result;
+
+/* Converts the directory `source` to the GGUF file `target`, or the GGUF file `source` to the directory `target`. `options` may
+ * be NULL. The target appears whole, at the end, or not at all. USAGE: the target exists, the type makes no sense there;
+ * INPUT: what is wrong with the source; UNSUPPORTED: what the target's format or this version cannot hold; IO; MEMORY. */
+hr_status hr_convert(const char *source, const char *target, const hr_convert_options *options, hr_convert_result *result, hr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

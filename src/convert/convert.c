@@ -1,0 +1,249 @@
+/* Conversion of whole models. The target grows under a temporary name beside its own and takes that at the end. */
+#include <headroom/convert.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "convert/lexicon.h"
+#include "convert/weights.h"
+
+/* ---- types ---- */
+
+/* llama.cpp's number of a file type is that of most tensors (enum llama_ftype). */
+static const struct {
+  const char *name, *torch;
+  uint32_t ggml, file_type;
+} types[] = {
+    {"f32", "float32", HRI_GGML_F32, 0}, {"f16", "float16", HRI_GGML_F16, 1}, {"q8_0", NULL, HRI_GGML_Q8_0, 7}, {"bf16", "bfloat16", HRI_GGML_BF16, 32},
+};
+
+enum { TYPE_COUNT = sizeof types / sizeof *types };
+
+static int type_named(const char *name) {
+  for (int i = 0; i < TYPE_COUNT; i++)
+    if (strcasecmp(name, types[i].name) == 0) return i;
+  return -1;
+}
+
+static int type_with(uint32_t ggml) {
+  for (int i = 0; i < TYPE_COUNT; i++)
+    if (types[i].ggml == ggml) return i;
+  return -1;
+}
+
+/* What the person asked for, else that of the source; f16 holds what blocks were quantized from. */
+static hr_status choose_type(const hr_convert_options *options, uint32_t source, bool to_gguf, int *type, hr_error *error) {
+  *type = options->type ? type_named(options->type) : type_with(source);
+  if (!options->type && (*type < 0 || types[*type].ggml == HRI_GGML_Q8_0)) *type = type_with(HRI_GGML_F16);
+  if (*type >= 0 && (to_gguf || types[*type].torch)) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "the type '%.40s' cannot be written to %s", options->type, to_gguf ? "GGUF" : "a Hugging Face directory");
+  return hri_hint(error, HR_ERROR_USAGE, to_gguf ? "f32, f16, bf16 and q8_0 can" : "f32, f16 and bf16 can");
+}
+
+static void name_type(uint32_t ggml, char out[16]) {
+  (void)snprintf(out, 16, "%s", hri_ggml_name(ggml));
+  for (char *c = out; *c; c++)
+    if (*c >= 'A' && *c <= 'Z' && *c != 'K') *c = (char)(*c + 'a' - 'A');
+}
+
+/* ---- the two directions ---- */
+
+typedef struct work {
+  const hr_convert_options *options;
+  hr_convert_result *result;
+  hr_model model;
+  hri_convert_source source;
+  hri_lexicon lexicon;
+  bool has_lexicon;
+  int type;
+} work;
+
+static void note(const work *w, const char *text) {
+  if (w->options->on_note) w->options->on_note(w->options->context, text);
+}
+
+static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
+  if (w->options->without_tokenizer) return HR_OK;
+  if (w->source.gguf) HRI_TRY(hri_lexicon_from_gguf(w->source.gguf, &w->lexicon, &w->has_lexicon, error));
+  else HRI_TRY(hri_lexicon_from_directory(source, &w->lexicon, &w->has_lexicon, error));
+  w->result->token_count = w->lexicon.tokens.count;
+  w->result->has_template = w->lexicon.chat_template != NULL;
+  if (!w->has_lexicon) note(w, w->source.gguf ? "the file has no tokenizer" : "the directory has no tokenizer.json: the file gets no tokenizer");
+  return HR_OK;
+}
+
+/* Ids that only config.json names; the tokenizer's own count first, as for llama.cpp's converter. */
+static void name_tokens(work *w) {
+  const int32_t ids[HRI_LEXICON_NAMED] = {w->model.bos_token, w->model.eos_token, -1, w->model.pad_token};
+  for (int i = 0; i < HRI_LEXICON_NAMED; i++)
+    if (w->lexicon.named[i] < 0) w->lexicon.named[i] = ids[i];
+}
+
+static hr_status to_gguf(work *w, const char *target, hr_error *error) {
+  hri_gguf_keys keys = {0};
+  uint32_t ids[3] = {0};
+  static const char *const names[3] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id"};
+  const int32_t tokens[3] = {w->model.bos_token, w->model.eos_token, w->model.pad_token};
+  hr_status status = hri_gguf_put_model(&keys, &w->model, types[w->type].file_type, error);
+  name_tokens(w);
+  if (status == HR_OK && w->has_lexicon) status = hri_lexicon_to_gguf(&w->lexicon, w->model.vocabulary_size, &keys, error);
+  for (int i = 0; i < 3 && !w->has_lexicon; i++) {
+    ids[i] = (uint32_t)tokens[i];
+    if (tokens[i] >= 0) hri_gguf_put_u32(&keys, names[i], ids[i]);
+  }
+  if (status == HR_OK)
+    status = hri_convert_to_gguf(&w->source, target, &keys, types[w->type].ggml, &w->result->tensor_count, &w->result->data_bytes, error);
+  hri_gguf_keys_deinit(&keys);
+  return status;
+}
+
+static hr_status write_file(const char *directory, const char *name, char *text, hr_error *error) {
+  char *path = hri_path_join(directory, name);
+  hr_status status = path && text ? hri_file_replace(path, text, strlen(text), error) : hri_fail_memory(error, 0, name);
+  hri_free(path);
+  hri_free(text);
+  return status;
+}
+
+static char *generation_text(const hr_model *m) {
+  static const char *const names[3] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+  const int32_t ids[3] = {m->bos_token, m->eos_token, m->pad_token};
+  hri_text text = {0};
+  hri_json_writer json = hri_json_writer_init(&text, 2);
+  hri_json_begin_object(&json);
+  for (int i = 0; i < 3; i++)
+    if (ids[i] >= 0) hri_json_field_i64(&json, names[i], ids[i]);
+  hri_json_end_object(&json);
+  hri_text_add(&text, "\n");
+  if (!text.failed) return text.chars;
+  hri_text_deinit(&text);
+  return NULL;
+}
+
+static hr_status to_directory(work *w, const char *directory, hr_error *error) {
+  HRI_TRY(hri_dir_make(directory, error));
+  HRI_TRY(write_file(directory, "config.json", hr_model_config_text(&w->model, types[w->type].torch), error));
+  HRI_TRY(write_file(directory, "generation_config.json", generation_text(&w->model), error));
+  if (w->has_lexicon) HRI_TRY(hri_lexicon_to_directory(&w->lexicon, directory, w->model.max_positions, error));
+  return hri_convert_to_weights(&w->source, directory, types[w->type].ggml, &w->result->tensor_count, &w->result->data_bytes, error);
+}
+
+/* ---- source and target ---- */
+
+static hr_status open_source(work *w, const char *source, hr_error *error) {
+  bool directory = hri_path_is_dir(source);
+  w->source.model = &w->model;
+  if (!directory) {
+    HRI_TRY(hri_gguf_open(source, &w->source.gguf, error));
+    return hri_gguf_model(w->source.gguf, &w->model, error);
+  }
+  HRI_TRY(hr_model_open(source, &w->model, error));
+  if (w->model.directory[0]) return hri_weights_open(w->model.directory, &w->source.weights, error);
+  hri_fail(error, HR_ERROR_INPUT, "%s holds no weights", source);
+  return hri_hint(error, HR_ERROR_INPUT, "model.safetensors, or shards with model.safetensors.index.json, must lie beside config.json");
+}
+
+static bool ends_in_gguf(const char *path) {
+  size_t length = strlen(path);
+  return length > 5 && strcasecmp(path + length - 5, ".gguf") == 0;
+}
+
+static hr_status check_target(const char *source, const char *target, const hr_convert_options *options, hr_error *error) {
+  bool to_gguf_file = hri_path_is_dir(source), exists = hri_path_exists(target);
+  if (!*target) return hri_fail(error, HR_ERROR_USAGE, "the target has no name");
+  if (!hri_path_exists(source)) return hri_fail_errno(error, ENOENT, "open", source);
+  if (to_gguf_file != ends_in_gguf(target)) {
+    hri_fail(error, HR_ERROR_USAGE, to_gguf_file ? "%s: a directory becomes a GGUF file, and its name ends in .gguf" : "%s: a GGUF file becomes a directory, and its name does not end in .gguf", target);
+    return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
+  }
+  if (exists && hri_path_is_dir(target) == to_gguf_file) {
+    hri_fail(error, HR_ERROR_USAGE, "%s is %s", target, to_gguf_file ? "a directory" : "a file");
+    return hri_hint(error, HR_ERROR_USAGE, "name another target");
+  }
+  if (!exists || options->replace) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "%s exists", target);
+  return hri_hint(error, HR_ERROR_USAGE, "name another target, or replace it with --force");
+}
+
+/* "path.tmp", without slashes at the end of the path; `old` names what gives way. */
+static char *beside(const char *path, const char *suffix) {
+  size_t length = strlen(path);
+  char *name = hri_alloc(length + strlen(suffix) + 1);
+  while (length > 1 && path[length - 1] == '/') length--;
+  if (!name) return NULL;
+  memcpy(name, path, length);
+  strcpy(name + length, suffix);
+  return name;
+}
+
+/* The finished directory takes its name; one that stands there moves aside first and goes last. */
+static hr_status place_directory(const char *made, const char *target, hr_error *error) {
+  char *old = beside(target, ".old"), *plain = beside(target, "");
+  hr_status status = old && plain ? HR_OK : hri_fail_memory(error, strlen(target), "a path");
+  bool moved = false;
+  if (status == HR_OK && hri_path_exists(plain)) {
+    status = hri_dir_remove(old, error);
+    moved = status == HR_OK && rename(plain, old) == 0;
+    if (status == HR_OK && !moved) status = hri_fail_errno(error, errno, "move aside", plain);
+  }
+  if (status == HR_OK && rename(made, plain) != 0) {
+    status = hri_fail_errno(error, errno, "rename to", plain);
+    if (moved) (void)rename(old, plain);
+    moved = false;
+  }
+  if (moved) status = hri_dir_remove(old, error);
+  hri_free(old);
+  hri_free(plain);
+  return status;
+}
+
+static hr_status write_target(work *w, const char *target, hr_error *error) {
+  char *made;
+  hr_status status;
+  if (w->source.weights) return to_gguf(w, target, error);
+  made = beside(target, ".tmp");
+  if (!made) return hri_fail_memory(error, strlen(target), "a path");
+  status = hri_dir_remove(made, error); /* left by a kill */
+  if (status == HR_OK) status = to_directory(w, made, error);
+  if (status == HR_OK) status = place_directory(made, target, error);
+  if (status != HR_OK) (void)hri_dir_remove(made, NULL);
+  hri_free(made);
+  return status;
+}
+
+static void describe(work *w, uint32_t source_type) {
+  hr_convert_result *r = w->result;
+  (void)snprintf(r->from, sizeof r->from, "%s", w->source.gguf ? "GGUF" : "Hugging Face");
+  (void)snprintf(r->to, sizeof r->to, "%s", w->source.gguf ? "Hugging Face" : "GGUF");
+  name_type(source_type, r->source_type);
+  (void)snprintf(r->type, sizeof r->type, "%s", types[w->type].name);
+  r->parameter_count = hr_model_parameter_count(&w->model);
+}
+
+hr_status hr_convert(const char *source, const char *target, const hr_convert_options *options, hr_convert_result *result, hr_error *error) {
+  static const hr_convert_options none = {0};
+  hr_convert_result unused;
+  work w = {.options = options ? options : &none, .result = result ? result : &unused};
+  uint32_t source_type = 0;
+  hr_status status = HR_OK;
+  memset(w.result, 0, sizeof *w.result);
+  hri_lexicon_init(&w.lexicon);
+  HRI_TRY_OUT(check_target(source, target, w.options, error));
+  HRI_TRY_OUT(open_source(&w, source, error));
+  HRI_TRY_OUT(hri_convert_check(&w.source, error));
+  HRI_TRY_OUT(hri_convert_type_of(&w.source, &source_type, error));
+  HRI_TRY_OUT(choose_type(w.options, source_type, w.source.weights != NULL, &w.type, error));
+  describe(&w, source_type);
+  HRI_TRY_OUT(read_lexicon(&w, source, error));
+  status = write_target(&w, target, error);
+out:
+  hri_lexicon_deinit(&w.lexicon);
+  hri_weights_close(w.source.weights);
+  hri_gguf_close(w.source.gguf);
+  return status;
+}

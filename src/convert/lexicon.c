@@ -1,0 +1,57 @@
+/* What the directions share: the known ways to split text. Expressions: the tokenizer.json of the models named; names and what
+ * is alike: ggml-org/llama.cpp, src/llama-vocab.cpp. */
+#include "convert/lexicon.h"
+
+#include <string.h>
+
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define CL100K(digits)                                                                                             \
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                            \
+  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+/* The first of those with the same expression is the one that is written. */
+static const hri_lexicon_split splits[] = {
+    {"gpt-2", NULL, false, false},
+    {"smollm", NULL, true, false},
+    {"llama-bpe", CL100K("\\p{N}{1,3}"), false, false},
+    {"qwen2", CL100K("\\p{N}"), false, true},
+};
+
+static const struct {
+  const char *name, *like;
+} alike[] = {
+    {"gpt2", "gpt-2"},        {"phi-2", "gpt-2"},      {"olmo", "gpt-2"},       {"starcoder", "smollm"},       {"refact", "smollm"},
+    {"codeshell", "smollm"},  {"llama3", "llama-bpe"}, {"llama-v3", "llama-bpe"}, {"falcon3", "llama-bpe"},    {"pixtral", "llama-bpe"},
+    {"deepseek-r1-qwen", "qwen2"}, {"megrez", "qwen2"},
+};
+
+const hri_lexicon_split *hri_lexicon_split_named(const char *pre) {
+  for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
+    if (strcmp(pre, alike[i].name) == 0) pre = alike[i].like;
+  for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
+    if (strcmp(pre, splits[i].pre) == 0) return &splits[i];
+  return NULL;
+}
+
+const hri_lexicon_split *hri_lexicon_split_like(const char *regex, bool digits) {
+  if (regex && strcmp(regex, GPT2) == 0) regex = NULL;
+  for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+    bool same = regex && splits[i].regex ? strcmp(regex, splits[i].regex) == 0 : !regex && !splits[i].regex;
+    if (same && digits == splits[i].digits) return &splits[i];
+  }
+  return NULL;
+}
+
+void hri_lexicon_init(hri_lexicon *lexicon) {
+  memset(lexicon, 0, sizeof *lexicon);
+  for (int i = 0; i < HRI_LEXICON_NAMED; i++) lexicon->named[i] = -1;
+}
+
+void hri_lexicon_deinit(hri_lexicon *lexicon) {
+  hri_array_free(&lexicon->tokens);
+  hri_array_free(&lexicon->merges);
+  hri_free(lexicon->text);
+  hri_free(lexicon->template_text);
+  hri_json_deinit(&lexicon->config);
+  hri_json_deinit(&lexicon->added);
+}

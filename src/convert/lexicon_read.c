@@ -1,0 +1,363 @@
+/* tokenizer.json and what lies beside it.
+ *
+ * The file may have 20 MB, nearly all of them vocabulary and merges. Those are scanned in place and stay where they are; the
+ * small parts become trees. The scanner decodes strings where they stand, so a part is made a tree before it is passed over. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json_scan.h"
+#include "convert/lexicon.h"
+
+enum { FILE_LIMIT = 256 << 20, CONFIG_LIMIT = 64 << 20, MAX_TOKENS = 1 << 24 };
+
+typedef struct reader {
+  hri_lexicon *lexicon;
+  const char *path;
+  hri_json normalizer, pre_tokenizer, post_processor;
+  const char *unk;
+  bool byte_fallback, has_vocabulary;
+} reader;
+
+static hr_status unsupported(const reader *r, hr_error *error, const char *part, const char *what) {
+  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s: %s has no counterpart in GGUF", r->path, part, what);
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "convert with --without-tokenizer and keep the tokenizer's own files");
+}
+
+/* ---- the model: vocabulary and merges ---- */
+
+static hr_status put_token(reader *r, uint64_t id, const char *text, hri_lex_type type, const hri_json_scan *scan, hr_error *error) {
+  hri_lexicon *v = r->lexicon;
+  hri_lexicon_token *token;
+  if (id >= MAX_TOKENS) {
+    if (scan) return hri_json_scan_fail(scan, error, "the id %llu is too large", (unsigned long long)id);
+    hri_fail(error, HR_ERROR_INPUT, "%s: added_tokens: the id %llu is too large", r->path, (unsigned long long)id);
+    return hri_hint(error, HR_ERROR_INPUT, "ids up to %d make sense", MAX_TOKENS);
+  }
+  if (!hri_array_reserve(&v->tokens, id + 1)) return hri_fail_memory(error, (id + 1) * sizeof *token, r->path);
+  while (v->tokens.count <= id) v->tokens.items[v->tokens.count++] = (hri_lexicon_token){.type = HRI_LEX_UNUSED};
+  token = &v->tokens.items[id];
+  if (token->text && strcmp(token->text, text) != 0) {
+    hri_fail(error, HR_ERROR_INPUT, "%s: the id %llu belongs to '%.60s' and to '%.60s'", r->path, (unsigned long long)id, token->text, text);
+    return hri_hint(error, HR_ERROR_INPUT, "the file is damaged; fetch it anew");
+  }
+  token->text = text;
+  token->bytes = (uint32_t)strlen(text);
+  token->type = type;
+  return HR_OK;
+}
+
+static hr_status read_vocabulary(reader *r, hri_json_scan *scan, hr_error *error) {
+  r->has_vocabulary = true;
+  if (hri_json_scan_peek(scan) == '[') return unsupported(r, error, "model.vocab", "a vocabulary with scores (unigram)");
+  HRI_TRY(hri_json_scan_object(scan, error));
+  for (;;) {
+    char *key;
+    uint64_t id;
+    HRI_TRY(hri_json_scan_key(scan, &key, error));
+    if (!key) return HR_OK;
+    HRI_TRY(hri_json_scan_u64(scan, &id, error));
+    HRI_TRY(put_token(r, id, key, HRI_LEX_NORMAL, scan, error));
+  }
+}
+
+/* "a b" or ["a", "b"] */
+static hr_status read_merge(hri_json_scan *scan, hri_lexicon_merge *merge, hr_error *error) {
+  char *left, *right;
+  bool more;
+  if (hri_json_scan_peek(scan) == '[') {
+    HRI_TRY(hri_json_scan_array(scan, error));
+    HRI_TRY(hri_json_scan_element(scan, &more, error));
+    if (!more) return hri_json_scan_fail(scan, error, "a merge has two parts");
+    HRI_TRY(hri_json_scan_string(scan, &left, error));
+    HRI_TRY(hri_json_scan_element(scan, &more, error));
+    if (!more) return hri_json_scan_fail(scan, error, "a merge has two parts");
+    HRI_TRY(hri_json_scan_string(scan, &right, error));
+    HRI_TRY(hri_json_scan_element(scan, &more, error));
+    if (more) return hri_json_scan_fail(scan, error, "a merge has two parts");
+  } else {
+    HRI_TRY(hri_json_scan_string(scan, &left, error));
+    right = strchr(left, ' ');
+    if (!right) return hri_json_scan_fail(scan, error, "a merge has two parts with a blank between them");
+    *right++ = 0;
+  }
+  *merge = (hri_lexicon_merge){left, right, (uint32_t)strlen(left), (uint32_t)strlen(right)};
+  return HR_OK;
+}
+
+static hr_status read_merges(reader *r, hri_json_scan *scan, hr_error *error) {
+  bool more;
+  HRI_TRY(hri_json_scan_array(scan, error));
+  for (;;) {
+    hri_lexicon_merge merge;
+    HRI_TRY(hri_json_scan_element(scan, &more, error));
+    if (!more) return HR_OK;
+    HRI_TRY(read_merge(scan, &merge, error));
+    if (!hri_array_push(&r->lexicon->merges, merge)) return hri_fail_memory(error, r->lexicon->merges.count * sizeof merge, r->path);
+  }
+}
+
+static hr_status read_model(reader *r, hri_json_scan *scan, hr_error *error) {
+  char *key, *text;
+  HRI_TRY(hri_json_scan_object(scan, error));
+  for (;;) {
+    HRI_TRY(hri_json_scan_key(scan, &key, error));
+    if (!key) return HR_OK;
+    char first = hri_json_scan_peek(scan);
+    if (strcmp(key, "type") == 0) {
+      HRI_TRY(hri_json_scan_string(scan, &text, error));
+      if (strcmp(text, "BPE") != 0) return unsupported(r, error, "model.type", text);
+    } else if (strcmp(key, "vocab") == 0) {
+      HRI_TRY(read_vocabulary(r, scan, error));
+    } else if (strcmp(key, "merges") == 0) {
+      HRI_TRY(read_merges(r, scan, error));
+    } else if (strcmp(key, "unk_token") == 0 && first == '"') {
+      HRI_TRY(hri_json_scan_string(scan, &text, error));
+      r->unk = text;
+    } else {
+      if (strcmp(key, "byte_fallback") == 0) r->byte_fallback = first == 't';
+      HRI_TRY(hri_json_scan_skip(scan, error));
+    }
+  }
+}
+
+/* ---- the file ---- */
+
+/* Where the value at `at` ends; only brackets and strings count, what is wrong in it the parse will tell. */
+static const char *value_end(const char *at, const char *end) {
+  int depth = 0;
+  for (; at < end; at++) {
+    if (*at == '"') {
+      for (at++; at < end && *at != '"'; at++) at += *at == '\\';
+      if (at >= end) return end;
+    } else if (*at == '{' || *at == '[') {
+      depth++;
+    } else if (*at == '}' || *at == ']') {
+      if (depth == 0) return at;
+      depth--;
+    } else if (*at == ',' && depth == 0) {
+      return at;
+    }
+    if (depth == 0 && (*at == '}' || *at == ']' || *at == '"')) return at + 1;
+  }
+  return end;
+}
+
+static hr_status read_file(reader *r, uint64_t bytes, hr_error *error) {
+  hri_json_scan scan = hri_json_scan_init(r->lexicon->text, bytes, r->path, "");
+  char *key;
+  HRI_TRY(hri_json_scan_object(&scan, error));
+  for (;;) {
+    HRI_TRY(hri_json_scan_key(&scan, &key, error));
+    if (!key) break;
+    (void)hri_json_scan_peek(&scan);
+    hri_json *tree = strcmp(key, "normalizer") == 0 ? &r->normalizer : strcmp(key, "pre_tokenizer") == 0 ? &r->pre_tokenizer
+                   : strcmp(key, "post_processor") == 0 ? &r->post_processor : strcmp(key, "added_tokens") == 0 ? &r->lexicon->added : NULL;
+    if (tree && tree->value) return hri_json_scan_fail(&scan, error, "the field '%s' stands there twice", key);
+    if (tree) HRI_TRY(hri_json_parse(scan.next, (uint64_t)(value_end(scan.next, scan.end) - scan.next), r->path, tree, error));
+    if (strcmp(key, "model") == 0) HRI_TRY(read_model(r, &scan, error));
+    else HRI_TRY(hri_json_scan_skip(&scan, error));
+  }
+  HRI_TRY(hri_json_scan_end(&scan, error));
+  if (r->has_vocabulary) return HR_OK;
+  hri_fail(error, HR_ERROR_INPUT, "%s: the field model.vocab is missing", r->path);
+  return hri_hint(error, HR_ERROR_INPUT, "the file is damaged; fetch it anew");
+}
+
+/* ---- what the parts mean ---- */
+
+static hr_status read_added(reader *r, hr_error *error) {
+  for (uint64_t i = 0; i < hri_json_count(&r->lexicon->added); i++) {
+    hri_json item = hri_json_item(&r->lexicon->added, i);
+    const char *content;
+    uint64_t id;
+    bool special = false;
+    HRI_TRY(hri_json_get_string(&item, "content", &content, error));
+    HRI_TRY(hri_json_get_u64(&item, "id", 0, MAX_TOKENS - 1, &id, error));
+    HRI_TRY(hri_json_opt_bool(&item, "special", &special, error));
+    HRI_TRY(put_token(r, id, content, special ? HRI_LEX_CONTROL : HRI_LEX_USER_DEFINED, NULL, error));
+  }
+  return HR_OK;
+}
+
+static const char *type_of(const hri_json *part) {
+  hri_json type = hri_json_member(part, "type");
+  return json_is_string(type.value) ? json_string_value(type.value) : "";
+}
+
+/* The members of a Sequence, or the part by itself: their number, and the index-th. */
+static uint64_t parts_of(const hri_json *part, const char *list) {
+  hri_json members = hri_json_member(part, list);
+  if (!json_is_object(part->value)) return 0;
+  return strcmp(type_of(part), "Sequence") == 0 ? hri_json_count(&members) : 1;
+}
+
+static hri_json part_at(const hri_json *part, const char *list, uint64_t index) {
+  hri_json members = hri_json_member(part, list);
+  return strcmp(type_of(part), "Sequence") == 0 ? hri_json_item(&members, index) : *part;
+}
+
+static bool is_true(const hri_json *part, const char *key, bool missing) {
+  hri_json member = hri_json_member(part, key);
+  return json_is_boolean(member.value) ? json_is_true(member.value) : missing;
+}
+
+static hr_status read_byte_level(reader *r, hr_error *error) {
+  const char *regex = NULL;
+  bool digits = false, byte_level = false, own = false, nfc = json_is_object(r->normalizer.value);
+  const hri_lexicon_split *split;
+  for (uint64_t i = 0; i < parts_of(&r->pre_tokenizer, "pretokenizers"); i++) {
+    hri_json part = part_at(&r->pre_tokenizer, "pretokenizers", i), pattern = hri_json_member(&part, "pattern"), text = hri_json_member(&pattern, "Regex");
+    hri_json behavior = hri_json_member(&part, "behavior");
+    const char *type = type_of(&part);
+    if (strcmp(type, "ByteLevel") == 0) {
+      byte_level = true;
+      own = is_true(&part, "use_regex", true);
+      if (is_true(&part, "add_prefix_space", false)) return unsupported(r, error, "pre_tokenizer", "ByteLevel with add_prefix_space");
+    } else if (strcmp(type, "Digits") == 0 && is_true(&part, "individual_digits", false)) {
+      digits = true;
+    } else if (strcmp(type, "Split") == 0 && json_is_string(text.value) && !regex && !is_true(&part, "invert", false) && json_is_string(behavior.value) &&
+               (strcmp(json_string_value(behavior.value), "Isolated") == 0 || strcmp(json_string_value(behavior.value), "Removed") == 0)) {
+      regex = json_string_value(text.value);
+    } else {
+      return unsupported(r, error, "pre_tokenizer", type);
+    }
+  }
+  split = byte_level && own != (regex != NULL) ? hri_lexicon_split_like(regex, digits) : NULL;
+  if (!split) return unsupported(r, error, "pre_tokenizer", regex ? "its regular expression" : "its sequence");
+  if (nfc && (strcmp(type_of(&r->normalizer), "NFC") != 0 || !split->nfc)) return unsupported(r, error, "normalizer", type_of(&r->normalizer));
+  r->lexicon->pre = split->pre;
+  return HR_OK;
+}
+
+/* Llama 2: a blank in front and U+2581 for blanks, as normalizer or as Metaspace; Gemma: without the blank in front. */
+static hr_status read_sentencepiece(reader *r, hr_error *error) {
+  hri_json scheme = hri_json_member(&r->pre_tokenizer, "prepend_scheme");
+  bool replaced = false;
+  r->lexicon->sentencepiece = true;
+  r->lexicon->pre = "default";
+  for (uint64_t i = 0; i < parts_of(&r->normalizer, "normalizers"); i++) {
+    hri_json part = part_at(&r->normalizer, "normalizers", i);
+    if (strcmp(type_of(&part), "Prepend") == 0) r->lexicon->space_prefix = true;
+    else if (strcmp(type_of(&part), "Replace") == 0) replaced = true;
+    else return unsupported(r, error, "normalizer", type_of(&part));
+  }
+  if (strcmp(type_of(&r->pre_tokenizer), "Metaspace") == 0) {
+    replaced = true;
+    r->lexicon->space_prefix = !json_is_string(scheme.value) || strcmp(json_string_value(scheme.value), "never") != 0;
+  } else if (strcmp(type_of(&r->pre_tokenizer), "Split") == 0) {
+    r->lexicon->gemma = true; /* at blanks, which are gone by then */
+  } else if (json_is_object(r->pre_tokenizer.value)) {
+    return unsupported(r, error, "pre_tokenizer", type_of(&r->pre_tokenizer));
+  }
+  return replaced ? HR_OK : unsupported(r, error, "normalizer", "a vocabulary without U+2581 for blanks");
+}
+
+/* TemplateProcessing: a special token in front of the sequence, and behind it. */
+static void read_template(reader *r) {
+  for (uint64_t i = 0; i < parts_of(&r->post_processor, "processors"); i++) {
+    hri_json part = part_at(&r->post_processor, "processors", i), single = hri_json_member(&part, "single"), first, last;
+    uint64_t count = hri_json_count(&single);
+    if (strcmp(type_of(&part), "TemplateProcessing") != 0 || count == 0) continue;
+    first = hri_json_item(&single, 0);
+    last = hri_json_item(&single, count - 1);
+    r->lexicon->add_bos = hri_json_has(&first, "SpecialToken");
+    r->lexicon->add_eos = count > 1 && hri_json_has(&last, "SpecialToken");
+  }
+}
+
+static int64_t find_token(const hri_lexicon *v, const char *text) {
+  for (size_t i = 0; text && i < v->tokens.count; i++)
+    if (v->tokens.items[i].text && strcmp(v->tokens.items[i].text, text) == 0) return (int64_t)i;
+  return -1;
+}
+
+/* Bytes, the unknown token, and scores: a token's is the rank of the first merge that makes it, counted downwards, which gives
+ * SentencePiece's order of merging. */
+static hr_status finish_sentencepiece(reader *r, hr_error *error) {
+  hri_lexicon *v = r->lexicon;
+  char name[8];
+  for (size_t i = 0; i < v->tokens.count; i++) {
+    hri_lexicon_token *t = &v->tokens.items[i];
+    unsigned byte;
+    if (!t->text) continue;
+    if (t->bytes == 6 && sscanf(t->text, "<0x%2X>", &byte) == 1) {
+      (void)snprintf(name, sizeof name, "<0x%02X>", byte & 255);
+      if (strcmp(name, t->text) == 0) t->type = HRI_LEX_BYTE;
+    }
+    if (r->unk && strcmp(t->text, r->unk) == 0) t->type = HRI_LEX_UNKNOWN;
+  }
+  return hri_lexicon_score(v, error);
+}
+
+/* ---- beside tokenizer.json ---- */
+
+static hr_status read_config(reader *r, const char *path, hr_error *error) {
+  static const char *const names[HRI_LEXICON_NAMED] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+  hri_lexicon *v = r->lexicon;
+  HRI_TRY(hri_json_read(path, CONFIG_LIMIT, &v->config, error));
+  for (int i = 0; i < HRI_LEXICON_NAMED; i++) {
+    hri_json member = hri_json_member(&v->config, names[i]);
+    if (json_is_object(member.value)) member = hri_json_member(&member, "content");
+    if (json_is_string(member.value)) v->named[i] = find_token(v, json_string_value(member.value));
+  }
+  v->add_bos = is_true(&v->config, "add_bos_token", v->add_bos);
+  v->add_eos = is_true(&v->config, "add_eos_token", v->add_eos);
+  return HR_OK;
+}
+
+/* The template of tokenizer_config.json: a text, or a list of named ones, of which "default" counts. */
+static void template_in_config(hri_lexicon *v) {
+  hri_json member = hri_json_member(&v->config, "chat_template");
+  for (uint64_t i = 0; i < hri_json_count(&member); i++) {
+    hri_json item = hri_json_item(&member, i), name = hri_json_member(&item, "name");
+    if (!json_is_string(name.value) || strcmp(json_string_value(name.value), "default") != 0) continue;
+    member = hri_json_member(&item, "template");
+    break;
+  }
+  if (!json_is_string(member.value)) return;
+  v->chat_template = json_string_value(member.value);
+  v->chat_template_bytes = json_string_length(member.value);
+}
+
+static hr_status read_beside(reader *r, const char *directory, hr_error *error) {
+  char *config = hri_path_join(directory, "tokenizer_config.json"), *jinja = hri_path_join(directory, "chat_template.jinja");
+  hr_status status = config && jinja ? HR_OK : hri_fail_memory(error, strlen(directory), "a path");
+  if (status == HR_OK && hri_path_exists(config)) status = read_config(r, config, error);
+  if (status == HR_OK) template_in_config(r->lexicon);
+  if (status == HR_OK && hri_path_exists(jinja)) {
+    status = hri_file_read(jinja, CONFIG_LIMIT, &r->lexicon->template_text, &r->lexicon->chat_template_bytes, error);
+    r->lexicon->chat_template = r->lexicon->template_text;
+  }
+  hri_free(config);
+  hri_free(jinja);
+  return status;
+}
+
+static hr_status interpret(reader *r, const char *directory, hr_error *error) {
+  HRI_TRY(read_added(r, error));
+  HRI_TRY(r->byte_fallback ? read_sentencepiece(r, error) : read_byte_level(r, error));
+  read_template(r);
+  if (r->lexicon->sentencepiece) HRI_TRY(finish_sentencepiece(r, error));
+  r->lexicon->named[HRI_LEXICON_UNK] = find_token(r->lexicon, r->unk);
+  return read_beside(r, directory, error);
+}
+
+hr_status hri_lexicon_from_directory(const char *directory, hri_lexicon *lexicon, bool *found, hr_error *error) {
+  char *path = hri_path_join(directory, "tokenizer.json");
+  reader r = {.lexicon = lexicon, .path = path};
+  uint64_t bytes;
+  hr_status status = HR_OK;
+  if (!path) return hri_fail_memory(error, strlen(directory), "a path");
+  *found = hri_path_exists(path);
+  if (!*found) goto out;
+  HRI_TRY_OUT(hri_file_read(path, FILE_LIMIT, &lexicon->text, &bytes, error));
+  HRI_TRY_OUT(read_file(&r, bytes, error));
+  HRI_TRY_OUT(interpret(&r, directory, error));
+out:
+  hri_json_deinit(&r.normalizer);
+  hri_json_deinit(&r.pre_tokenizer);
+  hri_json_deinit(&r.post_processor);
+  hri_free(path);
+  return status;
+}

@@ -1,0 +1,27 @@
+/* What the readers of config.json share (config.c, config_rope.c). Internal to src/model. */
+#ifndef HRI_MODEL_CONFIG_H
+#define HRI_MODEL_CONFIG_H
+
+#include "base/json.h"
+#include "model/family.h"
+
+#define HRI_FAMILY(id) (1u << HR_FAMILY_##id)
+#define HRI_QWEN (HRI_FAMILY(QWEN2) | HRI_FAMILY(QWEN3))
+#define HRI_GEMMA (HRI_FAMILY(GEMMA2) | HRI_FAMILY(GEMMA3))
+
+/* Whether the family of `model` is one of a set of HRI_FAMILY bits. */
+static inline bool hri_family_in(const hr_model *model, uint32_t set) { return (set >> model->family & 1u) != 0; }
+
+/* "config.json: field rope_scaling.rope_type is "su": not supported"; INPUT. */
+hr_status hri_config_unsupported(const hri_json *field, hr_error *error, const char *hint);
+
+/* A finite number in (low, high], or in [low, high] when `closed`; the default stays when the key is missing or null. */
+hr_status hri_config_number(const hri_json *root, const char *key, double low, double high, bool closed, double *value, hr_error *error);
+
+/* rope, local_rope and rotary_size of a model whose sizes have been read. */
+hr_status hri_config_rope(const hri_json *root, hr_model *model, hr_error *error);
+
+/* "default", "linear", ... as config files write them. */
+const char *hri_rope_kind_name(hr_rope_scaling scaling);
+
+#endif

@@ -1,0 +1,53 @@
+/* Models in GGUF files: description, names and layout of their tensors, in both directions.
+ *
+ * A GGUF file holds the tensors of the Hugging Face file under other names, linear weights always as [out, in] as here, and
+ * three changes of values: for the architecture llama (and mistral, which goes by that name) the rows of q and k are
+ * reordered per head from (2, D/2) to (D/2, 2), as its RoPE turns neighbouring pairs; Gemma's norm weights have 1 added; the
+ * frequency factors of llama3 and longrope scaling are tensors. Source: ggml-org/llama.cpp, conversion/ (base, llama, qwen,
+ * phi, gemma, gpt2), gguf-py/gguf/tensor_mapping.py. */
+#ifndef HRI_MODEL_GGUF_H
+#define HRI_MODEL_GGUF_H
+
+#include "formats/gguf.h"
+#include "model/params.h"
+
+/* ---- descriptions ---- */
+
+/* Fills `model` from the keys of an open file; hr_model_open comes here for GGUF files. model->directory is the path of the
+ * file: that is where the weights are. INPUT names the key; UNSUPPORTED architectures are named with the known ones. */
+hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error);
+hr_status hri_gguf_model_open(const char *path, hr_model *model, hr_error *error);
+
+/* Puts the keys that describe `model`, from general.architecture on; `file_type` is llama.cpp's number for the most common
+ * tensor type. UNSUPPORTED names what GGUF cannot say (dynamic RoPE scaling, unscaled gpt2 attention, ...). */
+hr_status hri_gguf_put_model(hri_gguf_keys *keys, const hr_model *model, uint32_t file_type, hr_error *error);
+
+/* The vectors of frequency factors that a model's file has besides its parameters: the index-th, with its name and `count`
+ * values (at most HR_MAX_ROPE_PAIRS); false when there are no more. */
+bool hri_gguf_extra(const hr_model *model, uint32_t index, const char **name, float *values, uint32_t *count);
+
+/* ---- weights ---- */
+
+/* Where a part of a parameter is in a GGUF file, and what to do to its values. */
+typedef struct hri_gguf_part {
+  char name[64];          /* "blk.3.attn_q.weight" */
+  uint32_t rank;          /* 1 or 2 */
+  uint64_t rows, columns; /* of the part as we hold it, [out, in]; vectors: [rows], columns 1 */
+  uint32_t head_size;     /* 0, or D: rows j and j + D/2 of each head are rows 2j and 2j + 1 in the file */
+  float offset;           /* what the file has added to the values */
+} hri_gguf_part;
+
+void hri_gguf_part_of(const hr_model *model, const hri_param_spec *spec, uint32_t part, hri_gguf_part *out);
+/* Tensors that a file may hold and that are ignored: frequency factors, a separate head of a tied model. */
+bool hri_gguf_ignored(const hr_model *model, const char *name);
+
+/* The tensor of a part, checked: INPUT when it is missing, has another shape, or a type that is not decoded. */
+hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, uint32_t *index, hr_error *error);
+/* Rows [row, row + count) of a part (elements, for vectors) as fp32, in our order, with the offset taken away. `staging` takes
+ * the raw blocks, HRI_GGUF_STAGING_LEAST bytes or more; the more, the fewer reads. Allocates nothing; may run in several
+ * threads, each with its own staging. */
+enum { HRI_GGUF_STAGING_LEAST = 4096 };
+hr_status hri_gguf_part_read(const hri_gguf *file, uint32_t index, const hri_gguf_part *part, uint64_t row, uint64_t count, float *to,
+                             void *staging, uint64_t staging_bytes, hr_error *error);
+
+#endif

@@ -1,0 +1,45 @@
+/* Putting a tokenizer together. Every kind of file comes down to the same steps:
+ *
+ *   begin; tokens of the model; merges; added tokens; parts (parts.h, from JSON); named tokens; finish
+ *
+ * A tokenizer that failed on the way is closed with hr_tokenizer_close. */
+#ifndef HRI_TOKENIZER_BUILD_H
+#define HRI_TOKENIZER_BUILD_H
+
+#include "formats/gguf.h"
+#include "tokenizer/types.h"
+
+/* An empty tokenizer; `file` names it in errors and is copied. */
+hr_status hri_build_begin(const char *file, hr_tokenizer **tokenizer, hr_error *error);
+/* A token of the model. INPUT when the id is out of range or the id or content was there before. */
+hr_status hri_build_token(hr_tokenizer *tokenizer, const char *content, uint64_t bytes, uint64_t id, hr_error *error);
+/* Merge number `index`, by contents that are no longer than the file. INPUT when a part or the result is no model token. */
+hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, const char *right, uint32_t index, hr_error *error);
+/* The parts from their JSON texts; NULL stands for null. */
+typedef struct hri_part_texts {
+  const char *normalizer, *pre_tokenizer, *decoder;
+} hri_part_texts;
+hr_status hri_build_parts(hr_tokenizer *tokenizer, const hri_part_texts *parts, hr_error *error);
+/* Adds bos and eos around a text, as add_bos_token and add_eos_token say; the tokens are named already. */
+hr_status hri_build_template(hr_tokenizer *tokenizer, bool bos, bool eos, hr_error *error);
+/* Last step. */
+hr_status hri_build_finish(hr_tokenizer *tokenizer, hr_error *error);
+
+/* Whole tokenizers, without what lies beside the file (config.h); not finished yet. */
+hr_status hri_build_from_json(const char *path, hr_tokenizer *tokenizer, hr_error *error);
+hr_status hri_build_from_sentencepiece(const char *path, hr_tokenizer *tokenizer, hr_error *error);
+hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_error *error);
+/* From the tokenizer.ggml keys of an open GGUF file. */
+hr_status hri_build_from_gguf(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error);
+
+/* tokenizer_config.json and special_tokens_map.json in a directory; missing files are fine. */
+hr_status hri_build_config(const char *directory, hr_tokenizer *tokenizer, hr_error *error);
+
+/* Pre-tokenizers by the names of tokenizer.ggml.pre, as the JSON of tokenizer.json; NULL when the name is not known. */
+typedef struct hri_pre_type {
+  const char *name, *pre_tokenizer, *normalizer; /* normalizer NULL: none */
+  bool ignore_merges;
+} hri_pre_type;
+const hri_pre_type *hri_pre_type_find(const char *name);
+
+#endif

@@ -1,0 +1,22 @@
+/* Encoding: the way of a text through the parts of a tokenizer. */
+#ifndef HRI_TOKENIZER_ENCODE_H
+#define HRI_TOKENIZER_ENCODE_H
+
+#include "tokenizer/types.h"
+
+/* A text changed by a stage. */
+typedef struct hri_stage_buffer {
+  char *bytes;
+  hri_piece *spans; /* per byte, where it comes from; only with offsets */
+  uint64_t count, capacity, span_capacity;
+} hri_stage_buffer;
+
+/* What an hr_tokens keeps from one text to the next. */
+typedef struct hr_tokens_work {
+  hri_bpe_scratch bpe;
+  hri_normal whole, segment;
+  hri_split splits[HRI_MAX_STAGES];
+  hri_stage_buffer buffers[HRI_MAX_STAGES], mapped, unmapped;
+} hr_tokens_work;
+
+#endif

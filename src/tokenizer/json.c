@@ -1,0 +1,297 @@
+/* tokenizer.json (huggingface/tokenizers, tokenizer/serialization.rs). Files have up to some dozen megabytes, nearly all
+ * of it vocabulary and merges: the text is scanned in place, with one small record for each token and merge; only the parts
+ * in between become trees. */
+#include <stdio.h>
+
+#include "base/file.h"
+#include "base/json_scan.h"
+#include "tokenizer/added.h"
+#include "tokenizer/build.h"
+#include "tokenizer/parts.h"
+
+#define MOST_FILE_BYTES ((uint64_t)1 << 30)
+enum { MOST_PART_BYTES = 4 << 20, MOST_AFFIX_BYTES = 64 };
+
+typedef struct pair { char *left, *right; } pair; /* of a merge; they point into the text */
+typedef struct added_entry { char *content; hri_added_token flags; } added_entry;
+
+enum { NORMALIZER = 0, PRE_TOKENIZER, POST_PROCESSOR, DECODER, PART_COUNT };
+static const char *const part_names[PART_COUNT] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
+
+typedef struct loader {
+  hr_tokenizer *tokenizer;
+  hri_json_scan scan;
+  HRI_ARRAY(pair) merges;
+  HRI_ARRAY(added_entry) added;
+  hri_json parts[PART_COUNT];
+  char *type, *unk; /* of the model; they point into the text */
+  bool has_model, has_vocab, has_merges, vocab_is_list;
+} loader;
+
+/* ---- Small values ---- */
+
+static bool skip_null(loader *l) {
+  if (hri_json_scan_peek(&l->scan) != 'n') return false;
+  return hri_json_scan_skip(&l->scan, NULL) == HR_OK;
+}
+
+static hr_status read_text(loader *l, char **text, hr_error *error) {
+  *text = NULL;
+  return skip_null(l) ? HR_OK : hri_json_scan_string(&l->scan, text, error);
+}
+
+static hr_status read_flag(loader *l, bool *flag, hr_error *error) {
+  char first = hri_json_scan_peek(&l->scan);
+  *flag = first == 't';
+  if (first != 't' && first != 'f' && first != 'n') return hri_json_scan_fail(&l->scan, error, "expected true or false");
+  return hri_json_scan_skip(&l->scan, error);
+}
+
+static hr_status read_affix(loader *l, const char *field, char **affix, hr_error *error) {
+  char *text;
+  HRI_TRY(read_text(l, &text, error));
+  if (!text || !text[0]) return HR_OK;
+  if (strlen(text) > MOST_AFFIX_BYTES) return hri_json_scan_fail(&l->scan, error, "model.%s has more than %d bytes", field, MOST_AFFIX_BYTES);
+  hri_free(*affix);
+  *affix = hri_strdup(text);
+  return *affix ? HR_OK : hri_fail_memory(error, strlen(text) + 1, field);
+}
+
+/* ---- The model ---- */
+
+static hr_status read_vocab(loader *l, hr_error *error) {
+  char *content;
+  uint64_t id;
+  l->has_vocab = true;
+  l->vocab_is_list = hri_json_scan_peek(&l->scan) == '[';
+  if (l->vocab_is_list) return hri_json_scan_skip(&l->scan, error); /* unigram; refused by its type */
+  HRI_TRY(hri_json_scan_object(&l->scan, error));
+  for (;;) {
+    HRI_TRY(hri_json_scan_key(&l->scan, &content, error));
+    if (!content) return HR_OK;
+    HRI_TRY(hri_json_scan_u64(&l->scan, &id, error));
+    HRI_TRY(hri_build_token(l->tokenizer, content, strlen(content), id, error));
+  }
+}
+
+static hr_status read_merge(loader *l, hr_error *error) {
+  pair merge = {0};
+  bool more;
+  if (hri_json_scan_peek(&l->scan) == '[') {
+    HRI_TRY(hri_json_scan_array(&l->scan, error));
+    for (uint32_t i = 0; i < 2; i++) {
+      HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
+      if (!more) return hri_json_scan_fail(&l->scan, error, "a merge must have two parts");
+      HRI_TRY(hri_json_scan_string(&l->scan, i ? &merge.right : &merge.left, error));
+    }
+    HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
+    if (more) return hri_json_scan_fail(&l->scan, error, "a merge must have two parts");
+  } else {
+    char *blank;
+    HRI_TRY(hri_json_scan_string(&l->scan, &merge.left, error));
+    blank = strchr(merge.left, ' ');
+    if (!blank || strchr(blank + 1, ' ')) return hri_json_scan_fail(&l->scan, error, "merge '%.60s' must be two parts with one blank between them", merge.left);
+    *blank = 0;
+    merge.right = blank + 1;
+  }
+  return hri_array_push(&l->merges, merge) ? HR_OK : hri_fail_memory(error, sizeof merge, "merges");
+}
+
+static hr_status read_merges(loader *l, hr_error *error) {
+  bool more;
+  l->has_merges = true;
+  HRI_TRY(hri_json_scan_array(&l->scan, error));
+  for (;;) {
+    HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
+    if (!more) return HR_OK;
+    HRI_TRY(read_merge(l, error));
+  }
+}
+
+static hr_status read_dropout(loader *l, hr_error *error) {
+  bool is_integer;
+  int64_t integer = 0;
+  double real = 0;
+  hr_status status;
+  if (skip_null(l)) return HR_OK;
+  HRI_TRY(hri_json_scan_number(&l->scan, &is_integer, &integer, &real, error));
+  if ((is_integer && integer == 0) || (!is_integer && real == 0)) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.dropout' is set: merges left out at random are not supported", l->tokenizer->file);
+  return hri_hint(error, status, "set model.dropout to null");
+}
+
+static hr_status read_model_field(loader *l, const char *key, hr_error *error) {
+  hri_bpe *bpe = &l->tokenizer->bpe;
+  if (strcmp(key, "type") == 0) return read_text(l, &l->type, error);
+  if (strcmp(key, "vocab") == 0) return read_vocab(l, error);
+  if (strcmp(key, "merges") == 0) return read_merges(l, error);
+  if (strcmp(key, "dropout") == 0) return read_dropout(l, error);
+  if (strcmp(key, "unk_token") == 0) return read_text(l, &l->unk, error);
+  if (strcmp(key, "byte_fallback") == 0) return read_flag(l, &bpe->byte_fallback, error);
+  if (strcmp(key, "fuse_unk") == 0) return read_flag(l, &bpe->fuse_unk, error);
+  if (strcmp(key, "ignore_merges") == 0) return read_flag(l, &bpe->ignore_merges, error);
+  if (strcmp(key, "continuing_subword_prefix") == 0) return read_affix(l, key, &bpe->prefix, error);
+  if (strcmp(key, "end_of_word_suffix") == 0) return read_affix(l, key, &bpe->suffix, error);
+  return hri_json_scan_skip(&l->scan, error);
+}
+
+/* Other models may hold other things under the same keys, so that the type is looked for first. */
+static hr_status check_type(const loader *l, const char *type, hr_error *error) {
+  hr_status status;
+  if (strcmp(type, "BPE") == 0) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.type': the model '%.40s' is not supported, only BPE is", l->tokenizer->file, type);
+  return hri_hint(error, status, "use a model with a BPE tokenizer, or prepare token ids with its own tools");
+}
+
+static hr_status read_model(loader *l, hr_error *error) {
+  char *key;
+  l->has_model = true;
+  HRI_TRY(hri_json_scan_object(&l->scan, error));
+  for (;;) {
+    HRI_TRY(hri_json_scan_key(&l->scan, &key, error));
+    if (!key) break;
+    HRI_TRY(read_model_field(l, key, error));
+    if (l->type) HRI_TRY(check_type(l, l->type, error));
+    if (!l->type && l->vocab_is_list) return check_type(l, "Unigram", error);
+  }
+  if (!l->type && l->has_vocab && !l->has_merges) return check_type(l, "WordPiece or WordLevel", error);
+  if (!l->has_vocab || !l->has_merges)
+    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.%s' is missing", l->tokenizer->file, l->has_vocab ? "merges" : "vocab");
+  return HR_OK;
+}
+
+/* ---- Added tokens and parts ---- */
+
+static hr_status read_added_token(loader *l, hr_error *error) {
+  added_entry entry = {.flags.normalized = true};
+  char *key;
+  HRI_TRY(hri_json_scan_object(&l->scan, error));
+  for (;;) {
+    HRI_TRY(hri_json_scan_key(&l->scan, &key, error));
+    if (!key) break;
+    if (strcmp(key, "content") == 0) HRI_TRY(hri_json_scan_string(&l->scan, &entry.content, error));
+    else if (strcmp(key, "single_word") == 0) HRI_TRY(read_flag(l, &entry.flags.single_word, error));
+    else if (strcmp(key, "lstrip") == 0) HRI_TRY(read_flag(l, &entry.flags.lstrip, error));
+    else if (strcmp(key, "rstrip") == 0) HRI_TRY(read_flag(l, &entry.flags.rstrip, error));
+    else if (strcmp(key, "normalized") == 0) HRI_TRY(read_flag(l, &entry.flags.normalized, error));
+    else if (strcmp(key, "special") == 0) HRI_TRY(read_flag(l, &entry.flags.special, error));
+    else HRI_TRY(hri_json_scan_skip(&l->scan, error));
+  }
+  if (!entry.content) return hri_json_scan_fail(&l->scan, error, "an added token without content");
+  return hri_array_push(&l->added, entry) ? HR_OK : hri_fail_memory(error, sizeof entry, "added tokens");
+}
+
+static hr_status read_added_tokens(loader *l, hr_error *error) {
+  bool more;
+  if (skip_null(l)) return HR_OK;
+  HRI_TRY(hri_json_scan_array(&l->scan, error));
+  for (;;) {
+    HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
+    if (!more) return HR_OK;
+    HRI_TRY(read_added_token(l, error));
+  }
+}
+
+/* Bytes up to the end of the value that begins here, by brackets and quotes alone. */
+static uint64_t value_bytes(const hri_json_scan *scan) {
+  const char *at = scan->next;
+  uint32_t depth = 0;
+  bool quoted = false;
+  for (; at < scan->end; at++) {
+    if (quoted) {
+      if (*at == '\\' && at + 1 < scan->end) at++;
+      else if (*at == '"') quoted = false;
+    } else if (*at == '"') {
+      quoted = true;
+    } else if (*at == '{' || *at == '[') {
+      depth++;
+    } else if (*at == '}' || *at == ']' || (*at == ',' && depth == 0)) {
+      if (depth == 0) break;
+      depth--;
+    }
+  }
+  return (uint64_t)(at - scan->next);
+}
+
+/* The scanner decodes strings where they stand, so a copy becomes the tree; the scan of the rest checks the syntax. */
+static hr_status read_part(loader *l, uint32_t which, hr_error *error) {
+  uint64_t bytes;
+  char *copy;
+  hr_status status;
+  if (l->parts[which].value) return hri_json_scan_fail(&l->scan, error, "field '%s' is there twice", part_names[which]);
+  (void)hri_json_scan_peek(&l->scan);
+  bytes = value_bytes(&l->scan);
+  if (bytes > MOST_PART_BYTES) return hri_json_scan_fail(&l->scan, error, "field '%s' has more than %d MiB", part_names[which], MOST_PART_BYTES >> 20);
+  copy = hri_alloc(bytes);
+  if (!copy) return hri_fail_memory(error, bytes, part_names[which]);
+  memcpy(copy, l->scan.next, bytes);
+  status = hri_json_scan_skip(&l->scan, error);
+  if (status == HR_OK) status = hri_json_parse(copy, bytes, l->tokenizer->file, &l->parts[which], error);
+  (void)snprintf(l->parts[which].path, sizeof l->parts[which].path, "%s", part_names[which]);
+  hri_free(copy);
+  return status;
+}
+
+static hr_status read_version(loader *l, hr_error *error) {
+  char *version;
+  HRI_TRY(hri_json_scan_string(&l->scan, &version, error));
+  if (strcmp(version, "1.0") == 0) return HR_OK;
+  return hri_fail(error, HR_ERROR_INPUT, "%s: field 'version' is '%.40s', only 1.0 is supported", l->tokenizer->file, version);
+}
+
+static hr_status read_file(loader *l, hr_error *error) {
+  char *key;
+  HRI_TRY(hri_json_scan_object(&l->scan, error));
+  for (;;) {
+    uint32_t part = 0;
+    HRI_TRY(hri_json_scan_key(&l->scan, &key, error));
+    if (!key) break;
+    while (part < PART_COUNT && strcmp(key, part_names[part]) != 0) part++;
+    if (part < PART_COUNT) HRI_TRY(read_part(l, part, error));
+    else if (strcmp(key, "version") == 0) HRI_TRY(read_version(l, error));
+    else if (strcmp(key, "added_tokens") == 0) HRI_TRY(read_added_tokens(l, error));
+    else if (strcmp(key, "model") == 0 && !l->has_model) HRI_TRY(read_model(l, error));
+    else if (strcmp(key, "model") == 0) return hri_json_scan_fail(&l->scan, error, "field 'model' is there twice");
+    else HRI_TRY(hri_json_scan_skip(&l->scan, error)); /* truncation and padding are the caller's affair */
+  }
+  if (!l->has_model) return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model' is missing: this is no tokenizer.json", l->tokenizer->file);
+  return hri_json_scan_end(&l->scan, error);
+}
+
+/* ---- Putting it together ---- */
+
+static hr_status assemble(loader *l, hr_error *error) {
+  hr_tokenizer *tokenizer = l->tokenizer;
+  for (size_t i = 0; i < l->merges.count; i++)
+    HRI_TRY(hri_build_merge(tokenizer, l->merges.items[i].left, l->merges.items[i].right, (uint32_t)i, error));
+  if (l->unk) {
+    uint32_t unk = hri_vocab_find_model(&tokenizer->vocab, l->unk, strlen(l->unk));
+    tokenizer->bpe.unk = unk;
+    tokenizer->named[HR_TOKEN_UNK] = unk == HRI_TOKEN_NONE ? -1 : (int32_t)unk;
+  }
+  for (size_t i = 0; i < l->added.count; i++)
+    HRI_TRY(hri_added_put(tokenizer, l->added.items[i].content, strlen(l->added.items[i].content), l->added.items[i].flags, error));
+  HRI_TRY(hri_parts_normalizer(tokenizer, &l->parts[NORMALIZER], error));
+  HRI_TRY(hri_parts_pre_tokenizer(tokenizer, &l->parts[PRE_TOKENIZER], error));
+  HRI_TRY(hri_parts_post_processor(tokenizer, &l->parts[POST_PROCESSOR], error));
+  HRI_TRY(hri_parts_decoder(tokenizer, &l->parts[DECODER], error));
+  if (l->unk && tokenizer->bpe.unk == HRI_TOKEN_NONE && !tokenizer->bpe.byte_level)
+    return hri_fail(error, HR_ERROR_INPUT, "%s: field 'model.unk_token': '%.60s' is not in the vocabulary", tokenizer->file, l->unk);
+  return HR_OK;
+}
+
+hr_status hri_build_from_json(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
+  loader l = {.tokenizer = tokenizer};
+  char *bytes;
+  uint64_t count;
+  hr_status status;
+  HRI_TRY(hri_file_read(path, MOST_FILE_BYTES, &bytes, &count, error));
+  l.scan = hri_json_scan_init(bytes, count, tokenizer->file, "");
+  status = read_file(&l, error);
+  if (status == HR_OK) status = assemble(&l, error);
+  for (uint32_t i = 0; i < PART_COUNT; i++) hri_json_deinit(&l.parts[i]);
+  hri_array_free(&l.merges);
+  hri_array_free(&l.added);
+  hri_free(bytes);
+  return status;
+}

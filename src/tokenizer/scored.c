@@ -1,0 +1,93 @@
+/* SentencePiece BPE in terms of merges (google/sentencepiece, src/bpe_model.cc).
+ *
+ * Two neighbours merge when their joined text is a piece, the highest score first, the leftmost of equals. That is the loop
+ * of bpe.c with ranks by falling score over all ways to cut a piece in two. */
+#include "tokenizer/scored.h"
+
+#include <stdlib.h>
+
+#include "tokenizer/added.h"
+#include "tokenizer/parts.h"
+
+typedef struct ranked { float score; uint32_t id; } ranked;
+
+static int compare_scores(const void *left, const void *right) {
+  float a = ((const ranked *)left)->score, b = ((const ranked *)right)->score;
+  return a > b ? -1 : a < b;
+}
+
+static bool takes_part(const hri_sentencepiece *model, uint32_t id) {
+  return model->pieces[id].type == HRI_SP_NORMAL || model->pieces[id].type == HRI_SP_USER_DEFINED || model->pieces[id].type == HRI_SP_UNUSED;
+}
+
+/* Equal scores get equal ranks; NaN was refused before. */
+static hr_status rank_pieces(const hri_sentencepiece *model, uint32_t *ranks, hr_error *error) {
+  ranked *order = hri_alloc(((uint64_t)model->piece_count + 1) * sizeof *order);
+  uint32_t count = 0, rank = 0;
+  if (!order) return hri_fail_memory(error, (uint64_t)model->piece_count * sizeof *order, "the scores of the tokenizer");
+  for (uint32_t id = 0; id < model->piece_count; id++) {
+    ranks[id] = HRI_TOKEN_NONE;
+    if (takes_part(model, id)) order[count++] = (ranked){model->pieces[id].score, id};
+  }
+  if (count) qsort(order, count, sizeof *order, compare_scores);
+  for (uint32_t i = 0; i < count; i++) {
+    if (i && order[i].score < order[i - 1].score) rank = i;
+    ranks[order[i].id] = rank;
+  }
+  hri_free(order);
+  return HR_OK;
+}
+
+/* A result that is UNUSED would have to be taken apart again after all merges, which is not done. */
+static hr_status check_unused(const hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
+  const hri_bpe *bpe = &tokenizer->bpe;
+  for (uint64_t i = 0; bpe->merges && i <= bpe->merge_mask; i++) {
+    uint32_t id = bpe->merges[i].result;
+    if (bpe->merges[i].rank != HRI_TOKEN_NONE && model->pieces[id].type == HRI_SP_UNUSED)
+      return hri_fail(error, HR_ERROR_INPUT, "%s: piece %u ('%.60s') is marked unused but can be merged to, which is not supported", tokenizer->file, id,
+                      hri_vocab_content(&tokenizer->vocab, id));
+  }
+  return HR_OK;
+}
+
+static hr_status add_merges(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
+  uint32_t *ranks = hri_alloc(((uint64_t)model->piece_count + 1) * sizeof *ranks);
+  hr_status status;
+  if (!ranks) return hri_fail_memory(error, (uint64_t)model->piece_count * sizeof *ranks, "the scores of the tokenizer");
+  status = rank_pieces(model, ranks, error);
+  if (status == HR_OK) status = hri_bpe_add_pairs(&tokenizer->bpe, ranks, error);
+  hri_free(ranks);
+  HRI_TRY(status);
+  return check_unused(tokenizer, model, error);
+}
+
+/* Control pieces and the unknown piece are special tokens; user-defined ones are searched for in the normalized text. */
+static hr_status add_tokens(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
+  for (uint32_t id = 0; id < model->piece_count; id++) {
+    hri_added_token flags = {.special = true};
+    if (model->pieces[id].type == HRI_SP_USER_DEFINED) flags = (hri_added_token){.normalized = true, .verbatim = true};
+    else if (model->pieces[id].type != HRI_SP_CONTROL && model->pieces[id].type != HRI_SP_UNKNOWN) continue;
+    HRI_TRY(hri_added_put(tokenizer, hri_vocab_content(&tokenizer->vocab, id), tokenizer->vocab.bytes[id], flags, error));
+  }
+  return HR_OK;
+}
+
+hr_status hri_build_scored(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
+  static const char with_prefix[] = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"},"
+                                    "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}";
+  static const char without[] = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"},"
+                                "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}";
+  hri_part_texts parts = {.decoder = model->add_dummy_prefix ? with_prefix : without};
+  for (uint32_t id = 0; id < model->piece_count; id++)
+    if (!(model->pieces[id].score == model->pieces[id].score)) /* NaN has no order */
+      return hri_fail(error, HR_ERROR_INPUT, "%s: the score of piece %u is no number", tokenizer->file, id);
+  if (model->treat_whitespace_as_suffix)
+    return hri_fail(error, HR_ERROR_INPUT, "%s: treat_whitespace_as_suffix is not supported", tokenizer->file);
+  tokenizer->bpe.byte_fallback = model->byte_fallback;
+  tokenizer->bpe.unk = model->unk_id >= 0 ? (uint32_t)model->unk_id : HRI_TOKEN_NONE;
+  tokenizer->bpe.fuse_unk = true;
+  HRI_TRY(add_merges(tokenizer, model, error));
+  HRI_TRY(add_tokens(tokenizer, model, error));
+  HRI_TRY(hri_build_parts(tokenizer, &parts, error));
+  return hri_normalizer_add_sentencepiece(tokenizer->normalizer, model, error);
+}

@@ -1,0 +1,124 @@
+/* The public face: opening whatever holds a tokenizer, and questions about tokens. */
+#include <headroom/tokenizer.h>
+
+#include <dirent.h>
+
+#include "base/file.h"
+#include "tokenizer/build.h"
+
+static bool ends_with(const char *text, const char *end) {
+  size_t length = strlen(text), tail = strlen(end);
+  return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* The only file of a directory that ends so, joined to it; NULL when there is none or more than one. */
+static char *only_file(const char *directory, const char *end) {
+  DIR *stream = opendir(directory);
+  struct dirent *entry;
+  char *found = NULL;
+  bool several = false;
+  if (!stream) return NULL;
+  while ((entry = readdir(stream))) {
+    if (!ends_with(entry->d_name, end)) continue;
+    several = several || found;
+    hri_free(found);
+    found = hri_path_join(directory, entry->d_name);
+  }
+  (void)closedir(stream);
+  if (several) {
+    hri_free(found);
+    found = NULL;
+  }
+  return found;
+}
+
+/* The file of a directory that holds its tokenizer; owned by the caller. */
+static hr_status find_file(const char *directory, char **path, hr_error *error) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+  hr_status status;
+  for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+    *path = hri_path_join(directory, names[i]);
+    if (!*path) return hri_fail_memory(error, strlen(directory) + 32, directory);
+    if (hri_path_exists(*path)) return HR_OK;
+    hri_free(*path);
+  }
+  *path = only_file(directory, ".tiktoken");
+  if (!*path) *path = only_file(directory, ".gguf");
+  if (*path) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT, "%s holds no tokenizer: no tokenizer.json, tokenizer.model, single *.tiktoken or *.gguf", directory);
+  return hri_hint(error, status, "copy the tokenizer files of the model into its directory");
+}
+
+/* The directory of a file, "." when the path has none. */
+static char *directory_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *directory = hri_strdup(slash ? path : ".");
+  if (directory && slash) directory[slash == path ? 1 : slash - path] = 0;
+  return directory;
+}
+
+static hr_status build_gguf(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
+  hri_gguf *file;
+  hr_status status;
+  HRI_TRY(hri_gguf_open(path, &file, error));
+  status = hri_build_from_gguf(file, tokenizer, error);
+  hri_gguf_close(file);
+  return status;
+}
+
+static hr_status build_from_file(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
+  char *directory;
+  hr_status status;
+  if (hri_gguf_is(path)) return build_gguf(path, tokenizer, error);
+  if (ends_with(path, ".json")) status = hri_build_from_json(path, tokenizer, error);
+  else if (ends_with(path, ".tiktoken")) status = hri_build_from_tiktoken(path, tokenizer, error);
+  else if (ends_with(path, ".model")) status = hri_build_from_sentencepiece(path, tokenizer, error);
+  else {
+    status = hri_fail(error, HR_ERROR_INPUT, "%s is no tokenizer by its name: *.json, *.model, *.tiktoken and GGUF files are", path);
+    return hri_hint(error, status, "name a model directory or one of these files");
+  }
+  HRI_TRY(status);
+  directory = directory_of(path);
+  if (!directory) return hri_fail_memory(error, strlen(path) + 1, path);
+  status = hri_build_config(directory, tokenizer, error);
+  hri_free(directory);
+  return status;
+}
+
+hr_status hr_tokenizer_open(const char *path, hr_tokenizer **tokenizer, hr_error *error) {
+  char *found = NULL;
+  hr_status status;
+  if (!path || !tokenizer) return hri_fail(error, HR_ERROR_USAGE, "hr_tokenizer_open needs a path and a place for the tokenizer");
+  *tokenizer = NULL;
+  if (hri_path_is_dir(path)) HRI_TRY(find_file(path, &found, error));
+  status = hri_build_begin(found ? found : path, tokenizer, error);
+  if (status == HR_OK) status = build_from_file(found ? found : path, *tokenizer, error);
+  if (status == HR_OK) status = hri_build_finish(*tokenizer, error);
+  hri_free(found);
+  if (status == HR_OK) return HR_OK;
+  hr_tokenizer_close(*tokenizer);
+  *tokenizer = NULL;
+  return status;
+}
+
+const char *hr_tokenizer_about(const hr_tokenizer *tokenizer) { return tokenizer->about; }
+
+uint32_t hr_tokenizer_size(const hr_tokenizer *tokenizer) { return tokenizer->vocab.size; }
+
+int32_t hr_tokenizer_find(const hr_tokenizer *tokenizer, const char *content) {
+  return (int32_t)hri_vocab_find(&tokenizer->vocab, content, strlen(content)); /* none is -1 */
+}
+
+const char *hr_tokenizer_token(const hr_tokenizer *tokenizer, int32_t id, uint64_t *bytes) {
+  bool has = id >= 0 && hri_vocab_has(&tokenizer->vocab, (uint32_t)id);
+  if (bytes) *bytes = has ? tokenizer->vocab.bytes[id] : 0;
+  return has ? hri_vocab_content(&tokenizer->vocab, (uint32_t)id) : NULL;
+}
+
+bool hr_tokenizer_is_special(const hr_tokenizer *tokenizer, int32_t id) {
+  return id >= 0 && hri_vocab_has(&tokenizer->vocab, (uint32_t)id) && (tokenizer->vocab.flags[id] & HRI_TOKEN_SPECIAL);
+}
+
+int32_t hr_tokenizer_named(const hr_tokenizer *tokenizer, hr_named_token which) {
+  return (uint32_t)which < HR_TOKEN_NAMED_COUNT ? tokenizer->named[which] : -1;
+}

@@ -1,0 +1,171 @@
+#include "train/export.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "convert/lexicon.h"
+#include "formats/gguf.h"
+
+enum { CONFIG_LIMIT_BYTES = 4 << 20, COPY_BYTES = 1 << 18 };
+
+/* ---- config.json ---- */
+
+/* Puts `value`, which is taken over, at a key that keeps its place when it is there. */
+static bool set(json_t *object, const char *key, json_t *value) { return value && json_object_set_new(object, key, value) == 0; }
+
+/* The source's tree with what a save changes: the dtype under the name that the file uses, the architecture of `plain`. */
+static bool update(json_t *object, const json_t *plain, const char *dtype) {
+  const char *key = json_object_get(object, "dtype") ? "dtype" : "torch_dtype";
+  json_t *architectures = json_object_get(plain, "architectures");
+  return set(object, key, json_string(dtype)) && (!architectures || set(object, "architectures", json_incref(architectures)));
+}
+
+static char *tree_text(const json_t *tree) {
+  hri_text text = {0};
+  hri_json_writer w = hri_json_writer_init(&text, 2);
+  hri_json_put_tree(&w, tree);
+  hri_text_add(&text, "\n");
+  if (!text.failed) return text.chars;
+  hri_text_deinit(&text);
+  return NULL;
+}
+
+/* Whether a config.json says what `plain`, the text that the model alone gives, says. */
+static bool means(const char *text, const char *plain, const char *dtype) {
+  hr_model model;
+  char *again;
+  bool same;
+  if (hr_model_parse(text, strlen(text), "config.json", &model, NULL) != HR_OK) return false;
+  again = hr_model_config_text(&model, dtype);
+  same = again && strcmp(again, plain) == 0;
+  hr_free(again);
+  return same;
+}
+
+/* The source's config.json as it is to be written, or NULL: it is not readable any more, or says something else than `plain`. */
+static char *kept_config(const char *path, const char *plain, const char *dtype) {
+  hri_json source = {0}, made = {0};
+  json_t *object;
+  char *text = NULL;
+  if (!hri_path_exists(path) || hri_json_read(path, CONFIG_LIMIT_BYTES, &source, NULL) != HR_OK) return NULL;
+  if (hri_json_parse(plain, strlen(plain), "config.json", &made, NULL) == HR_OK) {
+    object = json_object_get(source.value, "text_config"); /* of a model for text and images, only the text part is saved */
+    if (!json_is_object(object)) object = source.value;
+    if (json_is_object(object) && update(object, made.value, dtype)) text = tree_text(object);
+  }
+  hri_json_deinit(&made);
+  hri_json_deinit(&source);
+  if (text && means(text, plain, dtype)) return text;
+  hri_free(text);
+  return NULL;
+}
+
+hr_status hri_export_config(const hr_model *model, const char *dtype, const char *directory, hr_error *error) {
+  char *plain = hr_model_config_text(model, dtype), *path = hri_path_join(directory, "config.json");
+  char *source = model->directory[0] ? hri_path_join(model->directory, "config.json") : NULL;
+  char *kept = plain && source ? kept_config(source, plain, dtype) : NULL;
+  const char *text = kept ? kept : plain;
+  hr_status status = text && path ? hri_file_replace(path, text, strlen(text), error) : hri_fail_memory(error, CONFIG_LIMIT_BYTES, "config.json");
+  hri_free(kept);
+  hri_free(source);
+  hri_free(path);
+  hr_free(plain);
+  return status;
+}
+
+/* ---- companions ---- */
+
+static const char *const companions[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                                         "vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json"};
+
+static hr_status copy_bytes(int from, const char *from_path, int to, const char *to_path, hr_error *error) {
+  char *buffer = hri_alloc(COPY_BYTES);
+  hr_status status = HR_OK;
+  if (!buffer) return hri_fail_memory(error, COPY_BYTES, from_path);
+  while (status == HR_OK) {
+    ssize_t got = read(from, buffer, COPY_BYTES);
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    status = got < 0 ? hri_fail_errno(error, errno, "read", from_path) : hri_file_write_all(to, to_path, buffer, (uint64_t)got, error);
+  }
+  if (status == HR_OK && fsync(to) != 0) status = hri_fail_errno(error, errno, "write", to_path);
+  hri_free(buffer);
+  return status;
+}
+
+/* The directory of the target is not in its own place yet, so the file may grow under its name. */
+static hr_status copy_file(const char *from_path, const char *to_path, hr_error *error) {
+  struct stat info;
+  hr_status status;
+  int from = open(from_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), to; /* a FIFO is refused, not waited for */
+  if (from < 0) return hri_fail_errno(error, errno, "open", from_path);
+  if (fstat(from, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(from);
+    return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", from_path);
+  }
+  to = open(to_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (to < 0) {
+    status = hri_fail_errno(error, errno, "create", to_path);
+  } else {
+    status = copy_bytes(from, from_path, to, to_path, error);
+    if (close(to) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", to_path);
+  }
+  close(from);
+  return status;
+}
+
+static hr_status carry(const char *from, const char *to, const char *name, hr_error *error) {
+  char *a = hri_path_join(from, name), *b = hri_path_join(to, name);
+  hr_status status = HR_OK;
+  if (!a || !b) status = hri_fail_memory(error, strlen(from) + strlen(to), name);
+  else if (hri_path_exists(a)) status = copy_file(a, b, error);
+  hri_free(a);
+  hri_free(b);
+  return status;
+}
+
+static bool ends_with(const char *text, const char *end) {
+  size_t a = strlen(text), b = strlen(end);
+  return a > b && strcmp(text + a - b, end) == 0;
+}
+
+static hr_status carry_rank_files(const char *from, const char *to, hr_error *error) {
+  DIR *dir = opendir(from);
+  struct dirent *entry;
+  hr_status status = HR_OK;
+  if (!dir) return hri_fail_errno(error, errno, "open directory", from);
+  while (status == HR_OK && (entry = readdir(dir)))
+    if (ends_with(entry->d_name, ".tiktoken")) status = carry(from, to, entry->d_name, error);
+  closedir(dir);
+  return status;
+}
+
+static hr_status make_from_gguf(const hr_model *model, const char *directory, hr_error *error) {
+  hri_gguf *file;
+  hri_lexicon lexicon;
+  bool found = false;
+  hr_status status;
+  HRI_TRY(hri_gguf_open(model->directory, &file, error));
+  hri_lexicon_init(&lexicon);
+  status = hri_lexicon_from_gguf(file, &lexicon, &found, error);
+  if (status == HR_OK && found) status = hri_lexicon_to_directory(&lexicon, directory, model->max_positions, error);
+  hri_lexicon_deinit(&lexicon);
+  hri_gguf_close(file);
+  return status;
+}
+
+hr_status hri_export_companions(const hr_model *model, const char *directory, hr_error *error) {
+  const char *from = model->directory;
+  if (!from[0]) return HR_OK;
+  if (!hri_path_exists(from)) return hri_fail(error, HR_ERROR_INPUT, "%s is gone, so its tokenizer files could not be copied", from);
+  if (!hri_path_is_dir(from)) return hri_gguf_is(from) ? make_from_gguf(model, directory, error) : HR_OK;
+  for (size_t k = 0; k < sizeof companions / sizeof *companions; k++) HRI_TRY(carry(from, directory, companions[k], error));
+  return carry_rank_files(from, directory, error);
+}

@@ -1,0 +1,317 @@
+/* Three kinds of pieces:
+ *   run    values that lie in the file as in the arena: read straight to their place where the types agree, else through
+ *          the staging
+ *   rows   rows in another order (GGUF's q and k): read through the staging, then row by row
+ *   tile   a part of a transposed tensor: a block of whole or part file rows, turned in the staging
+ * The staging of a thread is cut into up to three lists: file bytes, fp32 values, and those values turned. */
+#include "train/weights_move.h"
+
+#include <omp.h>
+#include <string.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
+
+#include "formats/dtype.h"
+#include "ops/cpu.h"
+
+enum {
+  PIECE_BYTES = 1 << 20,  /* most file bytes of a piece: as much as a core keeps in its own cache */
+  SMALL_BYTES = 1 << 18,  /* what is not worth another thread */
+  SLICE_BYTES = 1 << 16,  /* least staging of a thread, where there are several */
+  TILE_BYTES = 3 << 19,   /* staging of a tile: three lists */
+  LINE = 16               /* fp32 values in a cache line */
+};
+
+typedef enum kind { RUN = 0, ROWS, TILE } kind;
+
+/* How a move is cut. A run: `unit` values a piece; else tiles of tile_rows x tile_columns of the arena's matrix. */
+typedef struct cut {
+  kind kind;
+  uint64_t pieces, unit;
+  uint64_t tile_rows, tile_columns, across; /* tiles side by side along the inner dimension of the file */
+} cut;
+
+typedef struct plan {
+  const hri_cpu *cpu;
+  const hri_move *moves;
+  cut cuts[HRI_MOVES];
+  uint64_t total; /* pieces */
+  uint64_t slice; /* staging bytes of a thread, a multiple of 64 */
+} plan;
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Bytes of `values` values in the file; a multiple of the block, or part of a row's last piece, which ends with one. */
+static uint64_t file_bytes(const hri_move *m, uint64_t values) { return values / hri_ggml_block(m->type) * hri_ggml_block_bytes(m->type); }
+
+static bool same_type(const hri_move *m) { return m->type == (m->real == HRI_REAL_BF16 ? (uint32_t)HRI_GGML_BF16 : (uint32_t)HRI_GGML_F32); }
+
+/* ---- cutting ---- */
+
+/* Whether a run needs a list of fp32 values besides the file bytes: between two types that are not fp32, or to add. */
+static bool needs_list(const hri_move *m) { return m->real == HRI_REAL_BF16 && m->type != HRI_GGML_F32 && !same_type(m); }
+
+static bool is_direct(const hri_move *m) { return same_type(m) && m->add == 0; }
+
+/* The most values whose staging fits into `slice`: file bytes, and `lists` fp32 lists. */
+static uint64_t room(const hri_move *m, uint64_t slice, uint64_t lists) {
+  uint64_t block = hri_ggml_block(m->type), each = hri_ggml_block_bytes(m->type);
+  return least(slice - 128, PIECE_BYTES * (1 + 2 * lists)) / (each + lists * 4 * block) * block; /* 128: lists begin at multiples of 64 */
+}
+
+static void cut_run(const hri_move *m, uint64_t slice, uint32_t team, cut *c) {
+  uint64_t block = hri_ggml_block(m->type), total = m->rows * m->columns, unit;
+  uint64_t share = hri_round_up(total / (4 * (uint64_t)team) + 1, most(block, 256));
+  unit = is_direct(m) ? PIECE_BYTES / hri_real_bytes(m->real) : room(m, slice, needs_list(m) ? 1 : 0);
+  if (share < unit && team > 1) unit = most(share, least(unit, SMALL_BYTES / 4));
+  c->kind = RUN;
+  c->unit = unit / block * block;
+  c->pieces = (total + c->unit - 1) / c->unit;
+}
+
+static void cut_rows(const hri_move *m, uint64_t slice, cut *c) {
+  uint64_t values = room(m, slice, 1);
+  c->kind = ROWS;
+  c->tile_columns = least(m->columns, values);
+  c->tile_rows = least(m->rows, values / c->tile_columns);
+  c->across = (m->columns + c->tile_columns - 1) / c->tile_columns;
+  c->pieces = (m->rows + c->tile_rows - 1) / c->tile_rows * c->across;
+}
+
+/* The file's rows are our columns: whole file rows, if a cache line of our columns still fits, are one read. */
+static void cut_tiles(const hri_move *m, uint64_t slice, uint32_t team, cut *c) {
+  uint64_t values = room(m, least(slice, TILE_BYTES), 2), share = m->columns / (4 * (uint64_t)team) + 1;
+  c->kind = TILE;
+  c->tile_columns = most(least(values / m->rows, share) / LINE, 1) * LINE;
+  c->tile_columns = least(least(c->tile_columns, m->columns), values);
+  c->tile_rows = least(m->rows, values / c->tile_columns);
+  c->across = (m->rows + c->tile_rows - 1) / c->tile_rows;
+  c->pieces = (m->columns + c->tile_columns - 1) / c->tile_columns * c->across;
+}
+
+/* ---- runs ---- */
+
+static hr_status refuse_value(const hri_move *m, uint64_t index, hr_error *error) {
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s holds a value that is not finite at element %llu", m->path, m->name, (unsigned long long)index);
+  return hri_hint(error, status, "the checkpoint is damaged or its training diverged; use an earlier one");
+}
+
+/* `first` is the position of the first value in the file's tensor. */
+static hr_status check_finite(const plan *p, const hri_move *m, const void *values, hri_real real, uint64_t first, uint64_t count, hr_error *error) {
+  int64_t bad = m->finite ? hri_cpu_table(p->cpu)->first_nonfinite(values, (int64_t)count, real, 1) : -1;
+  return bad < 0 ? HR_OK : refuse_value(m, first + (uint64_t)bad, error);
+}
+
+static void add_to(const hri_move *m, float *values, uint64_t count) {
+  for (uint64_t i = 0; m->add != 0 && i < count; i++) values[i] += m->add;
+}
+
+/* File bytes to fp32, and back (never blocks of several values). */
+static void decode(const plan *p, const hri_move *m, float *to, const void *raw, uint64_t count) {
+  if (m->type == HRI_GGML_BF16) hri_cpu_table(p->cpu)->cast(to, HRI_REAL_F32, raw, HRI_REAL_BF16, (int64_t)count, 1);
+  else (void)hri_ggml_to_f32(m->type, to, raw, count);
+}
+
+static void encode(const plan *p, const hri_move *m, void *raw, const float *from, uint64_t count) {
+  if (m->type == HRI_GGML_F32) memcpy(raw, from, count * sizeof *from);
+  else if (m->type == HRI_GGML_BF16) hri_cpu_table(p->cpu)->cast(raw, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, 1);
+  else hri_f16_from_f32(raw, from, count);
+}
+
+/* fp32 values to the arena, and back. */
+static void put(const plan *p, const hri_move *m, uint64_t at, const float *from, uint64_t count) {
+  void *to = hri_real_at(m->at, (int64_t)at, m->real);
+  if (m->real == HRI_REAL_BF16) hri_cpu_table(p->cpu)->cast(to, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, 1);
+  else memcpy(to, from, count * sizeof *from);
+}
+
+static void get(const plan *p, const hri_move *m, uint64_t at, float *to, uint64_t count) {
+  const void *from = hri_real_at(m->at, (int64_t)at, m->real);
+  if (m->real == HRI_REAL_BF16) hri_cpu_table(p->cpu)->cast(to, HRI_REAL_F32, from, HRI_REAL_BF16, (int64_t)count, 1);
+  else memcpy(to, from, count * sizeof *to);
+}
+
+/* The lists of a thread's staging. */
+typedef struct lists {
+  void *raw;
+  float *values, *turned;
+} lists;
+
+static lists lists_of(const hri_move *m, unsigned char *slice, uint64_t values) {
+  uint64_t raw = hri_round_up(file_bytes(m, values), 64);
+  return (lists){slice, (float *)(slice + raw), (float *)(slice + raw + hri_round_up(4 * values, 64))};
+}
+
+static hr_status read_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice, hr_error *error) {
+  void *to = hri_real_at(m->at, (int64_t)first, m->real);
+  lists l = lists_of(m, slice, count);
+  bool direct = is_direct(m);
+  HRI_TRY(m->bytes(m, file_bytes(m, first), file_bytes(m, count), direct ? to : l.raw, error));
+  if (!direct && m->real == HRI_REAL_F32 && m->type == HRI_GGML_BF16 && m->add == 0) { /* the narrow values are quicker to look at */
+    HRI_TRY(check_finite(p, m, l.raw, HRI_REAL_BF16, first, count, error));
+    decode(p, m, to, l.raw, count);
+    return HR_OK;
+  }
+  if (!direct && m->real == HRI_REAL_F32) {
+    decode(p, m, to, l.raw, count);
+    add_to(m, to, count);
+  } else if (!direct) {
+    float *values = needs_list(m) ? l.values : l.raw; /* fp32 in the file: converted where it is */
+    if (values != l.raw) decode(p, m, values, l.raw, count);
+    add_to(m, values, count);
+    put(p, m, first, values, count);
+  }
+  return check_finite(p, m, to, m->real, first, count, error);
+}
+
+static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice, hr_error *error) {
+  void *from = hri_real_at(m->at, (int64_t)first, m->real);
+  lists l = lists_of(m, slice, count);
+  if (!is_direct(m)) {
+    if (m->real == HRI_REAL_F32) {
+      encode(p, m, l.raw, from, count);
+    } else if (m->type == HRI_GGML_F32) {
+      get(p, m, first, l.raw, count);
+    } else {
+      get(p, m, first, l.values, count);
+      encode(p, m, l.raw, l.values, count);
+    }
+  }
+  return m->bytes(m, file_bytes(m, first), file_bytes(m, count), is_direct(m) ? from : l.raw, error);
+}
+
+/* ---- rows in another order ---- */
+
+/* Where file row `row` stands in the arena: in a head of D rows the file's row 2 i + h is our row h D/2 + i (llama.cpp turns
+ * neighbouring pairs, Hugging Face's files pair the halves). */
+static uint64_t our_row(const hri_move *m, uint64_t row) {
+  uint64_t size = m->head_size, in = row % size;
+  return row - in + in % 2 * (size / 2) + in / 2;
+}
+
+static hr_status read_rows(const plan *p, const hri_move *m, const cut *c, uint64_t piece, unsigned char *slice, hr_error *error) {
+  uint64_t row = piece / c->across * c->tile_rows, column = piece % c->across * c->tile_columns;
+  uint64_t rows = least(m->rows - row, c->tile_rows), columns = least(m->columns - column, c->tile_columns);
+  lists l = lists_of(m, slice, rows * columns);
+  HRI_TRY(m->bytes(m, file_bytes(m, row * m->columns + column), file_bytes(m, rows * columns), l.raw, error));
+  decode(p, m, l.values, l.raw, rows * columns);
+  add_to(m, l.values, rows * columns);
+  for (uint64_t r = 0; r < rows; r++) put(p, m, our_row(m, row + r) * m->columns + column, l.values + r * columns, columns);
+  return check_finite(p, m, l.values, HRI_REAL_F32, row * m->columns + column, rows * columns, error);
+}
+
+/* ---- tiles ---- */
+
+/* to[c][r] = from[r][c] for a block of 4 x 4, rows `to_step` and `from_step` values apart. */
+static void turn4(float *restrict to, uint64_t to_step, const float *restrict from, uint64_t from_step) {
+#ifdef __SSE__
+  __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + from_step), c = _mm_loadu_ps(from + 2 * from_step), d = _mm_loadu_ps(from + 3 * from_step);
+  _MM_TRANSPOSE4_PS(a, b, c, d);
+  _mm_storeu_ps(to, a);
+  _mm_storeu_ps(to + to_step, b);
+  _mm_storeu_ps(to + 2 * to_step, c);
+  _mm_storeu_ps(to + 3 * to_step, d);
+#else
+  for (uint64_t c = 0; c < 4; c++)
+    for (uint64_t r = 0; r < 4; r++) to[c * to_step + r] = from[r * from_step + c];
+#endif
+}
+
+/* to[columns][rows] = the transpose of from[rows][columns], a cache line of columns at a time. */
+static void turn(float *restrict to, const float *restrict from, uint64_t rows, uint64_t columns) {
+  uint64_t whole = rows / 4 * 4;
+  for (uint64_t begin = 0; begin < columns; begin += LINE) {
+    uint64_t end = least(begin + LINE, columns), c;
+    for (uint64_t r = 0; r < whole; r += 4) {
+      for (c = begin; c + 4 <= end; c += 4) turn4(to + c * rows + r, rows, from + r * columns + c, columns);
+      for (; c < end; c++)
+        for (uint64_t k = 0; k < 4; k++) to[c * rows + r + k] = from[(r + k) * columns + c];
+    }
+    for (uint64_t r = whole; r < rows; r++)
+      for (c = begin; c < end; c++) to[c * rows + r] = from[r * columns + c];
+  }
+}
+
+/* The file bytes of a tile: one call when it has whole file rows, else one for each. */
+static hr_status tile_bytes(const hri_move *m, uint64_t row, uint64_t rows, uint64_t column, uint64_t columns, void *raw, hr_error *error) {
+  uint64_t each = file_bytes(m, rows);
+  if (rows == m->rows) return m->bytes(m, file_bytes(m, column * m->rows), columns * each, raw, error);
+  for (uint64_t c = 0; c < columns; c++)
+    HRI_TRY(m->bytes(m, file_bytes(m, (column + c) * m->rows + row), each, (unsigned char *)raw + c * each, error));
+  return HR_OK;
+}
+
+static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint64_t piece, unsigned char *slice, hr_error *error) {
+  uint64_t column = piece / c->across * c->tile_columns, row = piece % c->across * c->tile_rows;
+  uint64_t rows = least(m->rows - row, c->tile_rows), columns = least(m->columns - column, c->tile_columns);
+  lists l = lists_of(m, slice, rows * columns);
+  float *values = m->type == HRI_GGML_F32 ? l.raw : l.values;
+  if (m->out) {
+    for (uint64_t r = 0; r < rows; r++) get(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns);
+    turn(values, l.turned, rows, columns);
+    if (values != l.raw) encode(p, m, l.raw, values, rows * columns);
+    return tile_bytes(m, row, rows, column, columns, l.raw, error);
+  }
+  HRI_TRY(tile_bytes(m, row, rows, column, columns, l.raw, error));
+  if (values != l.raw) decode(p, m, values, l.raw, rows * columns);
+  HRI_TRY(check_finite(p, m, values, HRI_REAL_F32, column * m->rows + row, rows * columns, error));
+  turn(l.turned, values, columns, rows);
+  for (uint64_t r = 0; r < rows; r++) put(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns);
+  return HR_OK;
+}
+
+/* ---- the team ---- */
+
+static hr_status move_piece(const plan *p, uint64_t piece, unsigned char *slice, hr_error *error) {
+  const hri_move *m = p->moves;
+  const cut *c = p->cuts;
+  uint64_t first;
+  for (; piece >= c->pieces; m++) piece -= c++->pieces;
+  if (c->kind == ROWS) return read_rows(p, m, c, piece, slice, error);
+  if (c->kind == TILE) return move_tile(p, m, c, piece, slice, error);
+  first = piece * c->unit;
+  return (m->out ? write_run : read_run)(p, m, first, least(m->rows * m->columns - first, c->unit), slice, error);
+}
+
+/* Pieces are handed out in rising order, so all before the first one that fails are moved, whatever the team. */
+static hr_status run_team(const plan *p, unsigned char *staging, uint32_t team, hr_error *error) {
+  int64_t failed = INT64_MAX;
+  hr_status result = HR_OK;
+#pragma omp parallel for num_threads((int)team) schedule(dynamic, 1)
+  for (int64_t piece = 0; piece < (int64_t)p->total; piece++) {
+    hr_error own;
+    hr_status status;
+    int64_t before;
+#pragma omp atomic read
+    before = failed;
+    if (piece > before) continue;
+    status = move_piece(p, (uint64_t)piece, staging + (uint64_t)omp_get_thread_num() * p->slice, &own);
+    if (status == HR_OK) continue;
+#pragma omp critical(hri_moves)
+    if (piece < failed) {
+#pragma omp atomic write
+      failed = piece;
+      result = status;
+      if (error) *error = own;
+    }
+  }
+  return result;
+}
+
+hr_status hri_moves_run(const hri_cpu *cpu, const hri_move *moves, uint32_t count, void *staging, uint64_t staging_bytes, hr_error *error) {
+  plan p = {.cpu = cpu, .moves = moves};
+  uint64_t bytes = 0, team;
+  for (uint32_t k = 0; k < count; k++) bytes += moves[k].rows * moves[k].columns * hri_real_bytes(moves[k].real);
+  team = least(hri_cpu_threads(cpu), most(least(bytes / SMALL_BYTES, staging_bytes / SLICE_BYTES), 1));
+  p.slice = staging_bytes / team / 64 * 64;
+  for (uint32_t k = 0; k < count; k++) {
+    const hri_move *m = &moves[k];
+    if (m->transposed && m->columns > 1) cut_tiles(m, p.slice, (uint32_t)team, &p.cuts[k]);
+    else if (m->head_size) cut_rows(m, p.slice, &p.cuts[k]);
+    else cut_run(m, p.slice, (uint32_t)team, &p.cuts[k]);
+    p.total += p.cuts[k].pieces;
+  }
+  return run_team(&p, staging, (uint32_t)team, error);
+}

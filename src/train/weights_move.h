@@ -1,0 +1,36 @@
+/* Values on their way between a file and the arena, cut into pieces that the team of the job moves side by side.
+ *
+ * A piece is read (written) in one call of up to a MiB and converted while it lies in the cache of its thread, so that a
+ * warm file is loaded at nearly the speed at which the team can copy it. What a conversion needs is the planned staging,
+ * shared out among the team. Every value is converted by itself: the bits do not depend on pieces or team. */
+#ifndef HRI_TRAIN_WEIGHTS_MOVE_H
+#define HRI_TRAIN_WEIGHTS_MOVE_H
+
+#include "base/real.h"
+#include "formats/quant.h"
+#include "kernel/cpu.h"
+
+/* One tensor of a file, and the values that it is in the arena. */
+typedef struct hri_move {
+  /* Reads bytes of the file's tensor to memory, or writes them from it; called by several threads at once. */
+  hr_status (*bytes)(const struct hri_move *move, uint64_t offset, uint64_t count, void *memory, hr_error *error);
+  void *file;
+  uint32_t index;
+  bool out;               /* from the arena to the file: F32, F16 and BF16 only, nothing but transposed */
+  uint32_t type;          /* hri_ggml_type of the file's values */
+  uint64_t rows, columns; /* in the arena; a vector has one column */
+  bool transposed;        /* the file holds [columns, rows] */
+  uint32_t head_size;     /* in: not 0 but D: rows j and j + D/2 of each head are rows 2 j and 2 j + 1 in the file */
+  float add;              /* in: to each value */
+  void *at;               /* [rows, columns] in the arena, no blanks between rows */
+  hri_real real;
+  bool finite;            /* in: NaN and infinity are refused, by `path` and `name` */
+  const char *path, *name;
+} hri_move;
+
+enum { HRI_MOVES = 4 }; /* most moves of one call */
+
+/* Moves all, in pieces; the first error by position counts. Allocates nothing. */
+hr_status hri_moves_run(const hri_cpu *cpu, const hri_move *moves, uint32_t count, void *staging, uint64_t staging_bytes, hr_error *error);
+
+#endif

@@ -1,0 +1,227 @@
+/* Saving: what the SINK nodes of a job write, and the files that they fill. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "train/weights.h"
+#include "train/weights_move.h"
+
+/* ---- what is carried from the source ---- */
+
+static hr_status take_metadata(hri_carry *carry, const hri_safetensors *file, hr_error *error) {
+  uint32_t count = hri_safetensors_metadata_count(file);
+  carry->metadata = hri_alloc_zero((size_t)count + 1, sizeof *carry->metadata);
+  if (!carry->metadata) return hri_fail_memory(error, count * sizeof *carry->metadata, "metadata");
+  for (uint32_t k = 0; k < count; k++) {
+    hri_safetensors_pair pair = hri_safetensors_metadata_get(file, k), *to = &carry->metadata[carry->metadata_count];
+    if (strcmp(pair.key, "format") == 0 || strcmp(pair.key, HRI_SOURCE_DTYPE_KEY) == 0) continue;
+    carry->metadata_count++;
+    to->key = hri_strdup(pair.key);
+    to->value = hri_strdup(pair.value);
+    if (!to->key || !to->value) return hri_fail_memory(error, strlen(pair.value), "metadata");
+  }
+  return HR_OK;
+}
+
+/* Files with none of the model's tensors (a tied head alone, say) have no shard in the result. */
+static hr_status take_layout(hri_carry *carry, const hri_source *s, hr_error *error) {
+  uint32_t params = hri_param_count(s->model), files = hri_weights_file_count(s->weights), t = 0;
+  uint32_t *shard_of_file = hri_alloc((size_t)(files + 1) * sizeof *shard_of_file);
+  carry->dtypes = hri_alloc((size_t)(params + 1) * HRI_PARAM_PARTS * sizeof *carry->dtypes);
+  carry->shard_of = hri_alloc((size_t)(params + 1) * HRI_PARAM_PARTS * sizeof *carry->shard_of);
+  if (!shard_of_file || !carry->dtypes || !carry->shard_of) {
+    hri_free(shard_of_file);
+    return hri_fail_memory(error, (uint64_t)params * HRI_PARAM_PARTS * 8, "the list of tensors");
+  }
+  memset(shard_of_file, 0, files * sizeof *shard_of_file);
+  for (int pass = 0; pass < 2; pass++, t = 0) {
+    for (uint32_t p = 0; p < params; p++) {
+      hri_param_spec spec;
+      hri_param_get(s->model, p, &spec);
+      for (uint32_t k = 0; k < spec.part_count; k++, t++) {
+        uint32_t index = hri_source_find(s, &spec.parts[k]), file = hri_weights_file_of(s->weights, index);
+        carry->dtypes[t] = hri_weights_get(s->weights, index)->dtype;
+        if (pass == 0) shard_of_file[file] = 1;
+        else carry->shard_of[t] = shard_of_file[file];
+      }
+    }
+    for (uint32_t f = 0; pass == 0 && f < files; f++)
+      if (shard_of_file[f]) shard_of_file[f] = carry->shard_count++;
+  }
+  hri_free(shard_of_file);
+  return HR_OK;
+}
+
+hr_status hri_carry_take(hri_carry *carry, const hri_source *s, hr_error *error) {
+  const hri_safetensors *file;
+  const char *began;
+  hri_file_dtype dtype;
+  hr_status status;
+  carry->dtype = s->dtype;
+  if (!s->weights) return HR_OK;
+  file = hri_weights_file(s->weights, 0);
+  began = hri_safetensors_metadata_find(file, HRI_SOURCE_DTYPE_KEY);
+  status = take_metadata(carry, file, error);
+  if (began && hri_file_dtype_parse(began, &dtype) && (dtype == HRI_FILE_F32 || dtype == HRI_FILE_BF16 || dtype == HRI_FILE_F16)) carry->dtype = dtype;
+  else if (status == HR_OK) status = take_layout(carry, s, error);
+  if (status != HR_OK) hri_carry_deinit(carry);
+  return status;
+}
+
+void hri_carry_deinit(hri_carry *carry) {
+  for (uint32_t k = 0; k < carry->metadata_count; k++) {
+    hri_free((char *)(uintptr_t)carry->metadata[k].key);
+    hri_free((char *)(uintptr_t)carry->metadata[k].value);
+  }
+  hri_free(carry->metadata);
+  hri_free(carry->dtypes);
+  hri_free(carry->shard_of);
+  memset(carry, 0, sizeof *carry);
+}
+
+/* ---- the files ---- */
+
+static void list_weight(hri_sink *sink, const hri_param_spec *spec, uint32_t k, uint32_t at) {
+  const hri_carry *carry = sink->options.carry;
+  hri_safetensor *tensor = &sink->tensors[at];
+  memcpy(sink->names[at], spec->parts[k].name, sizeof sink->names[at]);
+  tensor->name = sink->names[at];
+  tensor->dtype = !sink->options.as_source ? sink->options.dtype : carry->dtypes ? carry->dtypes[at] : carry->dtype;
+  tensor->rank = hri_part_shape(spec, &spec->parts[k], tensor->shape);
+}
+
+static void list_state(hri_sink *sink, const hri_param *param, const hri_param_spec *spec, uint32_t k, uint32_t at) {
+  bool narrow = sink->job->tensors.items[param->state[k]].dtype == HRI_BF16;
+  (void)snprintf(sink->state_names[at], sizeof sink->state_names[at], "%s.%s", hri_name_get(sink->job, param->key), k == 0 ? "exp_avg" : "exp_avg_sq");
+  sink->state_tensors[at] = (hri_safetensor){.name = sink->state_names[at], .dtype = narrow ? HRI_FILE_BF16 : HRI_FILE_F32, .rank = spec->rank,
+                                             .shape = {spec->dims[0], spec->dims[1]}};
+}
+
+static hr_status list_tensors(hri_sink *sink, hr_error *error) {
+  uint32_t params = (uint32_t)sink->job->params.count, t = 0, st = 0;
+  sink->tensors = hri_alloc_zero((size_t)params * HRI_PARAM_PARTS, sizeof *sink->tensors);
+  sink->names = hri_alloc_zero((size_t)params * HRI_PARAM_PARTS, sizeof *sink->names);
+  sink->first_tensor = hri_alloc_zero((size_t)params + 1, sizeof *sink->first_tensor);
+  sink->state_tensors = hri_alloc_zero((size_t)params * 2, sizeof *sink->state_tensors);
+  sink->state_names = hri_alloc_zero((size_t)params * 2, sizeof *sink->state_names);
+  sink->first_state = hri_alloc_zero((size_t)params + 1, sizeof *sink->first_state);
+  if (!sink->tensors || !sink->names || !sink->first_tensor || !sink->state_tensors || !sink->state_names || !sink->first_state)
+    return hri_fail_memory(error, (uint64_t)params * 800, "the list of tensors to save");
+  for (uint32_t p = 0; p < params; p++) {
+    const hri_param *param = &sink->job->params.items[p];
+    hri_param_spec spec;
+    hri_param_get(sink->model, param->spec, &spec);
+    sink->first_tensor[p] = t;
+    for (uint32_t k = 0; k < spec.part_count; k++) list_weight(sink, &spec, k, t++);
+    sink->first_state[p] = st;
+    for (uint32_t k = 0; sink->options.states && k < 2 && param->state[k] != HRI_NONE; k++) list_state(sink, param, &spec, k, st++);
+  }
+  sink->first_tensor[params] = t;
+  sink->first_state[params] = st;
+  return HR_OK;
+}
+
+static hr_status open_weights(hri_sink *sink, const char *directory, hr_error *error) {
+  const hri_carry *carry = sink->options.carry;
+  hri_weights_layout layout = {.max_shard_bytes = sink->options.max_shard_bytes ? sink->options.max_shard_bytes : HRI_SHARD_BYTES};
+  uint32_t count = carry->metadata_count;
+  hri_safetensors_pair *pairs = hri_alloc_zero((size_t)count + 1, sizeof *pairs);
+  hr_status status;
+  if (!pairs) return hri_fail_memory(error, count * sizeof *pairs, "metadata");
+  if (count) memcpy(pairs, carry->metadata, count * sizeof *pairs);
+  if (sink->options.states) pairs[count++] = (hri_safetensors_pair){HRI_SOURCE_DTYPE_KEY, hri_file_dtype_name(carry->dtype)};
+  layout.metadata = pairs;
+  layout.metadata_count = count;
+  if (sink->options.as_source && carry->shard_of) {
+    layout.shard_of = carry->shard_of;
+    layout.shard_count = carry->shard_count;
+  }
+  status = hri_weights_writer_open_as(directory, sink->tensors, sink->first_tensor[sink->job->params.count], &layout, &sink->weights, error);
+  hri_free(pairs);
+  return status;
+}
+
+static hr_status open_states(hri_sink *sink, const char *directory, hr_error *error) {
+  uint32_t count = sink->first_state[sink->job->params.count];
+  char *path = hri_path_join(directory, "optimizer.safetensors");
+  hr_status status;
+  if (!path) return hri_fail_memory(error, strlen(directory), "a path");
+  status = count ? hri_safetensors_writer_open(path, sink->state_tensors, count, NULL, 0, &sink->states, error) : HR_OK;
+  hri_free(path);
+  return status;
+}
+
+hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory, const hri_sink_options *options, hr_error *error) {
+  hr_status status = HR_OK;
+  memset(sink, 0, sizeof *sink);
+  sink->model = model;
+  sink->job = job;
+  sink->cpu = cpu;
+  sink->options = *options;
+  HRI_TRY_OUT(list_tensors(sink, error));
+  HRI_TRY_OUT(open_weights(sink, directory, error));
+  HRI_TRY_OUT(open_states(sink, directory, error));
+out:
+  if (status != HR_OK) hri_sink_abort(sink);
+  return status;
+}
+
+/* ---- values ---- */
+
+static hr_status write_bytes(const hri_move *move, uint64_t offset, uint64_t count, void *memory, hr_error *error) {
+  return hri_weights_writer_write(move->file, move->index, offset, memory, count, error);
+}
+
+static hr_status write_state_bytes(const hri_move *move, uint64_t offset, uint64_t count, void *memory, hr_error *error) {
+  return hri_safetensors_writer_write(move->file, move->index, offset, memory, count, error);
+}
+
+hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+  hri_sink *sink = context;
+  void *base = (void *)(uintptr_t)tensor; /* only read */
+  hri_real real = hri_real_of(sink->job, p, kind);
+  hri_move moves[HRI_PARAM_PARTS];
+  hri_param_spec spec;
+  uint64_t columns;
+  uint32_t count = kind == HRI_PART_WEIGHT ? 0 : 1;
+  hri_param_get(sink->model, sink->job->params.items[p].spec, &spec);
+  columns = spec.rank == 2 ? spec.dims[1] : 1;
+  if (kind != HRI_PART_WEIGHT && !sink->states) return HR_OK;
+  if (kind != HRI_PART_WEIGHT)
+    moves[0] = (hri_move){.bytes = write_state_bytes, .file = sink->states, .index = sink->first_state[p] + (kind == HRI_PART_STATE1), .out = true,
+                          .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = spec.dims[0], .columns = columns, .at = base, .real = real};
+  for (uint32_t k = 0; kind == HRI_PART_WEIGHT && k < spec.part_count; k++) {
+    const hri_param_part *part = &spec.parts[k];
+    uint32_t index = sink->first_tensor[p] + k;
+    moves[count++] = (hri_move){.bytes = write_bytes, .file = sink->weights, .index = index, .out = true, .type = hri_move_type(sink->tensors[index].dtype),
+                                .rows = part->rows, .columns = columns, .transposed = part->transposed,
+                                .at = hri_real_at(base, (int64_t)(part->row * columns), real), .real = real};
+  }
+  return hri_moves_run(sink->cpu, moves, count, staging, staging_bytes, error);
+}
+
+hr_status hri_sink_finish(hri_sink *sink, hr_error *error) {
+  hri_weights_writer *weights = sink->weights;
+  hri_safetensors_writer *states = sink->states;
+  hr_status status;
+  sink->weights = NULL;
+  sink->states = NULL;
+  status = hri_weights_writer_finish(weights, error);
+  if (status != HR_OK) {
+    hri_safetensors_writer_abort(states);
+    return status;
+  }
+  return states ? hri_safetensors_writer_finish(states, error) : HR_OK;
+}
+
+void hri_sink_abort(hri_sink *sink) {
+  hri_weights_writer_abort(sink->weights);
+  hri_safetensors_writer_abort(sink->states);
+  hri_free(sink->tensors);
+  hri_free(sink->names);
+  hri_free(sink->first_tensor);
+  hri_free(sink->state_tensors);
+  hri_free(sink->state_names);
+  hri_free(sink->first_state);
+  memset(sink, 0, sizeof *sink);
+}

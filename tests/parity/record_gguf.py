@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Records tests/gguf: what the packages gguf, transformers and tokenizers make of small models.
+
+    build/venv/bin/python tests/parity/record_gguf.py          (needs gguf besides scripts/requirements.txt)
+
+types.gguf, types.safetensors   random blocks of every type that is decoded, and the values the gguf package gives them
+encode.safetensors              values, and what the package makes of them as F16, BF16 and Q8_0
+FAMILY/config.json, model.safetensors   a random model as transformers saves it
+FAMILY.gguf                     the same model written by the package, with the changes of llama.cpp's converter
+tokenizers/NAME.json            small tokenizers, trained on this repository's documents
+"""
+import json
+import os
+import pathlib
+import shutil
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import gguf
+import numpy as np
+import tokenizers
+import torch
+import transformers
+from gguf import GGMLQuantizationType as T
+from gguf import quants
+from safetensors.numpy import save_file
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+HERE = pathlib.Path(__file__).resolve().parents[1] / "gguf"
+DECODED = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q4_K, T.Q5_K, T.Q6_K]
+
+
+def record_types():
+    rng = np.random.default_rng(5)
+    writer = gguf.GGUFWriter(HERE / "types.gguf", "none")
+    values = {}
+    for kind in DECODED:
+        block, size = gguf.GGML_QUANT_SIZES[kind]
+        elements = 768 if block == 256 else 256
+        raw = rng.integers(0, 256, size=(1, elements // block * size), dtype=np.uint8)
+        with np.errstate(all="ignore"):
+            values[kind.name] = quants.dequantize(raw, kind).reshape(-1)
+        writer.add_tensor(kind.name, raw, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    save_file(values, HERE / "types.safetensors", metadata={"format": "pt"})
+
+
+def record_encode():
+    rng = np.random.default_rng(6)
+    source = np.concatenate([
+        rng.standard_normal(320), rng.standard_normal(64) * 1e-6, rng.standard_normal(32) * 3e4, np.zeros(32),
+        np.linspace(-127.5, 127.5, 96), np.repeat([127, 0.5, -0.5, 1.5, 2.5, -126.5, 0.49999997, 1e-30], 4),
+    ]).astype(np.float32)
+    tensors = {"source": source}
+    for kind in [T.F32, T.F16, T.BF16, T.Q8_0]:
+        tensors[kind.name] = np.ascontiguousarray(quants.quantize(source.reshape(1, -1), kind)).view(np.uint8).reshape(-1)
+    save_file(tensors, HERE / "encode.safetensors", metadata={"format": "pt"})
+
+
+def sizes(**more):
+    base = dict(vocab_size=37, hidden_size=24, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
+                intermediate_size=32, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    return base | more
+
+
+def rope(kind, **more):
+    return {"rope_type": kind, "rope_theta": 10000.0} | more
+
+
+FAMILIES = {
+    "llama": transformers.LlamaConfig(**sizes()),
+    "llama-biases": transformers.LlamaConfig(**sizes(attention_bias=True, mlp_bias=True, head_dim=6, tie_word_embeddings=True)),
+    # Pairs of all three kinds: kept, between, divided.
+    "llama-llama3": transformers.LlamaConfig(**sizes(hidden_size=48, rope_parameters=rope(
+        "llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192))),
+    "llama-yarn": transformers.LlamaConfig(**sizes(rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=16))),
+    "mistral": transformers.MistralConfig(**sizes(sliding_window=7, head_dim=4)),
+    "qwen2": transformers.Qwen2Config(**sizes(tie_word_embeddings=True)),
+    "qwen3": transformers.Qwen3Config(**sizes(head_dim=6)),
+    "phi3": transformers.Phi3Config(**sizes(sliding_window=9)),
+    "phi3-longrope": transformers.Phi3Config(**sizes(
+        hidden_size=48, sliding_window=None, original_max_position_embeddings=16,
+        rope_parameters=rope("longrope", original_max_position_embeddings=16, short_factor=[1.0, 1.25, 1.5, 2.0],
+                             long_factor=[1.0, 2.0, 3.0, 4.25]))),
+    "gemma2": transformers.Gemma2Config(**sizes(head_dim=6, sliding_window=5, query_pre_attn_scalar=6)),
+    "gemma3": transformers.Gemma3TextConfig(**sizes(num_hidden_layers=6, head_dim=6, sliding_window=5, query_pre_attn_scalar=6)),
+    "gpt2": transformers.GPT2Config(vocab_size=37, n_embd=24, n_layer=2, n_head=6, n_positions=64, n_inner=32, bos_token_id=1,
+                                    eos_token_id=2, embd_pdrop=0, attn_pdrop=0, resid_pdrop=0),
+}
+ARCHITECTURE = {"mistral": "llama", "gemma3_text": "gemma3"}
+
+
+def permute(weight, heads):
+    return weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def put_keys(writer, config, architecture):
+    heads = config.num_attention_heads
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_head_count(heads)
+    for name, token in [("bos", config.bos_token_id), ("eos", config.eos_token_id), ("pad", config.pad_token_id)]:
+        if token is not None:
+            getattr(writer, f"add_{name}_token_id")(token)
+    if architecture == "gpt2":
+        writer.add_feed_forward_length(config.n_inner)
+        writer.add_layer_norm_eps(config.layer_norm_epsilon)
+        return
+    parameters = config.rope_parameters
+    parameters = parameters.get("full_attention", parameters)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(parameters["rope_theta"])
+    writer.add_rope_dimension_count(head_size)
+    if head_size * heads != config.hidden_size or architecture in ("qwen3", "gemma2", "gemma3"):
+        writer.add_key_length(head_size)
+        writer.add_value_length(head_size)
+    if getattr(config, "sliding_window", None) and architecture != "qwen2":
+        writer.add_sliding_window(config.sliding_window)
+    if architecture == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if parameters["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(parameters["factor"])
+    if parameters["rope_type"] == "longrope":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+        scale = config.max_position_embeddings / 16
+        writer.add_rope_scaling_attn_factors((1 + np.log(scale) / np.log(16)) ** 0.5)
+    if parameters["rope_type"] in ("yarn", "longrope"):
+        writer.add_rope_scaling_orig_ctx_len(16)
+
+
+def put_factors(writer, config):
+    parameters = getattr(config, "rope_parameters", None) or {}
+    if parameters.get("rope_type") == "llama3":
+        size = config.hidden_size // config.num_attention_heads
+        factors = []
+        for frequency in 1 / parameters["rope_theta"] ** (np.arange(0, size, 2) / size):
+            wave = 2 * np.pi / frequency
+            if wave < 8192 / 4:
+                factors.append(1)
+            elif wave > 8192:
+                factors.append(8)
+            else:
+                smooth = (8192 / wave - 1) / 3
+                factors.append(1 / ((1 - smooth) / 8 + smooth))
+        writer.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
+    if parameters.get("rope_type") == "longrope":
+        writer.add_tensor("rope_factors_long.weight", np.array(parameters["long_factor"], np.float32))
+        writer.add_tensor("rope_factors_short.weight", np.array(parameters["short_factor"], np.float32))
+
+
+def put_weights(writer, config, model, architecture):
+    number = next(k for k, v in gguf.MODEL_ARCH_NAMES.items() if v == architecture)
+    names = gguf.get_tensor_name_map(number, config.num_hidden_layers)
+    for name, value in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        value = value.float().numpy()
+        if architecture == "llama" and "q_proj" in name:
+            value = permute(value, config.num_attention_heads)
+        if architecture == "llama" and "k_proj" in name:
+            value = permute(value, config.num_key_value_heads)
+        if architecture == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
+            value = value.T
+        if architecture.startswith("gemma") and name.endswith("norm.weight"):
+            value = value + np.float32(1)
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), np.ascontiguousarray(value))
+
+
+def record_families():
+    for name, config in FAMILIES.items():
+        directory = HERE / name
+        shutil.rmtree(directory, ignore_errors=True)
+        torch.manual_seed(3)
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(torch.randn(parameter.shape) * 0.25)
+                # Norms of Gemma are stored with 1 added: values of few bits come back exactly.
+                if parameter.dim() == 1 and "gemma" in name:
+                    parameter.copy_(torch.round(parameter * 64) / 64 + 0.0)  # and no negative zeros
+        model.save_pretrained(directory)
+        (directory / "generation_config.json").unlink(missing_ok=True)
+        architecture = ARCHITECTURE.get(config.model_type, config.model_type)
+        writer = gguf.GGUFWriter(HERE / f"{name}.gguf", architecture)
+        put_keys(writer, config, architecture)
+        put_factors(writer, config)
+        put_weights(writer, config, model, architecture)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+          r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def byte_level(**more):
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, **more)
+
+
+def split(regex):
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(regex), "isolated"), byte_level(use_regex=False)])
+
+
+def trained(corpus, before, normalizer=None, special=(), **model):
+    made = Tokenizer(models.BPE(**model))
+    made.pre_tokenizer = before
+    if normalizer:
+        made.normalizer = normalizer
+    made.train_from_iterator(corpus, trainers.BpeTrainer(
+        vocab_size=330, special_tokens=list(special), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    made.decoder = decoders.ByteLevel()
+    made.post_processor = processors.ByteLevel(trim_offsets=False)
+    return made
+
+
+def sentencepiece(corpus):
+    """As Llama 2: a blank in front, U+2581 for blanks, bytes for what the vocabulary lacks."""
+    normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    made = Tokenizer(models.BPE())
+    made.normalizer = normalizer
+    made.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
+    made.train_from_iterator(corpus, trainers.BpeTrainer(
+        vocab_size=450, special_tokens=["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)], show_progress=False))
+    text = json.loads(made.to_str())
+    text["model"] |= {"unk_token": "<unk>", "byte_fallback": True, "fuse_unk": True}
+    text["pre_tokenizer"] = None
+    text["added_tokens"] = [token for token in text["added_tokens"] if not token["content"].startswith("<0x")]
+    made = Tokenizer.from_str(json.dumps(text))
+    made.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    made.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)])
+    return made
+
+
+def record_tokenizers():
+    (HERE / "tokenizers").mkdir(exist_ok=True)
+    corpus = ["The budget is a promise: memory is known to the byte before anything runs. 12 345 steps, it's done.\n\n\tx = 1\n"] * 9
+    chat = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    made = {
+        "gpt2": trained(corpus, byte_level()),
+        "smollm": trained(corpus, pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level()]), special=chat),
+        "llama3": trained(corpus, split(LLAMA3), ignore_merges=True),
+        "qwen2": trained(corpus, split(LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")), normalizer=normalizers.NFC()),
+        "sentencepiece": sentencepiece(corpus),
+    }
+    made["llama3"].add_special_tokens(["<|begin_of_text|>", "<|eot_id|>"])
+    made["llama3"].add_tokens([AddedToken("<tool>", normalized=False)])
+    begin = made["llama3"].token_to_id("<|begin_of_text|>")
+    made["llama3"].post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
+        single="<|begin_of_text|> $A", pair="<|begin_of_text|> $A <|begin_of_text|>:1 $B:1", special_tokens=[("<|begin_of_text|>", begin)])])
+    made["qwen2"].add_special_tokens(chat)
+    for name, tokenizer in made.items():
+        (HERE / "tokenizers" / f"{name}.json").write_text(json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    HERE.mkdir(exist_ok=True)
+    record_types()
+    record_encode()
+    record_families()
+    record_tokenizers()
+    print(f"recorded with gguf, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}")

@@ -1,0 +1,579 @@
+/* Conversion between Hugging Face directories and GGUF files, against what transformers and the gguf package make of the same
+ * models (tests/gguf, recorded by tests/parity/record_gguf.py). */
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <headroom/convert.h>
+
+#include "base/json.h"
+#include "formats/weights.h"
+#include "model/gguf.h"
+#include "support/scratch.h"
+
+static const char *scratch;
+
+static const char *const families[] = {"llama", "llama-biases", "llama-llama3", "llama-yarn", "mistral", "qwen2",
+                                       "qwen3", "phi3",         "phi3-longrope", "gemma2",    "gemma3",  "gpt2"};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+/* path_of has few buffers; these stay. */
+__attribute__((format(printf, 1, 2))) static const char *kept(const char *format, ...) {
+  static char paths[1024][256];
+  static int used;
+  va_list args;
+  va_start(args, format);
+  assert_true(used < 1024 && vsnprintf(paths[used], sizeof paths[used], format, args) < (int)sizeof paths[used]);
+  va_end(args);
+  return paths[used++];
+}
+
+static const char *recorded(const char *name) { return kept("%s/gguf/%s", HR_TEST_DATA, name); }
+
+static void assert_says(const hr_error *error, const char *part) {
+  if (strstr(error->message, part)) return;
+  fail_msg("'%s' is not in '%s'", part, error->message);
+}
+
+static hr_convert_result convert(const char *source, const char *target, const char *type) {
+  hr_convert_options options = {.type = type, .replace = true};
+  hr_convert_result result;
+  hr_error error = {0};
+  if (hr_convert(source, target, &options, &result, &error) != HR_OK) fail_msg("%s to %s: %s", source, target, error.message);
+  return result;
+}
+
+/* Fails as it should, and leaves nothing: neither the target nor anything beside it. */
+static void assert_refused(const char *source, const char *target, const char *type, hr_status want, const char *part) {
+  hr_convert_options options = {.type = type};
+  hr_error error = {0};
+  uint64_t live = hri_mem_live_bytes();
+  bool stood = hri_path_exists(target);
+  assert_int_equal(hr_convert(source, target, &options, NULL, &error), want);
+  assert_says(&error, part);
+  assert_true(error.hint[0] != 0);
+  assert_int_equal(hri_path_exists(target), stood);
+  assert_false(hri_path_exists(path_of("%s.tmp", target)));
+  assert_int_equal(hri_mem_live_bytes(), live);
+}
+
+/* ---- models made by the test ---- */
+
+/* A llama with one layer and `vocabulary` rows; weights are sines, so that all differ. */
+static void make_model(const char *directory, uint32_t vocabulary, uint32_t hidden, float largest) {
+  hr_model model;
+  hri_safetensor tensors[16] = {0};
+  char names[16][96];
+  uint32_t count = 0;
+  hri_weights_writer *writer;
+  hr_error error = {0};
+  const char *config = kept("%s/config.json", directory);
+  assert_int_equal(hri_dir_make(directory, &error), HR_OK);
+  FILE *file = fopen(config, "w");
+  assert_non_null(file);
+  (void)fprintf(file, "{\"model_type\":\"llama\",\"vocab_size\":%u,\"num_hidden_layers\":1,\"hidden_size\":%u,\"intermediate_size\":8,"
+                      "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"bos_token_id\":1,\"eos_token_id\":2,\"tie_word_embeddings\":true}", vocabulary, hidden);
+  assert_int_equal(fclose(file), 0);
+  if (hr_model_open(directory, &model, &error) != HR_OK) fail_msg("%s", error.message);
+  for (uint32_t p = 0; p < hri_param_count(&model); p++) {
+    hri_param_spec spec;
+    hri_param_get(&model, p, &spec);
+    for (uint32_t k = 0; k < spec.part_count; k++, count++) {
+      memcpy(names[count], spec.parts[k].name, sizeof names[count]);
+      tensors[count] = (hri_safetensor){.name = names[count], .dtype = HRI_FILE_F32, .rank = spec.rank, .shape = {spec.parts[k].rows, spec.rank == 2 ? spec.dims[1] : 1}};
+    }
+  }
+  if (hri_weights_writer_open(directory, tensors, count, 0, &writer, &error) != HR_OK) fail_msg("%s", error.message);
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t n = tensors[i].shape[0] * (tensors[i].rank == 2 ? tensors[i].shape[1] : 1);
+    float *values = malloc(n * sizeof *values);
+    for (uint64_t k = 0; k < n; k++) values[k] = largest * (float)sin((double)k + 7.0 * i);
+    assert_int_equal(hri_weights_writer_write(writer, i, 0, values, n * sizeof *values, &error), HR_OK);
+    free(values);
+  }
+  assert_int_equal(hri_weights_writer_finish(writer, &error), HR_OK);
+}
+
+/* ---- memory ---- */
+
+/* First of all tests, because the peak of a process is counted once: 51 MB of weights, in and out. */
+static void test_memory_bounded(void **state) {
+  const char *directory = kept("%s/large", scratch), *file = kept("%s/large.gguf", scratch);
+  uint64_t before, largest = 200000 * 64 * 4;
+  (void)state;
+  make_model(directory, 200000, 64, 0.5f);
+  before = hri_mem_peak_bytes();
+  (void)convert(directory, file, "q8_0");
+  (void)convert(file, path_of("%s/large-back", scratch), "f32");
+  assert_true(hri_mem_peak_bytes() >= before);
+  if (hri_mem_peak_bytes() > 32u << 20) fail_msg("%llu bytes were held, the largest tensor has %llu", (unsigned long long)hri_mem_peak_bytes(), (unsigned long long)largest);
+}
+
+/* ---- families, against the reference ---- */
+
+static hri_gguf *open_gguf(const char *path) {
+  hri_gguf *file;
+  hr_error error = {0};
+  if (hri_gguf_open(path, &file, &error) != HR_OK) fail_msg("%s", error.message);
+  return file;
+}
+
+static void assert_same_tensors(const char *got_path, const char *want_path) {
+  hri_gguf *got = open_gguf(got_path), *want = open_gguf(want_path);
+  for (uint32_t i = 0; i < hri_gguf_count(want); i++) {
+    const hri_gguf_tensor *w = hri_gguf_tensor_get(want, i), *g;
+    uint32_t index = hri_gguf_find(got, w->name);
+    float a[4096], b[4096];
+    if (index == HRI_GGUF_NONE) fail_msg("%s has no %s", got_path, w->name);
+    g = hri_gguf_tensor_get(got, index);
+    assert_memory_equal(g->dims, w->dims, sizeof w->dims);
+    assert_true(g->type == HRI_GGML_F32 && w->type == HRI_GGML_F32 && w->bytes <= sizeof a);
+    assert_int_equal(hri_gguf_read(got, index, 0, g->bytes, a, NULL), HR_OK);
+    assert_int_equal(hri_gguf_read(want, i, 0, w->bytes, b, NULL), HR_OK);
+    for (uint64_t k = 0; k < w->elements; k++) /* divisors of RoPE frequencies are computed; all else is moved */
+      if (strncmp(w->name, "rope_freqs", 10) == 0 ? fabsf(a[k] - b[k]) > 1e-5f * b[k] : a[k] != b[k])
+        fail_msg("%s: %s differs at %llu: %g and %g", got_path, w->name, (unsigned long long)k, (double)a[k], (double)b[k]);
+  }
+  assert_int_equal(hri_gguf_count(got), hri_gguf_count(want));
+  hri_gguf_close(got);
+  hri_gguf_close(want);
+}
+
+static void test_families_to_gguf(void **state) {
+  (void)state;
+  for (int i = 0; i < FAMILIES; i++) {
+    const char *file = kept("%s/family.gguf", scratch);
+    hr_convert_result result = convert(recorded(families[i]), file, "f32");
+    assert_string_equal(result.from, "Hugging Face");
+    assert_string_equal(result.source_type, "bf16");
+    assert_same_tensors(file, recorded(path_of("%s.gguf", families[i])));
+  }
+}
+
+/* The reference's file becomes what transformers saved, byte for byte. */
+static void test_families_from_gguf(void **state) {
+  (void)state;
+  for (int i = 0; i < FAMILIES; i++) {
+    const char *directory = kept("%s/family", scratch);
+    (void)convert(recorded(path_of("%s.gguf", families[i])), directory, "bf16");
+    assert_same_file(path_of("%s/model.safetensors", directory), recorded(path_of("%s/model.safetensors", families[i])));
+  }
+}
+
+/* The keys say what config.json says; and what we write ourselves comes back. */
+static void test_descriptions(void **state) {
+  (void)state;
+  for (int i = 0; i < FAMILIES; i++) {
+    const char *sources[3] = {kept("%s/gguf/%s", HR_TEST_DATA, families[i]), kept("%s/gguf/%s.gguf", HR_TEST_DATA, families[i]), kept("%s/family.gguf", scratch)};
+    char *texts[3];
+    hr_error error = {0};
+    (void)convert(sources[0], sources[2], "f32");
+    for (int k = 0; k < 3; k++) {
+      hr_model model;
+      if (hr_model_open(sources[k], &model, &error) != HR_OK) fail_msg("%s: %s", sources[k], error.message);
+      assert_string_equal(model.directory, sources[k]);
+      texts[k] = hr_model_config_text(&model, "float32");
+      assert_non_null(texts[k]);
+    }
+    assert_string_equal(texts[1], texts[0]);
+    assert_string_equal(texts[2], texts[0]);
+    for (int k = 0; k < 3; k++) hr_free(texts[k]);
+  }
+}
+
+/* Rows in pieces, through little staging, are the rows of the whole. */
+static void test_pieces(void **state) {
+  (void)state;
+  for (int i = 0; i < FAMILIES; i++) {
+    hri_gguf *file = open_gguf(recorded(path_of("%s.gguf", families[i])));
+    hr_model model;
+    assert_int_equal(hri_gguf_model(file, &model, NULL), HR_OK);
+    for (uint32_t p = 0; p < hri_param_count(&model); p++) {
+      hri_param_spec spec;
+      hri_gguf_part part;
+      uint32_t index;
+      static float whole[4096], piece[4096];
+      static char staging[HRI_GGUF_STAGING_LEAST];
+      hri_param_get(&model, p, &spec);
+      hri_gguf_part_of(&model, &spec, 0, &part);
+      assert_int_equal(hri_gguf_part_find(file, &part, &index, NULL), HR_OK);
+      assert_int_equal(hri_gguf_part_read(file, index, &part, 0, part.rows, whole, staging, sizeof staging, NULL), HR_OK);
+      for (uint64_t row = 0; row < part.rows; row += 5) {
+        uint64_t count = part.rows - row < 5 ? part.rows - row : 5;
+        assert_int_equal(hri_gguf_part_read(file, index, &part, row, count, piece, staging, sizeof staging, NULL), HR_OK);
+        assert_memory_equal(piece, whole + row * part.columns, count * part.columns * sizeof *piece);
+      }
+    }
+    hri_gguf_close(file);
+  }
+}
+
+static uint32_t type_of_tensor(const hri_gguf *file, const char *name) { return hri_gguf_tensor_get(file, hri_gguf_find(file, name))->type; }
+
+/* Matrices take the type; rows that fill no blocks, vectors and position tables do not. Values are the encoder's. */
+static void test_types(void **state) {
+  const char *q8_path = kept("%s/q8.gguf", scratch), *f32_path = kept("%s/f32.gguf", scratch);
+  hri_gguf *q8, *f32;
+  static float values[4096];
+  static unsigned char got[16384], want[16384];
+  uint64_t bytes;
+  (void)state;
+  (void)convert(recorded("gpt2"), q8_path, "q8_0");
+  (void)convert(recorded("gpt2"), f32_path, "f32");
+  q8 = open_gguf(q8_path);
+  f32 = open_gguf(f32_path);
+  assert_int_equal(type_of_tensor(q8, "blk.0.ffn_down.weight"), HRI_GGML_Q8_0); /* rows of 32 */
+  assert_int_equal(type_of_tensor(q8, "blk.0.ffn_up.weight"), HRI_GGML_F16);    /* rows of 24 */
+  assert_int_equal(type_of_tensor(q8, "blk.0.ffn_up.bias"), HRI_GGML_F32);
+  assert_int_equal(type_of_tensor(q8, "position_embd.weight"), HRI_GGML_F32);
+  for (uint32_t i = 0; i < hri_gguf_count(q8); i++) {
+    const hri_gguf_tensor *t = hri_gguf_tensor_get(q8, i);
+    assert_int_equal(hri_gguf_read(f32, hri_gguf_find(f32, t->name), 0, t->elements * 4, values, NULL), HR_OK);
+    assert_int_equal(hri_gguf_read(q8, i, 0, t->bytes, got, NULL), HR_OK);
+    assert_true(hri_ggml_bytes(t->type, t->elements, &bytes) && hri_ggml_from_f32(t->type, want, values, t->elements));
+    assert_int_equal(bytes, t->bytes);
+    assert_memory_equal(got, want, bytes);
+  }
+  hri_gguf_close(q8);
+  hri_gguf_close(f32);
+}
+
+/* The same input gives the same bytes; the type of the source is kept when none is asked for. */
+static void test_deterministic(void **state) {
+  const char *a = kept("%s/a.gguf", scratch), *b = kept("%s/b.gguf", scratch);
+  hr_convert_result result;
+  (void)state;
+  result = convert(recorded("llama"), a, NULL);
+  (void)convert(recorded("llama"), b, NULL);
+  assert_string_equal(result.type, "bf16");
+  assert_same_file(a, b);
+  result = convert(a, path_of("%s/back", scratch), NULL);
+  assert_string_equal(result.type, "bf16");
+  result = convert(recorded("qwen2"), a, "q8_0");
+  result = convert(a, path_of("%s/back", scratch), NULL);
+  assert_string_equal(result.type, "f16");
+}
+
+/* ---- tokenizers ---- */
+
+static hri_json read_json(const char *path) {
+  hri_json root = {0};
+  hr_error error = {0};
+  if (hri_json_read(path, 1 << 24, &root, &error) != HR_OK) fail_msg("%s", error.message);
+  return root;
+}
+
+static void copy_file(const char *from, const char *to) {
+  size_t count;
+  char *bytes = get_file(from, &count);
+  assert_non_null(bytes);
+  put_file(to, bytes, count);
+  free(bytes);
+}
+
+static void assert_same_member(const hri_json *a, const hri_json *b, const char *key) {
+  hri_json x = hri_json_member(a, key), y = hri_json_member(b, key);
+  if (!json_equal(x.value, y.value)) fail_msg("%s: %s is %s, not %s", b->file, key, json_dumps(y.value, JSON_ENCODE_ANY), json_dumps(x.value, JSON_ENCODE_ANY));
+}
+
+/* What comes back splits, merges and numbers as before; added tokens stand in the vocabulary, too. */
+static void assert_same_tokenizer(const char *got_path, const char *want_path) {
+  hri_json got = read_json(got_path), want = read_json(want_path), a, b, added = hri_json_member(&want, "added_tokens");
+  const char *token;
+  json_t *id;
+  static const char *const parts[] = {"normalizer", "pre_tokenizer", "decoder"};
+  a = hri_json_member(&want, "model");
+  b = hri_json_member(&got, "model");
+  for (int i = 0; i < 3; i++) assert_same_member(&want, &got, parts[i]);
+  assert_same_member(&want, &got, "added_tokens");
+  assert_same_member(&a, &b, "merges");
+  assert_same_member(&a, &b, "unk_token");
+  assert_same_member(&a, &b, "byte_fallback");
+  assert_same_member(&a, &b, "fuse_unk");
+  assert_same_member(&a, &b, "ignore_merges");
+  json_object_foreach(json_object_get(a.value, "vocab"), token, id)
+    assert_true(json_equal(json_object_get(json_object_get(b.value, "vocab"), token), id));
+  for (uint64_t i = 0; i < hri_json_count(&added); i++) {
+    hri_json item = hri_json_item(&added, i);
+    token = json_string_value(json_object_get(item.value, "content"));
+    assert_true(json_equal(json_object_get(json_object_get(b.value, "vocab"), token), json_object_get(item.value, "id")));
+  }
+  hri_json_deinit(&got);
+  hri_json_deinit(&want);
+}
+
+static void test_tokenizers(void **state) {
+  static const struct {
+    const char *name, *model, *pre, *config;
+    bool bos;
+  } cases[] = {
+      {"gpt2", "gpt2", "gpt-2", "{}", false},
+      {"smollm", "gpt2", "smollm", "{\"bos_token\":\"<|im_start|>\",\"eos_token\":{\"content\":\"<|im_end|>\"}}", false},
+      {"llama3", "gpt2", "llama-bpe", "{\"bos_token\":\"<|begin_of_text|>\",\"eos_token\":\"<|eot_id|>\"}", true},
+      {"qwen2", "gpt2", "qwen2", "{\"add_bos_token\":false}", false},
+      {"sentencepiece", "llama", "default", "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\",\"unk_token\":\"<unk>\"}", true},
+  };
+  const char *directory = kept("%s/tokens", scratch), *file = kept("%s/tokens.gguf", scratch), *back = kept("%s/tokens-back", scratch);
+  (void)state;
+  make_model(directory, 470, 8, 0.5f);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *text = recorded(path_of("tokenizers/%s.json", cases[i].name)), *found;
+    hri_gguf *gguf;
+    hri_gguf_strings tokens;
+    hr_convert_result result;
+    bool bos = !cases[i].bos;
+    copy_file(text, path_of("%s/tokenizer.json", directory));
+    put_text(path_of("%s/tokenizer_config.json", directory), cases[i].config);
+    result = convert(directory, file, NULL);
+    assert_true(result.token_count > 300 && !result.has_template);
+    gguf = open_gguf(file);
+    assert_int_equal(hri_gguf_get_string(gguf, "tokenizer.ggml.model", &found, NULL, NULL), HR_OK), assert_string_equal(found, cases[i].model);
+    assert_int_equal(hri_gguf_get_string(gguf, "tokenizer.ggml.pre", &found, NULL, NULL), HR_OK), assert_string_equal(found, cases[i].pre);
+    assert_int_equal(hri_gguf_get_bool(gguf, "tokenizer.ggml.add_bos_token", &bos, NULL), HR_OK), assert_int_equal(bos, cases[i].bos);
+    assert_int_equal(hri_gguf_get_strings(gguf, "tokenizer.ggml.tokens", &tokens, NULL), HR_OK), assert_int_equal(tokens.count, 470);
+    hri_gguf_close(gguf);
+    (void)convert(file, back, NULL);
+    assert_same_tokenizer(path_of("%s/tokenizer.json", back), text);
+  }
+}
+
+/* A file of llama.cpp has scores and no merges; they follow from each other. */
+static void test_merges_from_scores(void **state) {
+  const char *directory = kept("%s/scores", scratch), *file = kept("%s/scores.gguf", scratch), *bare = kept("%s/bare.gguf", scratch);
+  hri_gguf_keys keys = {0};
+  hri_gguf *gguf;
+  hri_gguf_strings tokens;
+  hri_gguf_numbers scores, types;
+  const char *text;
+  uint64_t bytes;
+  hr_error error = {0};
+  hri_gguf_writer *writer;
+  hri_gguf_tensor list[32];
+  hr_model model;
+  (void)state;
+  make_model(directory, 470, 8, 0.5f);
+  copy_file(recorded("tokenizers/sentencepiece.json"), path_of("%s/tokenizer.json", directory));
+  (void)convert(directory, file, "f32");
+  gguf = open_gguf(file);
+  assert_int_equal(hri_gguf_model(gguf, &model, &error), HR_OK);
+  assert_int_equal(hri_gguf_put_model(&keys, &model, 0, &error), HR_OK);
+  assert_int_equal(hri_gguf_get_strings(gguf, "tokenizer.ggml.tokens", &tokens, &error), HR_OK);
+  assert_int_equal(hri_gguf_get_numbers(gguf, "tokenizer.ggml.scores", &scores, &error), HR_OK);
+  assert_int_equal(hri_gguf_get_numbers(gguf, "tokenizer.ggml.token_type", &types, &error), HR_OK);
+  hri_gguf_put_string(&keys, "tokenizer.ggml.model", "llama", 5);
+  hri_gguf_put_array(&keys, "tokenizer.ggml.tokens", HRI_GGUF_STRING, tokens.count);
+  while ((text = hri_gguf_next(&tokens, &bytes))) hri_gguf_add_string(&keys, text, bytes);
+  hri_gguf_put_array(&keys, "tokenizer.ggml.scores", HRI_GGUF_F32, scores.count);
+  for (uint64_t i = 0; i < scores.count; i++) hri_gguf_add_f32(&keys, (float)hri_gguf_number_at(&scores, i));
+  hri_gguf_put_array(&keys, "tokenizer.ggml.token_type", HRI_GGUF_I32, types.count);
+  for (uint64_t i = 0; i < types.count; i++) hri_gguf_add_i32(&keys, (int32_t)hri_gguf_integer_at(&types, i));
+  hri_gguf_put_u32(&keys, "tokenizer.ggml.unknown_token_id", 0);
+  assert_true(hri_gguf_count(gguf) <= 32);
+  for (uint32_t i = 0; i < hri_gguf_count(gguf); i++) list[i] = *hri_gguf_tensor_get(gguf, i);
+  assert_int_equal(hri_gguf_writer_open(bare, &keys, list, hri_gguf_count(gguf), &writer, &error), HR_OK);
+  for (uint32_t i = 0; i < hri_gguf_count(gguf); i++) {
+    char data[32768];
+    assert_true(list[i].bytes <= sizeof data);
+    assert_int_equal(hri_gguf_read(gguf, i, 0, list[i].bytes, data, &error), HR_OK);
+    assert_int_equal(hri_gguf_writer_write(writer, i, 0, data, list[i].bytes, &error), HR_OK);
+  }
+  assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
+  hri_gguf_keys_deinit(&keys);
+  hri_gguf_close(gguf);
+  (void)convert(bare, path_of("%s/scores-back", scratch), "f32");
+  {
+    hri_json got = read_json(path_of("%s/scores-back/tokenizer.json", scratch)), want = read_json(recorded("tokenizers/sentencepiece.json"));
+    hri_json a = hri_json_member(&want, "model"), b = hri_json_member(&got, "model"), x = hri_json_member(&a, "merges"), y = hri_json_member(&b, "merges");
+    assert_true(hri_json_count(&y) >= hri_json_count(&x)); /* all splits of a token, not only the one that was learned */
+    for (uint64_t i = 0; i < hri_json_count(&x); i++) {
+      bool found = false;
+      for (uint64_t k = 0; !found && k < hri_json_count(&y); k++) found = json_equal(hri_json_item(&x, i).value, hri_json_item(&y, k).value);
+      assert_true(found);
+    }
+    hri_json_deinit(&got);
+    hri_json_deinit(&want);
+  }
+}
+
+static void test_template(void **state) {
+  const char *directory = kept("%s/template", scratch), *file = kept("%s/template.gguf", scratch), *back = kept("%s/template-back", scratch);
+  hri_json config;
+  const char *text;
+  (void)state;
+  make_model(directory, 470, 8, 0.5f);
+  copy_file(recorded("tokenizers/gpt2.json"), path_of("%s/tokenizer.json", directory));
+  put_text(path_of("%s/tokenizer_config.json", directory), "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"no\"},{\"name\":\"default\",\"template\":\"{{ 'yes \\u00e9' }}\"}]}");
+  assert_true(convert(directory, file, NULL).has_template);
+  (void)convert(file, back, NULL);
+  config = read_json(path_of("%s/tokenizer_config.json", back));
+  assert_int_equal(hri_json_get_string(&config, "chat_template", &text, NULL), HR_OK);
+  assert_string_equal(text, "{{ 'yes \xC3\xA9' }}");
+  hri_json_deinit(&config);
+  put_text(path_of("%s/chat_template.jinja", directory), "the newer one");
+  (void)convert(directory, file, NULL);
+  (void)convert(file, back, NULL);
+  config = read_json(path_of("%s/tokenizer_config.json", back));
+  assert_int_equal(hri_json_get_string(&config, "chat_template", &text, NULL), HR_OK);
+  assert_string_equal(text, "the newer one");
+  hri_json_deinit(&config);
+}
+
+/* ---- refusals ---- */
+
+static void test_usage(void **state) {
+  const char *llama = recorded("llama"), *file = recorded("llama.gguf");
+  (void)state;
+  assert_refused(llama, kept("%s/new", scratch), NULL, HR_ERROR_USAGE, "its name ends in .gguf");
+  assert_refused(file, kept("%s/new.gguf", scratch), NULL, HR_ERROR_USAGE, "does not end in .gguf");
+  assert_refused(file, scratch, NULL, HR_ERROR_USAGE, "exists");
+  assert_refused(llama, kept("%s/new.gguf", scratch), "q4_0", HR_ERROR_USAGE, "'q4_0' cannot be written to GGUF");
+  assert_refused(file, kept("%s/new", scratch), "q8_0", HR_ERROR_USAGE, "'q8_0' cannot be written to a Hugging Face directory");
+  assert_refused(kept("%s/none", scratch), path_of("%s/new.gguf", scratch), NULL, HR_ERROR_IO, "none");
+}
+
+static void test_bad_weights(void **state) {
+  const char *directory = kept("%s/bad", scratch), *target = kept("%s/bad.gguf", scratch);
+  (void)state;
+  make_model(directory, 64, 8, 70000.0f);
+  assert_refused(directory, target, "f16", HR_ERROR_INPUT, "which f16 does not reach");
+  (void)convert(directory, target, "bf16");
+  assert_int_equal(unlink(target), 0);
+  make_model(directory, 64, 8, INFINITY);
+  assert_refused(directory, target, "f32", HR_ERROR_INPUT, "not finite");
+  make_model(directory, 64, 32, 1e7f);
+  assert_refused(directory, target, "q8_0", HR_ERROR_INPUT, "which q8_0 does not reach");
+  make_model(directory, 64, 8, 0.5f);
+  put_text(path_of("%s/config.json", directory), "{\"model_type\":\"llama\",\"vocab_size\":65,\"num_hidden_layers\":1,\"hidden_size\":8,\"intermediate_size\":8,"
+                                                 "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"tie_word_embeddings\":true}");
+  assert_refused(directory, target, NULL, HR_ERROR_INPUT, "embed_tokens.weight");
+  put_text(path_of("%s/config.json", directory), "{\"model_type\":\"llama\",\"vocab_size\":64,\"num_hidden_layers\":1,\"hidden_size\":8,\"intermediate_size\":8,"
+                                                 "\"num_attention_heads\":2,\"max_position_embeddings\":32,\"tie_word_embeddings\":false}");
+  assert_refused(directory, target, NULL, HR_ERROR_INPUT, "the tensor lm_head.weight is missing");
+  assert_int_equal(unlink(path_of("%s/model.safetensors", directory)), 0);
+  assert_refused(directory, target, NULL, HR_ERROR_INPUT, "holds no weights");
+}
+
+static void test_bad_tokenizer(void **state) {
+  const char *directory = kept("%s/badtok", scratch), *target = kept("%s/badtok.gguf", scratch), *json = kept("%s/tokenizer.json", directory);
+  static const struct {
+    const char *text, *message;
+    hr_status status;
+  } cases[] = {
+      {"{", "tokenizer.json", HR_ERROR_INPUT},
+      {"{}", "model.vocab is missing", HR_ERROR_INPUT},
+      {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", "Unigram", HR_ERROR_UNSUPPORTED},
+      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "the id 0 belongs to 'a' and to 'b'", HR_ERROR_INPUT},
+      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999},\"merges\":[]}}", "the id 99999999 is too large", HR_ERROR_INPUT},
+      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", "two parts", HR_ERROR_INPUT},
+      {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"b\",\"c\"]]}}", "two parts", HR_ERROR_INPUT},
+      {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "pre_tokenizer: Whitespace", HR_ERROR_UNSUPPORTED},
+      {"{\"normalizer\":{\"type\":\"NFKC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+       "normalizer: NFKC", HR_ERROR_UNSUPPORTED},
+      {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":64},\"merges\":[]}}",
+       "the tokenizer has 65 tokens, the model's vocabulary 64", HR_ERROR_INPUT},
+  };
+  hr_convert_options options = {.without_tokenizer = true};
+  hr_error error = {0};
+  (void)state;
+  make_model(directory, 64, 8, 0.5f);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    put_text(json, cases[i].text);
+    assert_refused(directory, target, NULL, cases[i].status, cases[i].message);
+  }
+  assert_int_equal(hr_convert(directory, target, &options, NULL, &error), HR_OK);
+}
+
+/* Every allocation fails once: nothing is left in memory or on disk. */
+static void torture(const char *source, const char *target) {
+  hr_status status = HR_ERROR_MEMORY;
+  for (uint64_t n = 1; status != HR_OK; n += 1 + n / 16) {
+    uint64_t live = hri_mem_live_bytes();
+    hr_error error = {0};
+    hri_mem_fail_after(n);
+    status = hr_convert(source, target, NULL, NULL, &error);
+    hri_mem_fail_after(0);
+    assert_int_equal(hri_mem_live_bytes(), live);
+    if (status == HR_OK) break;
+    if (status != HR_ERROR_MEMORY) fail_msg("allocation %llu: %s", (unsigned long long)n, error.message);
+    assert_false(hri_path_exists(target));
+    if (hri_path_exists(path_of("%s.tmp", target))) fail_msg("allocation %llu (%s) left %s.tmp", (unsigned long long)n, error.message, target);
+  }
+}
+
+static void test_memory_refused(void **state) {
+  const char *directory = kept("%s/torture", scratch), *file = kept("%s/torture.gguf", scratch);
+  (void)state;
+  make_model(directory, 470, 8, 0.5f);
+  copy_file(recorded("tokenizers/sentencepiece.json"), path_of("%s/tokenizer.json", directory));
+  torture(directory, file);
+  torture(file, kept("%s/torture-back", scratch));
+}
+
+/* ---- keys of GGUF that make no model ---- */
+
+static void test_bad_keys(void **state) {
+  static const struct {
+    const char *architecture, *missing, *message;
+    hr_status status;
+  } cases[] = {
+      {"llama", "", "", HR_OK},
+      {"mamba", "", "general.architecture is 'mamba'", HR_ERROR_UNSUPPORTED},
+      {"llama", "llama.block_count", "the key 'llama.block_count' is missing", HR_ERROR_INPUT},
+      {"llama", "llama.attention.head_count", "the key 'llama.attention.head_count' is missing", HR_ERROR_INPUT},
+      {"llama", "llama.context_length", "the key 'llama.context_length' is missing", HR_ERROR_INPUT},
+  };
+  static const char *const sizes[] = {"llama.block_count", "llama.context_length", "llama.embedding_length", "llama.feed_forward_length", "llama.attention.head_count"};
+  static const uint32_t values[] = {1, 32, 8, 8, 2};
+  const hri_gguf_tensor embedding = {.name = "token_embd.weight", .type = HRI_GGML_F32, .rank = 2, .dims = {8, 4}};
+  static const float zeros[32];
+  const char *path = kept("%s/keys.gguf", scratch);
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hri_gguf_keys keys = {0};
+    hri_gguf_writer *writer;
+    hr_error error = {0};
+    hr_model model;
+    hri_gguf_put_string(&keys, "general.architecture", cases[i].architecture, strlen(cases[i].architecture));
+    for (int k = 0; k < 5; k++)
+      if (strcmp(sizes[k], cases[i].missing) != 0) hri_gguf_put_u32(&keys, sizes[k], values[k]);
+    assert_int_equal(hri_gguf_writer_open(path, &keys, &embedding, 1, &writer, &error), HR_OK);
+    assert_int_equal(hri_gguf_writer_write(writer, 0, 0, zeros, sizeof zeros, &error), HR_OK);
+    assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
+    hri_gguf_keys_deinit(&keys);
+    assert_int_equal(hr_model_open(path, &model, &error), cases[i].status);
+    if (cases[i].status != HR_OK) assert_says(&error, cases[i].message);
+  }
+  assert_refused(path, kept("%s/keys", scratch), NULL, HR_ERROR_INPUT, "the key 'llama.context_length' is missing");
+}
+
+static int setup(void **state) {
+  (void)state;
+  scratch = scratch_make("convert");
+  return 0;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  scratch_remove(scratch);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_memory_bounded),   cmocka_unit_test(test_families_to_gguf), cmocka_unit_test(test_families_from_gguf),
+      cmocka_unit_test(test_descriptions),     cmocka_unit_test(test_pieces),           cmocka_unit_test(test_types),
+      cmocka_unit_test(test_deterministic),    cmocka_unit_test(test_tokenizers),       cmocka_unit_test(test_merges_from_scores),
+      cmocka_unit_test(test_template),         cmocka_unit_test(test_usage),            cmocka_unit_test(test_bad_weights),
+      cmocka_unit_test(test_bad_tokenizer),    cmocka_unit_test(test_memory_refused),   cmocka_unit_test(test_bad_keys),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}

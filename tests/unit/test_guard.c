@@ -1,0 +1,404 @@
+/* No kernel touches memory beyond its operands. Every operand lies against a page that cannot be read or written: once
+ * with its last byte before that page, once with its first byte behind it. All kernels of src/ops, both types, every
+ * instruction level of this processor, teams of 1 to 3, and sizes around the widths of vectors and blocks.
+ *
+ * Scratch is aligned to 64 bytes by contract, so its end may be up to 63 bytes away from the page. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "ops/attention/cpu.h"
+#include "ops/cpu.h"
+#include "ops/linear/pack.h"
+#include "ops/move/random.h"
+#include "ops/scratch.h"
+
+/* ---- operands against a page of no access ---- */
+
+typedef struct fenced {
+  void *pages;
+  size_t bytes;
+} fenced;
+
+static fenced pool[64];
+static int pool_count;
+static bool at_end;
+static char where[160]; /* what runs, for the message of a fault */
+
+static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+static void *take_aligned(uint64_t bytes, uint64_t alignment) {
+  size_t page = page_bytes(), body = (size_t)hri_round_up(bytes ? bytes : 1, page);
+  unsigned char *pages = mmap(NULL, body + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(pages != MAP_FAILED && pool_count < 64);
+  pool[pool_count++] = (fenced){pages, body + 2 * page};
+  assert_int_equal(mprotect(pages + page, body, PROT_READ | PROT_WRITE), 0);
+  return at_end ? pages + page + body - hri_round_up(bytes, alignment) : pages + page;
+}
+static void *take(uint64_t bytes) { return take_aligned(bytes, 1); }
+static void *scratch(uint64_t bytes) { return take_aligned(bytes, 64); }
+
+/* n elements between -1 and 1. */
+static void *reals(int64_t n, hri_real real) {
+  void *x = take((uint64_t)n * hri_real_bytes(real));
+  for (int64_t i = 0; i < n; i++)
+    hri_real_put(x, i, (float)(i * 37 % 101) / 50.0f - 1.0f, real);
+  return x;
+}
+static float *floats(int64_t n) { return reals(n, HRI_REAL_F32); }
+static int32_t *indices(int64_t n, int64_t below) {
+  int32_t *x = take((uint64_t)n * sizeof *x);
+  for (int64_t i = 0; i < n; i++)
+    x[i] = (int32_t)(i * 7 % below);
+  x[n - 1] = (int32_t)below - 1; /* the last row of the table, which ends at the page */
+  return x;
+}
+
+static void release(void) {
+  while (pool_count > 0) {
+    pool_count--;
+    (void)munmap(pool[pool_count].pages, pool[pool_count].bytes);
+  }
+}
+
+/* The fault may be in a thread of the team: there is no way back into the test, only out. */
+static void faulted(int signal_number) {
+  static const char text[] = "memory beyond an operand was touched: ";
+  (void)signal_number;
+  if (write(2, text, sizeof text - 1) < 0 || write(2, where, strlen(where)) < 0 || write(2, "\n", 1) < 0) _exit(2);
+  _exit(1);
+}
+
+/* ---- levels ---- */
+
+typedef struct level {
+  const char *name;
+  hri_cpu_kernels kernels;
+  hri_attention_kernels_table attention;
+  hri_pack_kernel pack;
+} level;
+
+static level levels[4];
+static int level_count;
+
+#define ADD_LEVEL(isa, attention_isa)                                                                                   \
+  do {                                                                                                                 \
+    level *l = &levels[level_count++];                                                                                 \
+    l->name = #attention_isa;                                                                                          \
+    hri_norm_kernels_##isa(&l->kernels);                                                                               \
+    hri_pointwise_kernels_##isa(&l->kernels);                                                                          \
+    hri_embed_kernels_##isa(&l->kernels);                                                                              \
+    hri_loss_kernels_##isa(&l->kernels);                                                                               \
+    hri_optim_kernels_##isa(&l->kernels);                                                                              \
+    hri_move_kernels_##isa(&l->kernels);                                                                               \
+    hri_attention_kernels_##attention_isa(&l->attention);                                                              \
+    l->pack = hri_pack_kernel_##isa();                                                                                 \
+  } while (0)
+
+static int setup(void **state) {
+  (void)state;
+  ADD_LEVEL(base, base);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) ADD_LEVEL(avx2, avx2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    ADD_LEVEL(avx512, avx512);
+    if (__builtin_cpu_supports("avx512bf16")) ADD_LEVEL(avx512, avx512bf16);
+  }
+#endif
+  return 0;
+}
+
+/* One run of a kernel: `variant` counts what a case has of its own. */
+typedef struct run_case {
+  const level *l;
+  hri_real real;
+  int threads;
+  int64_t rows, columns;
+  int variant;
+} run_case;
+
+typedef void (*kernel_case)(const run_case *r);
+
+/* On every level, in both types, for each team, at both ends. */
+static void run_everywhere(const char *name, kernel_case run, int64_t rows, int64_t columns, int variants) {
+  int runs = level_count * 2 * 3 * 2 * variants;
+  (void)signal(SIGSEGV, faulted); /* here and not once: cmocka sets its own around each test */
+  (void)signal(SIGBUS, faulted);
+  for (int i = 0; i < runs; i++) {
+    run_case r = {&levels[i % level_count], (hri_real)(i / level_count % 2), i / level_count / 2 % 3 + 1, rows, columns,
+                  i / level_count / 12};
+    at_end = i / level_count / 6 % 2 == 0;
+    (void)snprintf(where, sizeof where, "%s on %s, %s, %d threads, %lld x %lld, variant %d, fence at the %s", name, r.l->name,
+                   r.real == HRI_REAL_BF16 ? "bf16" : "fp32", r.threads, (long long)rows, (long long)columns, r.variant,
+                   at_end ? "end" : "start");
+    run(&r);
+    release();
+  }
+}
+
+/* Shapes around the widths of vectors; the last has enough elements for a team. */
+static void over_shapes(const char *name, kernel_case run, int variants) {
+  static const int64_t shapes[][2] = {{1, 1}, {3, 17}, {5, 31}, {2, 64}, {4, 100}, {33, 513}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    run_everywhere(name, run, shapes[i][0], shapes[i][1], variants);
+}
+
+/* ---- norms ---- */
+
+static void norm_case(const run_case *r) {
+  int64_t n = r->rows * r->columns;
+  bool layer = r->variant & 1, residual = r->variant & 2;
+  const hri_cpu_kernels *k = &r->l->kernels;
+  hri_norm_args a = {.rows = r->rows, .columns = r->columns, .real = r->real, .x = reals(n, r->real), .weight = floats(r->columns),
+                     .weight_offset = layer ? 0 : 1, .bias = residual ? floats(r->columns) : NULL, .eps = 1e-5, .y = reals(n, r->real),
+                     .stats = floats(layer ? 2 * r->rows : r->rows), .threads = r->threads};
+  if (residual) a.residual = reals(n, r->real), a.s = reals(n, r->real);
+  (layer ? k->layernorm : k->rmsnorm)(&a);
+}
+
+static void norm_backward_case(const run_case *r) {
+  int64_t n = r->rows * r->columns;
+  bool layer = r->variant & 1, all = r->variant & 2;
+  const hri_cpu_kernels *k = &r->l->kernels;
+  hri_norm_backward_args a = {.rows = r->rows, .columns = r->columns, .real = r->real, .dy = reals(n, r->real), .x = reals(n, r->real),
+                              .stats = floats(layer ? 2 * r->rows : r->rows), .weight = floats(r->columns), .weight_offset = layer ? 0 : 1,
+                              .extra = all ? reals(n, r->real) : NULL, .dx = reals(n, r->real), .dweight = floats(r->columns),
+                              .dbias = all ? floats(r->columns) : NULL, .accumulate = all,
+                              .scratch = scratch(hri_norm_backward_scratch_bytes(r->rows, r->columns, true, all, r->threads)),
+                              .threads = r->threads};
+  (layer ? k->layernorm_backward : k->rmsnorm_backward)(&a);
+}
+
+/* `columns` is the size of a head; 3 heads of queries, 1 of keys and values, or 2 and 2. */
+static void head_norm_case(const run_case *r) {
+  int64_t heads = r->variant ? 2 : 3, kv = r->variant ? 2 : 1, d = r->columns, n = r->rows * (heads + 2 * kv) * d;
+  hri_head_norm_args a = {.rows = r->rows, .heads = heads, .kv_heads = kv, .head_size = d, .real = r->real, .x = reals(n, r->real),
+                          .wq = floats(d), .wk = floats(d), .weight_offset = 1, .eps = 1e-6, .y = reals(n, r->real),
+                          .stats = floats(r->rows * (heads + kv)), .threads = r->threads};
+  hri_head_norm_backward_args b = {.rows = r->rows, .heads = heads, .kv_heads = kv, .head_size = d, .real = r->real,
+                                   .dy = reals(n, r->real), .x = a.x, .stats = a.stats, .wq = a.wq, .wk = a.wk, .weight_offset = 1,
+                                   .dx = reals(n, r->real), .dwq = floats(d), .dwk = floats(d),
+                                   .scratch = scratch(hri_head_norm_backward_scratch_bytes(r->rows, d, r->threads)), .threads = r->threads};
+  r->l->kernels.head_norm(&a);
+  r->l->kernels.head_norm_backward(&b);
+}
+
+static void norms_stay_inside(void **state) {
+  (void)state;
+  over_shapes("norm", norm_case, 4);
+  over_shapes("norm backward", norm_backward_case, 4);
+  over_shapes("head norm", head_norm_case, 2);
+}
+
+/* ---- pointwise ---- */
+
+static void flat_case(const run_case *r) {
+  const hri_cpu_kernels *k = &r->l->kernels;
+  int64_t n = r->rows * r->columns;
+  void *a = reals(n, r->real), *b = reals(n, r->real), *y = reals(n, r->real);
+  hr_activation kind = (hr_activation)r->variant;
+  k->add(y, a, b, n, r->real, r->threads);
+  k->scale(y, a, 2.0f, n, r->real, r->threads);
+  k->softcap(y, a, 3.0f, n, r->real, r->threads);
+  k->activation(kind, y, a, n, r->real, r->threads);
+  k->activation_backward(kind, y, a, b, n, r->real, r->threads);
+  k->math((hri_math)(r->variant + 1), floats(n), floats(n), n);
+}
+
+static void gated_case(const run_case *r) {
+  const hri_cpu_kernels *k = &r->l->kernels;
+  int64_t n = r->rows * r->columns;
+  void *gu = reals(2 * n, r->real), *y = reals(n, r->real), *dgu = reals(2 * n, r->real);
+  k->glu((hr_activation)r->variant, y, gu, r->rows, r->columns, r->real, r->threads);
+  k->glu_backward((hr_activation)r->variant, dgu, y, gu, r->rows, r->columns, r->real, r->threads);
+}
+
+static void bias_case(const run_case *r) {
+  r->l->kernels.bias_gradient(floats(r->columns), reals(r->rows * r->columns, r->real), r->rows, r->columns, r->variant,
+                              scratch(hri_bias_gradient_scratch_bytes(r->rows, r->columns, r->threads)), r->real, r->threads);
+}
+
+/* Heads of 2 * columns elements, of which all, or all but 2 * (columns / 3), are turned. */
+static void rope_case(const run_case *r) {
+  int64_t d = 2 * r->columns, rotary = r->variant ? d - 2 * (r->columns / 3) : d, n = r->rows * (3 + 2) * d, positions = 9;
+  hri_rope_args a = {.rows = r->rows, .heads = 3, .kv_heads = 1, .head_size = d, .rotary_size = rotary, .real = r->real,
+                     .x = reals(n, r->real), .y = reals(n, r->real), .cosines = floats(positions * rotary / 2),
+                     .sines = floats(positions * rotary / 2), .position = indices(r->rows, positions), .threads = r->threads};
+  r->l->kernels.rope(&a);
+  a.x = a.y;
+  a.inverse = true;
+  r->l->kernels.rope(&a);
+}
+
+static void pointwise_kernels_stay_inside(void **state) {
+  (void)state;
+  over_shapes("flat", flat_case, 2);
+  over_shapes("gated unit", gated_case, 2);
+  over_shapes("bias gradient", bias_case, 2);
+  over_shapes("rope", rope_case, 2);
+}
+
+/* ---- embedding and loss ---- */
+
+static void embed_case(const run_case *r) {
+  int64_t n = r->rows * r->columns, vocabulary = 11, positions = 5;
+  hri_embed_args a = {.rows = r->rows, .columns = r->columns, .real = r->real, .tokens = reals(vocabulary * r->columns, r->real),
+                      .factor = r->variant & 2 ? 3 : 1, .positions = r->variant & 1 ? reals(positions * r->columns, r->real) : NULL,
+                      .ids = indices(r->rows, vocabulary), .position = indices(r->rows, positions), .y = reals(n, r->real),
+                      .threads = r->threads};
+  hri_embed_backward_args b = {.rows = r->rows, .columns = r->columns, .real = r->real, .dy = reals(n, r->real), .index = a.ids,
+                               .factor = a.factor, .skip_index = -1, .dtable = floats(vocabulary * r->columns),
+                               .stored_rows = vocabulary, .accumulate = r->variant & 1, .threads = r->threads};
+  r->l->kernels.embed(&a);
+  r->l->kernels.embed_backward(&b);
+}
+
+/* `columns` with padding up to a multiple of 8, without it in odd variants; not in place, in place, evaluation. */
+static void loss_case(const run_case *r) {
+  int64_t stored = r->variant & 1 ? r->columns : (r->columns + 7) / 8 * 8, n = r->rows * stored;
+  hri_cross_entropy_args a = {.rows = r->rows, .vocabulary = r->columns, .stored = stored, .softcap = r->variant & 2 ? 5 : 0,
+                              .real = r->real, .logits = reals(n, r->real), .labels = indices(r->rows, r->columns),
+                              .gradient_scale = 0.5, .losses = floats(r->rows), .threads = r->threads};
+  r->l->kernels.cross_entropy(&a);
+  a.dlogits = reals(n, r->real);
+  r->l->kernels.cross_entropy(&a);
+  a.logits = a.dlogits;
+  r->l->kernels.cross_entropy(&a);
+  (void)r->l->kernels.loss_sum(a.losses, r->rows);
+}
+
+static void embedding_and_loss_stay_inside(void **state) {
+  (void)state;
+  over_shapes("embedding", embed_case, 4);
+  over_shapes("cross entropy", loss_case, 4);
+  run_everywhere("cross entropy", loss_case, 2, 2049, 4); /* more than a chunk */
+}
+
+/* ---- optimizer and moves ---- */
+
+/* Odd variants: bf16 weights, or fp32 weights with a bf16 copy. */
+static void update_case(const run_case *r) {
+  int64_t n = r->rows * r->columns;
+  hri_adamw_factors adamw = hri_adamw_factors_make(1e-3, 0.9, 0.99, 1e-8, 0.1, 3, 1);
+  hri_sgd_factors sgd = {0.1f, 0.01f, 0.9f, 1.0f};
+  hri_real w_real = r->variant & 1 ? r->real : HRI_REAL_F32;
+  hri_update_args a = {.n = n, .w = reals(n, w_real), .w_real = w_real, .m = reals(n, r->real), .v = reals(n, r->real),
+                       .moment_real = r->real, .g = reals(n, r->real), .gradient_real = r->real, .rounding = {1, 2, 3},
+                       .first_element = r->variant & 2 ? 5 : 0, .threads = r->threads};
+  if (w_real == HRI_REAL_F32 && r->variant & 1) a.copy = take((uint64_t)n * sizeof *a.copy);
+  for (int64_t i = 0; i < n; i++) hri_real_put(a.v, i, 1, r->real);
+  r->l->kernels.adamw(&a, &adamw);
+  r->l->kernels.sgd(&a, &sgd);
+  double *partials = take((uint64_t)hri_square_sum_count(n) * sizeof *partials);
+  r->l->kernels.square_sum(partials, a.g, r->real, n, r->threads);
+  (void)r->l->kernels.partial_sum(partials, hri_square_sum_count(n));
+}
+
+static void move_case(const run_case *r) {
+  const hri_cpu_kernels *k = &r->l->kernels;
+  hri_real other = r->variant ? HRI_REAL_F32 : HRI_REAL_BF16;
+  int64_t n = r->rows * r->columns, bytes = 3 * n + r->variant;
+  void *x = reals(n, r->real);
+  k->copy(take((uint64_t)bytes), take((uint64_t)bytes), bytes, r->threads);
+  k->zero(take((uint64_t)bytes), bytes, r->threads);
+  k->fill(floats(n), 1.5f, n, r->threads);
+  k->cast(reals(n, other), other, x, r->real, n, r->threads);
+  (void)k->argmax(x, n, r->real);
+  (void)k->first_nonfinite(x, n, r->real, r->threads);
+  hri_fill_normal(floats(n), n, 1.0, 1, 2, r->variant, r->threads);
+}
+
+/* `variant` & 1: columns along memory; & 2: blocks of other sizes. */
+static void pack_case(const run_case *r) {
+  int64_t group = r->real == HRI_REAL_BF16 ? 2 : 1;
+  bool along = r->variant & 1;
+  hri_packing p = {.depth_block = (r->variant & 2 ? 4 : 16) * group, .column_block = r->variant & 2 ? 48 : 64, .group = group};
+  p.depth_blocks = (r->rows + p.depth_block - 1) / p.depth_block;
+  p.column_blocks = (r->columns + p.column_block - 1) / p.column_block;
+  p.depth_stride = p.depth_block * p.column_block;
+  p.column_stride = p.depth_blocks * p.depth_stride;
+  p.bytes = (uint64_t)(p.column_blocks * p.column_stride) * hri_real_bytes(r->real);
+  hri_pack_args a = {.packing = &p, .type = r->real, .depth = r->rows, .columns = r->columns, .depth_step = along ? r->columns : 1,
+                     .column_step = along ? 1 : r->rows, .from = reals(r->rows * r->columns, r->real), .to = scratch(p.bytes),
+                     .threads = r->threads};
+  r->l->pack(&a);
+}
+
+static void optimizer_and_moves_stay_inside(void **state) {
+  (void)state;
+  over_shapes("update", update_case, 4);
+  over_shapes("move", move_case, 2);
+  over_shapes("pack", pack_case, 4);
+  run_everywhere("pack", pack_case, 129, 66, 4);
+}
+
+/* ---- attention ---- */
+
+/* `rows` positions of 4 query and 2 key heads of size `columns`; variants: with a window, documents, a soft-cap. */
+static void attention_case(const run_case *r) {
+  const hri_attention_kernels_table *t = &r->l->attention;
+  hri_attention_shape s = {.batch = 1, .sequence = r->rows, .heads = 4, .kv_heads = 2, .head_dim = r->columns,
+                           .window = r->variant & 1 ? 9 : 0, .softcap = r->variant & 2 ? 2 : 0, .real = r->real};
+  int64_t q = s.sequence * 8 * s.head_dim, n = s.sequence * 4 * s.head_dim;
+  void *qkv = reals(q, r->real), *y = reals(n, r->real), *dy = reals(n, r->real), *dqkv = reals(q, r->real);
+  void *probs = reals(4 * s.sequence * s.sequence, r->real);
+  float *lse = floats(4 * s.sequence);
+  int32_t *doc_start = NULL;
+  if (r->variant & 1) {
+    doc_start = take((uint64_t)s.sequence * sizeof *doc_start);
+    for (int32_t i = 0; i < (int32_t)s.sequence; i++) doc_start[i] = i / 13 * 13;
+  }
+  t->forward(&s, 0.3f, qkv, doc_start, y, lse, scratch(t->forward_scratch(&s, r->threads)), r->threads);
+  t->backward(&s, 0.3f, dy, qkv, y, lse, doc_start, dqkv, scratch(t->backward_scratch(&s, r->threads)), r->threads);
+  t->materialized(&s, 0.3f, qkv, doc_start, y, probs, scratch(t->materialized_scratch(&s, r->threads)), r->threads);
+  t->materialized_backward(&s, 0.3f, dy, qkv, probs, doc_start, dqkv, scratch(t->materialized_backward_scratch(&s, r->threads)),
+                           r->threads);
+}
+
+/* A full cache: prefill of all but the last position in rows of 40, then that one alone. */
+static void cached_case(const run_case *r) {
+  const hri_attention_kernels_table *t = &r->l->attention;
+  hri_attention_cache_shape s = {.batch = 1, .rows = 40, .capacity = r->rows, .heads = 4, .kv_heads = 2, .head_dim = r->columns,
+                                 .window = r->variant & 1 ? 9 : 0, .softcap = r->variant & 2 ? 2 : 0, .real = r->real};
+  void *keys = reals(hri_attention_cache_elements(&s), r->real), *values = reals(hri_attention_cache_elements(&s), r->real);
+  void *qkv = reals(s.rows * 8 * s.head_dim, r->real), *y = reals(s.rows * 4 * s.head_dim, r->real), *room = scratch(t->cached_scratch(&s, r->threads));
+  for (int64_t past = 0; past < s.capacity - 1; past += 40) {
+    int64_t valid = s.capacity - 1 - past < 40 ? s.capacity - 1 - past : 40;
+    t->cached(&s, 0.3f, qkv, past, valid, keys, values, y, room, r->threads);
+  }
+  s.rows = 1;
+  t->cached(&s, 0.3f, reals(8 * s.head_dim, r->real), s.capacity - 1, 1, keys, values, reals(4 * s.head_dim, r->real),
+            scratch(t->cached_scratch(&s, r->threads)), r->threads);
+}
+
+static void attention_stays_inside(void **state) {
+  static const int64_t sizes[] = {2, 10, 20, 33, 64, 80, 96};
+  (void)state;
+  for (int i = 0; i < 7; i++) {
+    run_everywhere("attention", attention_case, 1 + i * 23, sizes[i], 4);
+    run_everywhere("cached attention", cached_case, 32 + 64 * (i % 3), sizes[i], 4);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(norms_stay_inside),
+      cmocka_unit_test(pointwise_kernels_stay_inside),
+      cmocka_unit_test(embedding_and_loss_stay_inside),
+      cmocka_unit_test(optimizer_and_moves_stay_inside),
+      cmocka_unit_test(attention_stays_inside),
+  };
+  return cmocka_run_group_tests(tests, setup, NULL);
+}
