@@ -1,7 +1,8 @@
-/* All public headers. Reading order: status, model, device, job, plan, train, graph, explain. */
+/* All public headers. Reading order: status, model, device, job, plan, data, train, tokenizer, graph, explain. */
 #ifndef HEADROOM_H
 #define HEADROOM_H
 
+#include <headroom/data.h>
 #include <headroom/device.h>
 #include <headroom/explain.h>
 #include <headroom/graph.h>
@@ -9,6 +10,7 @@
 #include <headroom/model.h>
 #include <headroom/plan.h>
 #include <headroom/status.h>
+#include <headroom/tokenizer.h>
 #include <headroom/train.h>
 
 #endif

@@ -32,7 +32,8 @@ typedef enum hr_moments { HR_MOMENTS_FP32 = 0, HR_MOMENTS_BF16 } hr_moments;
  * it pays (TRANSIENT), the same where the bytes are free as well (AUTO), never, or also the weights once per optimizer
  * step for all its micro-steps. Same bits. */
 typedef enum hr_weight_packing { HR_WEIGHT_PACKING_AUTO = 0, HR_WEIGHT_PACKING_OFF, HR_WEIGHT_PACKING_TRANSIENT, HR_WEIGHT_PACKING_PERSISTENT } hr_weight_packing;
-typedef enum hr_packing { HR_PACKING_PACK = 0, HR_PACKING_OFF } hr_packing;
+/* How documents share a row: whole ones by best fit, one per row, or one behind the other and cut where a row ends. */
+typedef enum hr_packing { HR_PACKING_PACK = 0, HR_PACKING_OFF, HR_PACKING_WRAPPED } hr_packing;
 
 /* How much of a layer's forward is kept for its backward, from everything to nothing but its input. */
 typedef enum hr_level {

@@ -1,8 +1,8 @@
 /* Model descriptions: what a transformer is, without weights.
  *
  * A description is plain data (no pointers, copy it freely). It comes from a preset name, a config.json, a Hugging Face
- * directory, or is filled by hand. Families are data: one common block whose variations are the fields below.
- * Sources: transformers models/{gpt2,llama}/{configuration,modeling}_*.py; RoPE scaling modeling_rope_utils.py. */
+ * directory, or is filled by hand. Families are data: one common block whose variations are the fields below
+ * (docs/models.md). Sources: transformers models/<family>/{configuration,modeling}_*.py; RoPE modeling_rope_utils.py. */
 #ifndef HEADROOM_MODEL_H
 #define HEADROOM_MODEL_H
 
@@ -73,7 +73,7 @@ typedef struct hr_model {
   double init_std;             /* for training from scratch */
   bool init_scale_residual;    /* gpt2: projections into the residual stream use init_std / sqrt(2 * layers) */
   int32_t pad_token, bos_token, eos_token; /* -1: none. Embedding row pad_token gets no input-side gradient, as in
-                                              transformers (padding_idx), for families that set it (llama). */
+                                              transformers (padding_idx), for families that set it (all but gpt2). */
   double dropout;              /* largest dropout probability the config asks for; Headroom trains without dropout and says so */
 } hr_model;
 

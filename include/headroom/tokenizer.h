@@ -30,6 +30,8 @@ typedef struct hr_tokens {
  * special_tokens_map.json beside it are taken into account as transformers does), one of these files, or a GGUF file.
  * INPUT names file, field and remedy: unigram and WordPiece models, unknown components, merges of unknown tokens, ... */
 hr_status hr_tokenizer_open(const char *path, hr_tokenizer **tokenizer, hr_error *error);
+/* Whether there is something to open: a directory with one of these files, or a file. */
+bool hr_tokenizer_present(const char *path);
 void hr_tokenizer_close(hr_tokenizer *tokenizer); /* NULL is fine */
 
 /* What it is, in a few words for people: "byte-level BPE, 49152 tokens, tokenizer.json". Borrowed. */

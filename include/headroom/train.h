@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <headroom/data.h>
 #include <headroom/job.h>
 #include <headroom/plan.h>
 #include <headroom/status.h>
@@ -67,11 +68,11 @@ typedef struct hr_event {
 } hr_event;
 
 typedef struct hr_run_options {
-  const char *const *data_paths;      /* text or JSONL files */
+  const char *const *data_paths;      /* files or directories (docs/data.md) */
   uint32_t data_path_count;
   const char *const *eval_paths;
   uint32_t eval_path_count;
-  const char *document_separator;     /* text: where documents end; NULL = each file is one document */
+  hr_data_options data;               /* how they are read */
   const char *out_directory;
   const char *resume_directory;       /* a run directory; NULL = start anew */
   uint64_t eval_every, save_every;    /* steps; 0 = only at the end */

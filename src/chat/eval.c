@@ -217,8 +217,13 @@ static hr_status eval_some_arguments(hri_run *run, const hri_node *node, hri_sco
 hr_status hri_eval_filter(hri_run *run, const hri_node *node, hri_scope *scope, const hri_value *input, hri_value *out) {
   hri_value self;
   hri_arguments arguments;
-  if (node->a) HRI_TRY(node->a->kind == HRI_NODE_FILTER ? hri_eval_filter(run, node->a, scope, input, &self) : hri_eval(run, node->a, scope, &self));
-  else self = *input;
+  hr_status status;
+  HRI_TRY(hri_run_deeper(run));
+  if (!node->a) self = *input, status = HR_OK;
+  else if (node->a->kind == HRI_NODE_FILTER) status = hri_eval_filter(run, node->a, scope, input, &self);
+  else status = hri_eval(run, node->a, scope, &self);
+  run->depth--;
+  HRI_TRY(status);
   HRI_TRY(eval_some_arguments(run, node, scope, &arguments));
   run->at = node->at;
   return hri_filter_apply(run, node->constant, self, &arguments, out);

@@ -266,19 +266,22 @@ static int64_t spec_digits(const char **at, const char *end) {
 static hr_status parse_spec(hri_run *run, const char *at, const char *end, spec *out) {
   spec s = {.fill = " ", .fill_bytes = 1, .sign = '-', .precision = -1};
   size_t bytes = 0;
+  bool filled = false;
   if (at < end) (void)hri_decode(at, &bytes);
   if (at < end && at + bytes < end && align_char(at[bytes])) {
     s.fill = at;
     s.fill_bytes = bytes;
     s.align = at[bytes];
     at += bytes + 1;
+    filled = true;
   } else if (at < end && align_char(*at)) {
     s.align = *at++;
   }
   if (at < end && strchr("+- ", *at)) s.sign = *at++;
   if (at < end && *at == '#') s.alternate = true, at++;
   if (at < end && *at == '0') {
-    if (!s.align) s.align = '=', s.fill = "0", s.fill_bytes = 1;
+    if (!s.align || !filled) s.fill = "0", s.fill_bytes = 1;
+    if (!s.align) s.align = '=';
     at++;
   }
   s.width = spec_digits(&at, end);

@@ -90,8 +90,8 @@ static hr_status expect_operator(parser *p, uint32_t code) {
 }
 
 static hr_status expect_name(parser *p, const hri_token **out) {
-  if (current(p)->kind != HRI_TOKEN_NAME) return unexpected(p, "a name");
   *out = current(p);
+  if (current(p)->kind != HRI_TOKEN_NAME) return unexpected(p, "a name");
   p->at++;
   return HR_OK;
 }
@@ -100,10 +100,10 @@ static hr_status no_memory(const parser *p, uint64_t bytes) { return hri_fail_me
 
 static hr_status node_new(parser *p, hri_node_kind kind, uint32_t at, hri_node **out) {
   hri_node *node = hri_pool_zero(&p->template->pool, 1, sizeof *node);
+  *out = node;
   if (!node) return no_memory(p, sizeof *node);
   node->kind = (uint8_t)kind;
   node->at = at;
-  *out = node;
   return HR_OK;
 }
 
@@ -411,11 +411,13 @@ static hr_status parse_dotted(parser *p, const hri_token **first, hri_value *out
 
 /* Filters behind `*node`, which is NULL at the head of a filter block; `inlined`: the first has no '|'. */
 static hr_status parse_filter(parser *p, bool inlined, hri_node **node) {
+  uint32_t links = 0;
   while (inlined || is_operator(current(p), '|')) {
     const hri_token *token;
     hri_node *filter;
     if (!inlined) p->at++;
     inlined = false;
+    HRI_TRY(chain_link(p, &links));
     HRI_TRY(node_new(p, HRI_NODE_FILTER, current(p)->at, &filter));
     HRI_TRY(parse_dotted(p, &token, &filter->constant));
     if (hri_filter_lacking(token->value.as.chars, filter->constant.count))
@@ -527,7 +529,7 @@ static hr_status parse_operators(parser *p, uint32_t at_level, hri_node **out) {
       {{{'*', HRI_MULTIPLY}, {'/', HRI_DIVIDE}, {OP_FLOOR, HRI_FLOOR_DIVIDE}, {'%', HRI_MODULO}}},
       {{{OP_POWER, HRI_POWER}, {0, HRI_ADD}, {0, HRI_ADD}, {0, HRI_ADD}}},
   };
-  hri_node *right = NULL, *binary;
+  hri_node *right = NULL, *binary = NULL;
   uint32_t links = 0, i;
   bool first = true;
   for (;;) {

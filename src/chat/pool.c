@@ -23,21 +23,13 @@ static bool grow(hri_pool *pool, uint64_t bytes) {
   return true;
 }
 
-/* Extending a text may leave `next` anywhere. */
-static void align(hri_pool *pool) {
-  uint64_t rest = (uint64_t)(uintptr_t)pool->next % 8;
-  if (rest == 0 || !pool->next) return;
-  if ((uint64_t)(pool->end - pool->next) < 8 - rest) pool->next = pool->end;
-  else pool->next += 8 - rest;
-}
-
 void *hri_pool_alloc(hri_pool *pool, uint64_t bytes) {
   void *memory;
+  bytes = hri_round_up(bytes, 8);
   if (bytes > pool->limit || pool->bytes > pool->limit - bytes) {
     pool->exhausted = true;
     return NULL;
   }
-  align(pool);
   if (!pool->next || (uint64_t)(pool->end - pool->next) < bytes)
     if (!grow(pool, bytes)) return NULL;
   memory = pool->next;
@@ -53,14 +45,6 @@ void *hri_pool_zero(hri_pool *pool, uint64_t count, uint64_t bytes_each) {
   memory = hri_pool_alloc(pool, bytes);
   if (memory) memset(memory, 0, (size_t)bytes);
   return memory;
-}
-
-bool hri_pool_extend(hri_pool *pool, const char *end, uint64_t more) {
-  if (!pool->next || end != pool->next || (uint64_t)(pool->end - pool->next) < more) return false;
-  if (more > pool->limit || pool->bytes > pool->limit - more) return false;
-  pool->next += more;
-  pool->bytes += more;
-  return true;
 }
 
 void hri_pool_deinit(hri_pool *pool) {

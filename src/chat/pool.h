@@ -17,9 +17,6 @@ typedef struct hri_pool {
 /* `bytes` bytes aligned to 8, not zeroed; NULL when memory is refused or the limit is met. */
 void *hri_pool_alloc(hri_pool *pool, uint64_t bytes);
 void *hri_pool_zero(hri_pool *pool, uint64_t count, uint64_t bytes_each);
-/* Makes the last allocation, which ends at `end`, `more` bytes longer where it stands; false when it is not the last one or
- * there is no room. What makes s = s + x, again and again, linear. */
-bool hri_pool_extend(hri_pool *pool, const char *end, uint64_t more);
 void hri_pool_deinit(hri_pool *pool);
 
 #endif

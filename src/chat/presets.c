@@ -41,9 +41,9 @@ static const char llama2[] =
     TURNS
     "{%- for message in turns -%}\n"
     "{%- if message.role == 'user' -%}\n"
-    "{{ bos_token + '[INST] ' }}{%- if loop.first and system -%}{{ '<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' }}{%- endif -%}\n"
+    "{{ bos_token ~ '[INST] ' }}{%- if loop.first and system -%}{{ '<<SYS>>\\n' + system + '\\n<</SYS>>\\n\\n' }}{%- endif -%}\n"
     "{{ text(message.content) | trim + ' [/INST]' }}\n"
-    "{%- else -%}{{ ' ' }}{% generation %}{{ text(message.content) | trim + ' ' + eos_token }}{% endgeneration %}{%- endif -%}\n"
+    "{%- else -%}{{ ' ' }}{% generation %}{{ text(message.content) | trim ~ ' ' ~ eos_token }}{% endgeneration %}{%- endif -%}\n"
     "{%- endfor -%}\n";
 
 static const char llama3[] =
@@ -74,7 +74,7 @@ static const char mistral[] =
     "{%- for message in turns -%}\n"
     "{%- if message.role == 'user' -%}\n"
     "{{ '[INST] ' }}{%- if loop.first and system -%}{{ system + '\\n\\n' }}{%- endif -%}{{ text(message.content) + '[/INST]' }}\n"
-    "{%- else -%}{{ ' ' }}{% generation %}{{ text(message.content) | trim + eos_token }}{% endgeneration %}{%- endif -%}\n"
+    "{%- else -%}{{ ' ' }}{% generation %}{{ text(message.content) | trim ~ eos_token }}{% endgeneration %}{%- endif -%}\n"
     "{%- endfor -%}\n";
 
 static const char phi3[] =
@@ -100,8 +100,8 @@ static const char zephyr[] =
     TEXT
     "{%- for message in messages -%}\n"
     "{{ '<|' + message.role + '|>\\n' }}\n"
-    "{%- if message.role == 'assistant' -%}{% generation %}{{ text(message.content) + eos_token }}{% endgeneration %}\n"
-    "{%- else -%}{{ text(message.content) + eos_token }}{%- endif -%}\n"
+    "{%- if message.role == 'assistant' -%}{% generation %}{{ text(message.content) ~ eos_token }}{% endgeneration %}\n"
+    "{%- else -%}{{ text(message.content) ~ eos_token }}{%- endif -%}\n"
     "{{ '\\n' }}\n"
     "{%- endfor -%}\n"
     "{%- if add_generation_prompt -%}{{ '<|assistant|>\\n' }}{%- endif -%}\n";
@@ -111,7 +111,7 @@ static const char alpaca[] =
     "{{ bos_token }}{{ system or 'Below is an instruction that describes a task. Write a response that appropriately completes the request.' }}\n"
     "{%- for message in turns -%}\n"
     "{%- if message.role == 'user' -%}{{ '\\n\\n### Instruction:\\n' + text(message.content) }}\n"
-    "{%- else -%}{{ '\\n\\n### Response:\\n' }}{% generation %}{{ text(message.content) + eos_token }}{% endgeneration %}{%- endif -%}\n"
+    "{%- else -%}{{ '\\n\\n### Response:\\n' }}{% generation %}{{ text(message.content) ~ eos_token }}{% endgeneration %}{%- endif -%}\n"
     "{%- endfor -%}\n"
     "{%- if add_generation_prompt -%}{{ '\\n\\n### Response:\\n' }}{%- endif -%}\n";
 
@@ -121,7 +121,7 @@ static const char vicuna[] =
     "The assistant gives helpful, detailed, and polite answers to the user's questions.\" }}\n"
     "{%- for message in turns -%}\n"
     "{%- if message.role == 'user' -%}{{ ' USER: ' + text(message.content) | trim }}\n"
-    "{%- else -%}{{ ' ASSISTANT: ' }}{% generation %}{{ text(message.content) | trim + eos_token }}{% endgeneration %}{%- endif -%}\n"
+    "{%- else -%}{{ ' ASSISTANT: ' }}{% generation %}{{ text(message.content) | trim ~ eos_token }}{% endgeneration %}{%- endif -%}\n"
     "{%- endfor -%}\n"
     "{%- if add_generation_prompt -%}{{ ' ASSISTANT:' }}{%- endif -%}\n";
 

@@ -38,6 +38,13 @@ typedef struct hri_arguments {
 
 typedef enum hri_jump { HRI_JUMP_NONE = 0, HRI_JUMP_BREAK, HRI_JUMP_CONTINUE } hri_jump;
 
+/* Free bytes behind a text that was made by adding. */
+enum { HRI_TAILS = 4, HRI_TAIL_FROM = 256 };
+typedef struct hri_tail {
+  const char *end;
+  uint64_t room;
+} hri_tail;
+
 struct hri_run {
   const hri_template *template;
   const hri_dict *variables; /* messages, tools, ... */
@@ -46,7 +53,8 @@ struct hri_run {
   hri_text *out;             /* where output goes: root, or what a macro or a block collects */
   hri_jump jump;
   uint32_t at;               /* byte of the template for errors */
-  uint32_t depth;
+  uint32_t depth, next_tail;
+  hri_tail tails[HRI_TAILS]; /* of the texts that grew last */
   uint64_t steps, collected; /* collected: bytes in texts under way other than root */
   HRI_ARRAY(hr_span) generated;
   hr_error *error;

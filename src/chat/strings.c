@@ -182,10 +182,7 @@ static hr_status split_spaces(hri_run *run, hri_value self, int64_t limit, value
     while (at < end && hri_is_space(hri_decode(at, &bytes))) at += bytes;
     if (at >= end) return HR_OK;
     word = at;
-    if (limit-- == 0) { /* the rest, without the blanks at its end */
-      while (end > word && hri_is_space(hri_decode_back(end, &bytes))) end -= bytes;
-      return push_part(run, list, self, word, end);
-    }
+    if (limit-- == 0) return push_part(run, list, self, word, end); /* the rest, with the blanks at its end */
     while (at < end && !hri_is_space(hri_decode(at, &bytes))) at += bytes;
     HRI_TRY(push_part(run, list, self, word, at));
   }
@@ -198,10 +195,7 @@ static hr_status rsplit_spaces(hri_run *run, hri_value self, int64_t limit, valu
     while (at > begin && hri_is_space(hri_decode_back(at, &bytes))) at -= bytes;
     if (at <= begin) return HR_OK;
     word = at;
-    if (limit-- == 0) {
-      while (begin < word && hri_is_space(hri_decode(begin, &bytes))) begin += bytes;
-      return push_part(run, list, self, begin, word);
-    }
+    if (limit-- == 0) return push_part(run, list, self, begin, word);
     while (at > begin && !hri_is_space(hri_decode_back(at, &bytes))) at -= bytes;
     HRI_TRY(push_part(run, list, self, at, word));
   }

@@ -64,22 +64,35 @@ hr_status hri_items_new(hri_run *run, hri_kind kind, uint64_t count, hri_value *
   return HR_OK;
 }
 
-/* left + right; when the left text is what was made last, it grows where it stands. */
+/* The slot of a text that ends in reserve with room for `more` bytes; NULL when there is none. */
+static hri_tail *find_tail(hri_run *run, const char *end, uint32_t more) {
+  uint32_t i;
+  for (i = 0; i < HRI_TAILS; i++)
+    if (run->tails[i].end == end && run->tails[i].room >= more) return &run->tails[i];
+  return NULL;
+}
+
+/* left + right. A long result gets as much again in reserve, and what is added to it later goes there: s = s + x, again and
+ * again, is linear. The longer text shares its bytes with the shorter one, which stays what it was. */
 hr_status hri_concat(hri_run *run, hri_value left, hri_value right, hri_value *out) {
-  uint64_t bytes = (uint64_t)left.count + right.count;
+  uint64_t bytes = (uint64_t)left.count + right.count, reserve = bytes >= HRI_TAIL_FROM ? bytes : 0;
+  hri_tail *tail = left.count >= HRI_TAIL_FROM ? find_tail(run, left.as.chars + left.count, right.count) : NULL;
   void *memory;
   HRI_TRY(hri_run_steps(run, 1 + right.count / 64));
   if (bytes > HRI_LIMIT_MEMORY) return hri_run_limit(run, "memory");
-  if (left.count > 0 && hri_pool_extend(&run->pool, left.as.chars + left.count, right.count)) {
-    memcpy((char *)(uintptr_t)left.as.chars + left.count, right.as.chars, right.count);
+  if (tail) {
+    if (right.count > 0) memcpy((char *)(uintptr_t)tail->end, right.as.chars, right.count);
+    tail->end += right.count;
+    tail->room -= right.count;
     *out = hri_chars(left.as.chars, bytes);
     return HR_OK;
   }
   HRI_TRY(hri_run_steps(run, left.count / 64));
-  HRI_TRY(hri_take(run, bytes, &memory));
+  HRI_TRY(hri_take(run, bytes + reserve, &memory));
   if (left.count > 0) memcpy(memory, left.as.chars, left.count);
   if (right.count > 0) memcpy((char *)memory + left.count, right.as.chars, right.count);
   *out = hri_chars(memory, bytes);
+  if (reserve) run->tails[run->next_tail++ % HRI_TAILS] = (hri_tail){(char *)memory + bytes, reserve};
   return HR_OK;
 }
 

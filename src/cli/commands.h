@@ -27,6 +27,8 @@ hr_status command_generate(cli_config *config, hr_error *error);
 hr_status command_devices(cli_config *config, hr_error *error);
 hr_status command_explain(cli_config *config, hr_error *error);
 hr_status command_convert(cli_config *config, hr_error *error);
+hr_status command_data(cli_config *config, hr_error *error);
+hr_status command_tokenize(cli_config *config, hr_error *error);
 hr_status command_help(cli_config *config, hr_error *error);
 hr_status command_version(cli_config *config, hr_error *error);
 

@@ -102,6 +102,7 @@ static hr_status take_operand(cli_config *config, char *word, hr_error *error) {
   const cli_command *command = command_of(config);
   if (config->command & FOR_JOBS && config->values[OPTION_MODEL].origin != ORIGIN_FLAG)
     return config_set(config, OPTION_MODEL, word, ORIGIN_FLAG, "", error);
+  if (config->command & FOR_DATA) return config_set(config, OPTION_DATA, word, ORIGIN_FLAG, "", error);
   if (config->operand_count < command->operand_count) {
     config->operands[config->operand_count++] = word;
     return HR_OK;

@@ -1,4 +1,4 @@
-/* headroom generate: continues a prompt. Byte-level models take and give text; others token ids. */
+/* headroom generate: continues a prompt, or with --chat answers it. Models without a tokenizer take and give bytes or ids. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include <headroom/train.h>
 
 #include "cli/commands.h"
+#include "cli/speech.h"
 #include "cli/talk.h"
 #include "cli/text.h"
 
@@ -13,10 +14,9 @@ static const size_t PROMPT_LIMIT = (size_t)1 << 28; /* bytes; beyond any context
 
 typedef struct writer {
   cli_talk talk;
-  const hr_model *model;
-  bool bytes, as_json, quiet; /* bytes: tokens are bytes */
-  int32_t *tokens;
-  size_t count, capacity;
+  const cli_speech *speech;
+  cli_listener listener;
+  bool as_json, quiet;
 } writer;
 
 /* ---- the prompt ---- */
@@ -63,48 +63,26 @@ static hr_status read_prompt(const cli_config *config, char **text, size_t *coun
   return status;
 }
 
-/* "15496 995" or "15496,995"; `ids` has room for one id per two characters. */
-static hr_status read_ids(const char *text, size_t count, const hr_model *model, int32_t *ids, uint64_t *id_count,
-                          hr_error *error) {
-  *id_count = 0;
-  for (size_t i = 0; i < count;) {
-    uint64_t id = 0;
-    size_t start = i;
-    if (strchr(" ,\t\r\n", text[i]) && text[i]) {
-      i++;
-      continue;
-    }
-    for (; i < count && text[i] >= '0' && text[i] <= '9' && id <= INT32_MAX; i++)
-      id = id * 10 + (uint64_t)(text[i] - '0');
-    if (i == start || (i < count && !(text[i] && strchr(" ,\t\r\n", text[i])))) {
-      text_fail(error, HR_ERROR_UNSUPPORTED,
-                "%s is not byte-level and this version has no tokenizer for it; the prompt is no list of token ids",
-                model->name);
-      return text_hint(error, HR_ERROR_UNSUPPORTED, "--prompt '15496 995', ids with blanks between them");
-    }
-    if (id >= model->vocabulary_size)
-      return text_fail(error, HR_ERROR_USAGE, "--prompt: token id %.*s is not below the vocabulary of %s, %u",
-                       (int)(i - start < 20 ? i - start : 20), text + start, model->name, model->vocabulary_size);
-    ids[(*id_count)++] = (int32_t)id;
-  }
-  return *id_count ? HR_OK : text_fail(error, HR_ERROR_USAGE, "the prompt holds no token id");
-}
-
 /* ---- the output ---- */
+
+static void say(char *text, size_t bytes) {
+  (void)fwrite(text, 1, bytes, stdout);
+  (void)fflush(stdout);
+  free(text);
+}
 
 static void on_token(void *context, int32_t token) {
   writer *out = context;
-  int byte = out->bytes ? hr_byte_of_token(out->model, token) : -1;
-  if (out->count == out->capacity)
-    out->tokens =
-        text_grow(out->tokens, (out->capacity = out->capacity ? 2 * out->capacity : 256) * sizeof *out->tokens);
-  out->tokens[out->count++] = token;
-  if (out->as_json) return;
-  if (byte >= 0)
-    (void)putchar(byte);
-  else if (!out->bytes)
-    (void)printf("%s%d", out->count > 1 ? " " : "", token);
-  (void)fflush(stdout);
+  size_t bytes;
+  char *text = listener_take(&out->listener, token, &bytes);
+  if (out->as_json) {
+    free(text);
+  } else if (text) {
+    say(text, bytes);
+  } else {
+    (void)printf("%s%d", out->listener.count > 1 ? " " : "", token);
+    (void)fflush(stdout);
+  }
 }
 
 static void on_event(void *context, const hr_event *event) {
@@ -116,23 +94,19 @@ static void on_event(void *context, const hr_event *event) {
 }
 
 static void print_json(const writer *out, const hr_generate_result *result) {
-  char *text = text_alloc(out->count + 1);
-  size_t used = 0;
+  size_t bytes = 0;
+  char *text = out->speech->bytes || out->speech->tokenizer ? listener_text(&out->listener, &bytes) : NULL;
   json_writer json;
-  for (size_t i = 0; i < out->count; i++) {
-    int byte = out->bytes ? hr_byte_of_token(out->model, out->tokens[i]) : -1;
-    if (byte >= 0) text[used++] = (char)byte;
-  }
   json_write_begin(&json, stdout);
   json_write_count(&json, "prompt_tokens", result->prompt_tokens);
   json_write_count(&json, "new_tokens", result->new_tokens);
-  if (out->bytes)
-    json_write_bytes(&json, "text", text, used);
+  if (text)
+    json_write_bytes(&json, "text", text, bytes);
   else
     json_write_null(&json, "text");
   json_write_open_flat(&json, "tokens", '[');
-  for (size_t i = 0; i < out->count; i++)
-    json_write_integer(&json, NULL, out->tokens[i]);
+  for (size_t i = 0; i < out->listener.count; i++)
+    json_write_integer(&json, NULL, out->listener.tokens[i]);
   json_write_close(&json, ']');
   json_write_bool(&json, "stopped_by_end", result->stopped_by_end);
   json_write_number(&json, "prefill_seconds", result->prefill_seconds);
@@ -142,8 +116,11 @@ static void print_json(const writer *out, const hr_generate_result *result) {
   free(text);
 }
 
-static void print_end(const writer *out, const hr_generate_result *result) {
+static void print_end(writer *out, const hr_generate_result *result) {
   double seconds = result->decode_seconds;
+  size_t bytes;
+  char *rest = listener_rest(&out->listener, &bytes);
+  say(rest, bytes);
   (void)putchar('\n');
   (void)fflush(stdout);
   if (out->quiet) return;
@@ -159,32 +136,34 @@ static void print_end(const writer *out, const hr_generate_result *result) {
 typedef struct prompt_input {
   char *text;
   size_t count;
+  cli_speech speech;
   int32_t *ids;
   uint64_t id_count;
 } prompt_input;
 
-enum { BYTE_VOCABULARY = 512 }; /* 256 bytes and some special tokens; beyond that ids are pieces of text */
-
-static bool byte_level(const hr_model *model) {
-  return model->vocabulary_size <= BYTE_VOCABULARY && hr_byte_of_token(model, 'A') == 'A';
+static hr_status check_chat(const cli_config *config, hr_error *error) {
+  static const option_id of_chats[] = {OPTION_SYSTEM, OPTION_CHAT_TEMPLATE};
+  for (size_t k = 0; k < sizeof of_chats / sizeof *of_chats; k++)
+    if (config_text(config, of_chats[k]) && !config_flag(config, OPTION_CHAT)) {
+      text_fail(error, HR_ERROR_USAGE, "--%s is of a conversation, and the prompt is continued as it stands", option_get(of_chats[k])->name);
+      return text_hint(error, HR_ERROR_USAGE, "add --chat");
+    }
+  return HR_OK;
 }
 
-/* The job needs the context, the context the prompt, and whether a prompt is text the model. */
+/* The job needs the context, the context the prompt's tokens. */
 static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) {
   hr_model model;
   const char *source = config_text(config, OPTION_MODEL);
-  hr_status status = read_prompt(config, &in->text, &in->count, error);
+  hr_status status = check_chat(config, error);
   uint64_t context;
+  if (status == HR_OK) status = read_prompt(config, &in->text, &in->count, error);
+  if (status != HR_OK || !source || !source[0]) return status != HR_OK ? status : config_job(config, HR_PURPOSE_GENERATE, error);
+  status = hr_model_open(source, &model, error);
+  if (status == HR_OK) status = speech_open(&in->speech, &model, config_flag(config, OPTION_CHAT), config_text(config, OPTION_CHAT_TEMPLATE), error);
+  if (status == HR_OK) status = speech_ids(&in->speech, &model, config_text(config, OPTION_SYSTEM), in->text, in->count, &in->ids, &in->id_count, error);
   if (status != HR_OK) return status;
-  if (source && source[0]) {
-    status = hr_model_open(source, &model, error);
-    if (status == HR_OK && !byte_level(&model)) {
-      in->ids = text_alloc((in->count / 2 + 1) * sizeof *in->ids);
-      status = read_ids(in->text, in->count, &model, in->ids, &in->id_count, error);
-    }
-    if (status != HR_OK) return status;
-  }
-  context = (in->ids ? in->id_count : in->count) + config_count(config, OPTION_MAX_TOKENS);
+  context = in->id_count + config_count(config, OPTION_MAX_TOKENS);
   if (!config_chosen(config, OPTION_CONTEXT))
     config->values[OPTION_CONTEXT].count = context < UINT32_MAX ? context : UINT32_MAX - 1;
   return config_job(config, HR_PURPOSE_GENERATE, error);
@@ -200,10 +179,8 @@ static hr_status check_sampling(const cli_config *config, hr_error *error) {
 }
 
 static hr_status run(cli_config *config, const prompt_input *in, hr_error *error) {
-  writer out = {.model = &config->job.model, .bytes = !in->ids};
-  hr_generate_options options = {.prompt = in->ids ? NULL : (const uint8_t *)in->text,
-                                 .prompt_bytes = in->ids ? 0 : in->count,
-                                 .prompt_ids = in->ids,
+  writer out = {.speech = &in->speech, .listener = {.speech = &in->speech}};
+  hr_generate_options options = {.prompt_ids = in->ids,
                                  .prompt_id_count = in->id_count,
                                  .max_tokens = config_count(config, OPTION_MAX_TOKENS),
                                  .temperature = config->values[OPTION_TEMPERATURE].number[0],
@@ -224,9 +201,9 @@ static hr_status run(cli_config *config, const prompt_input *in, hr_error *error
     print_json(&out, &result);
   else if (status == HR_OK)
     print_end(&out, &result);
-  else if (out.count > 0 && !out.as_json)
+  else if (out.listener.count > 0 && !out.as_json)
     (void)putchar('\n');
-  free(out.tokens);
+  listener_close(&out.listener);
   return status;
 }
 
@@ -237,6 +214,7 @@ hr_status command_generate(cli_config *config, hr_error *error) {
   status = check_sampling(config, error);
   if (status == HR_OK) status = prepare(config, &in, error);
   if (status == HR_OK) status = run(config, &in, error);
+  speech_close(&in.speech);
   free(in.text);
   free(in.ids);
   return status;

@@ -61,6 +61,23 @@ const cli_command commands[] = {
      "headroom convert run/final model.gguf --type q8_0\n"
      "headroom convert SmolLM2-135M-Instruct.Q4_1.gguf ./SmolLM2-135M-Instruct --type bf16",
      command_convert},
+    {"tokenize", "MODEL [FILE|-] [OPTIONS]", "text to token ids and back", FOR_TOKENIZE, 2,
+     "Prints the token ids of a file, or of standard input, as one document. MODEL is a model directory, a tokenizer.json, "
+     "tokenizer.model, *.tiktoken or GGUF file; nothing but its tokenizer is read. Special tokens in the text are taken as such.",
+     "headroom tokenize ./SmolLM2-135M-Instruct README.md\n"
+     "echo 'Hello, world' | headroom tokenize model.gguf --tokens\n"
+     "headroom tokenize model.gguf book.txt --stats\n"
+     "headroom tokenize model.gguf ids.txt --decode",
+     command_tokenize},
+    {"data", "FILE... --model MODEL [OPTIONS]", "what is in data files, before training on them", FOR_DATA, 0,
+     "Reads files or directories as `headroom train` would, and prints what each was taken for, documents, tokens and counted "
+     "labels, token lengths, the longest rows, what each way of packing gives, broken rows, and examples in which what does "
+     "not count is marked.\n"
+     "Exit 5 when there are broken rows, unless --skip-bad is given.",
+     "headroom data chat.jsonl --model ./SmolLM2-135M-Instruct\n"
+     "headroom data corpus/ --model gpt2-124m --document-separator '\\n\\n' --seq 512\n"
+     "headroom data chat.jsonl --model ./base --chat-template chatml --json | jq .tokens",
+     command_data},
     {"help", "[COMMAND] [OPTIONS]", "describe a command, or print the manual page", FOR_HELP, 1,
      "Describes a command. All help, the manual page and completion come from the same table as the options "
      "themselves.",

@@ -19,7 +19,10 @@ static const char *const weight_packings[] = {"auto", "off", "transient", "persi
 static const char *const attentions[] = {"flash", "materialized", NULL};
 static const char *const updates[] = {"after", "in-backward", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", "wsd", NULL};
-static const char *const packings[] = {"pack", "off", NULL};
+static const char *const packings[] = {"pack", "off", "wrapped", NULL};
+static const char *const formats[] = {"auto", "text", "lines", "text-field", "prompt-completion", "messages", "sharegpt", "alpaca", "tokens", "nanogpt", "llmc", NULL};
+static const char *const loss_scopes[] = {"auto", "all", "assistant", "completion", NULL};
+static const char *const truncations[] = {"split", "keep-start", "keep-end", "drop", NULL};
 static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 static const char *const file_types[] = {"source", "f32", "f16", "bf16", "q8_0", NULL};
 static const char *const colors[] = {"auto", "always", "never", NULL};
@@ -27,14 +30,14 @@ static const char *const purposes[] = {"train", "evaluate", "generate", NULL};
 static const char *const dumps[] = {"program", NULL};
 static const char *const shells[] = {"bash", NULL};
 
-enum { PT = FOR_PLAN | FOR_TRAIN, PTE = PT | FOR_EVALUATE };
+enum { PT = FOR_PLAN | FOR_TRAIN, PTE = PT | FOR_EVALUATE, TED = FOR_TRAIN | FOR_EVALUATE | FOR_DATA };
 
 static const option options[OPTION_COUNT] = {
     [OPTION_MODEL] = {OF("model", KIND_TEXT, FOR_JOBS, "Job", "MODEL",
                          "a preset (gpt2-124m, llama-2-7b, ...), a Hugging Face directory or a config.json"),
                       .positional = true},
 
-    [OPTION_SEQ] = {OF("seq", KIND_COUNT, PTE, "Job", "N", "tokens per row"), FIELD(FIELD_U32, sequence_length),
+    [OPTION_SEQ] = {OF("seq", KIND_COUNT, PTE | FOR_DATA, "Job", "N", "tokens per row"), FIELD(FIELD_U32, sequence_length),
                     .low = 1, .given = HR_GIVEN_SEQUENCE, .zero = "the model's positions, at most 1024"},
     [OPTION_MICRO_BATCH] = {OF("micro-batch", KIND_COUNT, PTE, "Job", "N", "rows per micro-step"),
                             FIELD(FIELD_U32, micro_batch), .low = 1, .given = HR_GIVEN_MICRO_BATCH},
@@ -124,7 +127,7 @@ static const option options[OPTION_COUNT] = {
                      FIELD(FIELD_U64, seed)},
 
     [OPTION_DATA] = {OF("data", KIND_PATHS, FOR_TRAIN | FOR_EVALUATE, "Data", "PATH...",
-                        "text files, or JSONL with input_ids")},
+                        "files or directories: text, JSONL or JSON rows, token bins")},
     [OPTION_EVAL_DATA] = {OF("eval-data", KIND_PATHS, FOR_TRAIN, "Data", "PATH...",
                              "held-back files, evaluated while training")},
     [OPTION_EVAL_EVERY] = {OF("eval-every", KIND_COUNT, FOR_TRAIN, "Data", "N", "steps between evaluations"),
@@ -132,14 +135,30 @@ static const option options[OPTION_COUNT] = {
     [OPTION_EVAL_BATCHES] = {OF("eval-batches", KIND_COUNT, FOR_TRAIN | FOR_EVALUATE, "Data", "N",
                                 "batches per evaluation at most"),
                              .initial = "0", .zero = "all"},
-    [OPTION_DOCUMENT_SEPARATOR] = {OF("document-separator", KIND_TEXT, FOR_TRAIN | FOR_EVALUATE, "Data", "TEXT",
+    [OPTION_FORMAT] = {OF("format", KIND_CHOICE, TED, "Data", "NAME", "what the files hold; auto looks at each one"),
+                       .initial = "auto", .choices = formats},
+    [OPTION_DOCUMENT_SEPARATOR] = {OF("document-separator", KIND_TEXT, TED, "Data", "TEXT",
                                       "where documents of a text file end (\\n, \\t, \\\\, \\xHH are understood); "
                                       "without it a file is one document")},
+    [OPTION_CHAT_TEMPLATE] = {OF("chat-template", KIND_TEXT, TED | FOR_GENERATE, "Data", "PRESET|FILE",
+                                 "chat template of conversations: a preset (chatml, llama3, ...) or a Jinja file, instead of the model's")},
+    [OPTION_LOSS] = {OF("loss", KIND_CHOICE, TED, "Data", "WHAT",
+                        "labels that count: auto (completions, the assistant's turns, all of text), all, assistant, or "
+                        "completion (the last answer)"),
+                     .initial = "auto", .choices = loss_scopes},
+    [OPTION_TRUNCATE] = {OF("truncate", KIND_CHOICE, TED, "Data", "HOW",
+                            "documents longer than a row: split over rows, shortened to their start or end, or left out"),
+                         .initial = "split", .choices = truncations},
+    [OPTION_SKIP_BAD] = {OF("skip-bad", KIND_FLAG, TED, "Data", NULL,
+                            "pass over broken rows, name the first and count them, instead of refusing the file")},
+    [OPTION_DATA_CACHE] = {OF("data-cache", KIND_PATH, TED, "Data", "DIR",
+                              "keep tokenized data in DIR, and find it again (train: RUN/data-cache unless given)")},
     [OPTION_SHUFFLE] = {OF("shuffle", KIND_FLAG, PT, "Data", NULL,
                            "shuffle the rows instead of keeping the order of the files"),
                         FIELD(FIELD_BOOL, shuffle)},
     [OPTION_PACKING] = {OF("packing", KIND_CHOICE, PTE, "Data", "HOW",
-                           "pack: several documents in a row, unseen by each other; off: one"),
+                           "pack: several whole documents in a row, by best fit; wrapped: one behind the other, cut where "
+                           "a row ends; off: one. Documents do not see each other"),
                         .choices = packings, FIELD(FIELD_ENUM, packing)},
 
     [OPTION_OUT] = {OF("out", KIND_PATH, FOR_TRAIN, "Results", "RUN",
@@ -159,9 +178,12 @@ static const option options[OPTION_COUNT] = {
                            "time every node and write a trace (JSON, for Perfetto) at the end")},
 
     [OPTION_PROMPT] = {OF("prompt", KIND_TEXT, FOR_GENERATE, "Generation", "TEXT",
-                          "what to continue; token ids for models that are not byte-level")},
+                          "what to continue, or to answer with --chat; token ids for models without a tokenizer")},
     [OPTION_PROMPT_FILE] = {OF("prompt-file", KIND_PATH, FOR_GENERATE, "Generation", "FILE",
                                "the same from a file, - for standard input")},
+    [OPTION_CHAT] = {OF("chat", KIND_FLAG, FOR_GENERATE, "Generation", NULL,
+                        "the prompt is a user's message: put it into the model's chat template and answer it")},
+    [OPTION_SYSTEM] = {OF("system", KIND_TEXT, FOR_GENERATE, "Generation", "TEXT", "a system message before it")},
     [OPTION_MAX_TOKENS] = {OF("max-tokens", KIND_COUNT, FOR_GENERATE, "Generation", "N", "new tokens at most"),
                            .initial = "128", .low = 1},
     [OPTION_TEMPERATURE] = {OF("temperature", KIND_NUMBER, FOR_GENERATE, "Generation", "X",
@@ -193,6 +215,19 @@ static const option options[OPTION_COUNT] = {
                                  "about how long to measure; below 5 is for a rough look"),
                               .initial = "30"},
 
+    [OPTION_DECODE] = {OF("decode", KIND_FLAG, FOR_TOKENIZE, "Tokens", NULL, "the file holds token ids; print their text")},
+    [OPTION_TOKENS] = {OF("tokens", KIND_FLAG, FOR_TOKENIZE, "Tokens", NULL,
+                          "each token on a line: id, bytes of the text, those bytes, the token as the tokenizer has it")},
+    [OPTION_STATS] = {OF("stats", KIND_FLAG, FOR_TOKENIZE, "Tokens", NULL, "bytes, tokens, bytes per token and speed instead of ids")},
+    [OPTION_SPECIAL] = {OF("special", KIND_FLAG, FOR_TOKENIZE, "Tokens", NULL,
+                           "on by default; --no-special: without the tokens that the tokenizer puts around a text, and text "
+                           "without special tokens")},
+
+    [OPTION_DATA_MODEL] = {OF("model", KIND_TEXT, FOR_DATA, "Report", "MODEL",
+                              "a directory, GGUF file or preset: its tokenizer and chat template (bytes are tokens without one)")},
+    [OPTION_EXAMPLES] = {OF("examples", KIND_COUNT, FOR_DATA, "Report", "N", "documents to show, with what does not count"),
+                         .initial = "3", .zero = "none"},
+
     [OPTION_TYPE] = {OF("type", KIND_CHOICE, FOR_CONVERT, "Conversion", "TYPE",
                         "of the weights; source: as they are, f16 for blocks with a scale (q8_0: GGUF only)"),
                      .initial = "source", .choices = file_types},
@@ -206,7 +241,7 @@ static const option options[OPTION_COUNT] = {
     [OPTION_SHOW_CONFIG] = {OF("show-config", KIND_FLAG, FOR_JOBS, "General", NULL,
                                "print every value and where it comes from, and stop"),
                             .flag_only = true},
-    [OPTION_JSON] = {OF("json", KIND_FLAG, FOR_JOBS | FOR_DEVICES | FOR_VERSION | FOR_EXPLAIN | FOR_CONVERT, "General", NULL,
+    [OPTION_JSON] = {OF("json", KIND_FLAG, FOR_JOBS | FOR_DATA | FOR_DEVICES | FOR_VERSION | FOR_EXPLAIN | FOR_TOKENIZE | FOR_CONVERT, "General", NULL,
                         "print the result as JSON")},
     [OPTION_QUIET] = {OF("quiet", KIND_FLAG, FOR_JOBS, "General", NULL, "only results, warnings and errors (-q)")},
     [OPTION_COLOR] = {OF("color", KIND_CHOICE, FOR_ALL, "General", "WHEN",

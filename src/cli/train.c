@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/data.h"
 #include "cli/plan.h"
 #include "cli/talk.h"
 #include "cli/text.h"
@@ -48,17 +49,6 @@ static hr_status need_option(option_id id, const char *hint, hr_error *error) {
   return text_hint(error, HR_ERROR_USAGE, "%s", hint);
 }
 
-static hr_status read_separator(const cli_config *config, char **separator, hr_error *error) {
-  const char *text = config_text(config, OPTION_DOCUMENT_SEPARATOR);
-  if (!text) return HR_OK;
-  *separator = text_alloc(strlen(text) + 1);
-  if (!text_unescape(text, *separator))
-    return text_fail(error, HR_ERROR_USAGE,
-                     "--document-separator: '%s' holds an escape other than \\n \\t \\r \\\\ \\xHH (01 to ff)", text);
-  if (!**separator) return text_fail(error, HR_ERROR_USAGE, "--document-separator is empty");
-  return HR_OK;
-}
-
 static hr_status run_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
   const value *data = &config->values[OPTION_DATA], *held = &config->values[OPTION_EVAL_DATA];
   if (data->list_count == 0) return need_option(OPTION_DATA, "--data FILE..., text or JSONL", error);
@@ -67,7 +57,7 @@ static hr_status run_options(const cli_config *config, char **separator, hr_run_
   run->eval_paths = (const char *const *)held->list;
   run->eval_path_count = held->list_count;
   run->eval_batches = config_count(config, OPTION_EVAL_BATCHES);
-  return read_separator(config, separator, error);
+  return data_options(config, separator, &run->data, error);
 }
 
 static hr_status train_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
@@ -169,7 +159,6 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (status == HR_OK) status = choose(config, error);
   if (status == HR_OK) {
     talk_begin(&talk, config);
-    run.document_separator = separator;
     run.on_event = talk_event;
     run.should_stop = should_stop;
     run.context = &talk;
@@ -218,7 +207,6 @@ hr_status command_evaluate(cli_config *config, hr_error *error) {
   if (status == HR_OK) status = run_options(config, &separator, &run, error);
   if (status == HR_OK) {
     talk_begin(&talk, config);
-    run.document_separator = separator;
     run.on_event = talk_event;
     run.context = &talk;
     status = hr_evaluate(&config->job, &run, &result, error);

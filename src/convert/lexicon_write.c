@@ -31,14 +31,34 @@ static void field_constant(hri_json_writer *w, const char *key, const char *json
   put_constant(w, json);
 }
 
-/* Runs of blanks in a Gemma vocabulary are stored as blanks and merged as U+2581. */
-static bool is_blank_run(const hri_lexicon *v, const hri_lexicon_token *t) {
-  return v->sentencepiece && t->bytes > 0 && t->type == HRI_LEX_USER_DEFINED && strspn(t->text, " ") == t->bytes;
+/* Runs of blanks in a Gemma vocabulary are stored as blanks, and are U+2581 to its merges. They become ordinary tokens, which
+ * the merges make, as transformers has it. The texts live in lexicon->text, which only directories fill otherwise. */
+static hr_status respell_blanks(hri_lexicon *v, hr_error *error) {
+  uint64_t bytes = 0;
+  char *next;
+  for (int pass = 0; pass < 2; pass++) {
+    next = v->text;
+    for (size_t id = 0; id < v->tokens.count; id++) {
+      hri_lexicon_token *t = &v->tokens.items[id];
+      if (t->type != HRI_LEX_USER_DEFINED || t->bytes == 0 || strspn(t->text, " ") != t->bytes) continue;
+      if (pass == 0) {
+        bytes += 3 * (uint64_t)t->bytes + 1;
+        continue;
+      }
+      *t = (hri_lexicon_token){next, 3 * t->bytes, HRI_LEX_NORMAL, t->score};
+      for (uint32_t i = 0; i < t->bytes; i += 3) memcpy(next + i, BLANK, 3);
+      next[t->bytes] = 0;
+      next += t->bytes + 1;
+    }
+    if (bytes == 0 || v->text) return HR_OK;
+    v->text = hri_alloc(bytes);
+    if (!v->text) return hri_fail_memory(error, bytes, "tokens of blanks");
+  }
+  return HR_OK;
 }
 
 static bool is_added(const hri_lexicon *v, const hri_lexicon_token *t) {
-  if (t->type == HRI_LEX_USER_DEFINED) return !is_blank_run(v, t);
-  return t->type == HRI_LEX_CONTROL || (v->sentencepiece && t->type == HRI_LEX_UNKNOWN);
+  return t->type == HRI_LEX_USER_DEFINED || t->type == HRI_LEX_CONTROL || (v->sentencepiece && t->type == HRI_LEX_UNKNOWN);
 }
 
 /* Tokens of no use in GGUF fill ids that have none. */
@@ -175,20 +195,15 @@ static void put_components(hri_json_writer *w, const hri_lexicon *v, const hri_l
 }
 
 static void put_vocabulary(hri_json_writer *w, const hri_lexicon *v) {
-  hri_text run = {0};
   hri_json_key(w, "vocab");
   hri_json_begin_object(w);
   for (size_t id = 0; id < v->tokens.count; id++) {
     const hri_lexicon_token *t = &v->tokens.items[id];
     if (!is_token(t)) continue;
-    run.length = 0;
-    for (uint32_t i = 0; is_blank_run(v, t) && i < t->bytes; i++) hri_text_add(&run, BLANK);
-    hri_json_key(w, run.length ? run.chars : t->text);
+    hri_json_key(w, t->text);
     hri_json_put_u64(w, id);
   }
   hri_json_end_object(w);
-  w->text->failed = w->text->failed || run.failed;
-  hri_text_deinit(&run);
 }
 
 static void put_model(hri_json_writer *w, const hri_lexicon *v) {
@@ -273,6 +288,7 @@ hr_status hri_lexicon_to_directory(hri_lexicon *v, const char *directory, uint64
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "gpt-2, smollm, llama-bpe and qwen2 are; convert with --without-tokenizer and take the tokenizer from the original model");
   }
   if (split) v->pre = split->pre;
+  if (v->gemma) HRI_TRY(respell_blanks(v, error));
   if (v->sentencepiece && v->merges.count == 0) HRI_TRY(hri_lexicon_derive_merges(v, error));
   HRI_TRY(write_tokenizer(v, split, directory, error));
   return write_config(v, directory, max_positions, error);

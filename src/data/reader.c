@@ -102,6 +102,12 @@ hr_status hri_reader_open(hri_reader *reader, const char *path, hri_digest *dige
   return hri_reader_fill(reader, error);
 }
 
+hri_reader hri_reader_memory(const char *path, char *bytes, size_t count) {
+  hri_reader reader = {.path = path, .buffer = bytes, .next = bytes, .end = bytes + count, .offset = count, .fd = -1, .at_end = true};
+  bytes[count] = 0;
+  return reader;
+}
+
 hr_status hri_reader_fill(hri_reader *reader, hr_error *error) {
   size_t kept = hri_reader_left(reader);
   char *fresh;

@@ -43,6 +43,8 @@ typedef struct hri_reader {
 
 /* Opens and fills the buffer. Close it, also after a failure. */
 hr_status hri_reader_open(hri_reader *reader, const char *path, hri_digest *digest, hr_error *error);
+/* A reader over `count` bytes in memory, behind which one byte is writable; nothing to close, no digest. */
+hri_reader hri_reader_memory(const char *path, char *bytes, size_t count);
 /* Keeps what is not consumed, moved to the front, and reads behind it until the buffer is full or the file ends. */
 hr_status hri_reader_fill(hri_reader *reader, hr_error *error);
 /* Fails when the file was changed while it was read. */

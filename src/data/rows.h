@@ -1,44 +1,61 @@
-/* Where documents and rows begin.
+/* Documents, pieces and rows.
  *
- * The tokens of a data set are numbered from 0 through all its documents. Documents follow each other without gaps, and
- * so do rows; a row has at most `sequence` tokens, and is padded if it has fewer. So one entry per document and one per
- * row say everything; both lists lie in spools, since there can be millions. */
+ * Reading makes a list of documents: where the tokens of each are. Packing (data/pack.h) makes pieces of them, each at most a
+ * row long, and says which pieces share a row. All three are lists in spools, since there can be millions. */
 #ifndef HRI_DATA_ROWS_H
 #define HRI_DATA_ROWS_H
 
 #include "data/spool.h"
 
+enum {
+  HRI_DOCUMENT_END = 1 << 0,    /* its last token is the end token, which is not where the others are (text read in place) */
+  HRI_DOCUMENT_LABELS = 1 << 1, /* the label store has its labels */
+  HRI_DOCUMENT_ROW = 1 << 2,    /* begins a row that somebody else packed */
+  HRI_DOCUMENT_SAME_ROW = 1 << 3/* goes on in that row */
+};
+
 typedef struct hri_document {
-  uint64_t start; /* number of its first token */
-  uint64_t place; /* where its tokens are in its source: a byte of the text file, or an element of the token store */
+  uint64_t place;  /* of its first token: an element of its file if that is read in place, else of the token store */
+  uint64_t length; /* tokens, with the end token; never 0 */
+  uint32_t source; /* index of its file */
+  uint32_t flags;
+  uint64_t line;   /* where it began in its file; 0: not known */
 } hri_document;
 
+/* A part of a document, in one row. */
+typedef struct hri_piece {
+  uint64_t place;
+  uint32_t count;  /* tokens, with the end token */
+  uint32_t source; /* HRI_PIECE_* | index */
+} hri_piece;
+
+#define HRI_PIECE_END (1u << 31)
+#define HRI_PIECE_LABELS (1u << 30)
+#define HRI_PIECE_SOURCE (HRI_PIECE_LABELS - 1)
+
 typedef struct hri_row {
-  uint64_t start;    /* number of its first token */
-  uint64_t document; /* index of the document which holds that token */
+  uint64_t first_piece;
+  uint32_t tokens, labels; /* filled; targets that count */
 } hri_row;
 
 typedef struct hri_row_index {
-  hri_spool documents, rows; /* of hri_document and hri_row, each with one more at the end after sealing */
-  uint64_t token_count, document_count, row_count;
-  uint32_t sequence;
-  uint32_t fill;             /* tokens in the last row */
+  hri_spool pieces, rows; /* rows has one more at the end after sealing */
+  uint64_t piece_count, row_count, token_count, label_count;
+  hri_row row;            /* while building: the row that is being filled */
+  bool open;
 } hri_row_index;
 
-hri_row_index hri_row_index_init(uint32_t sequence, const char *directory);
+hri_row_index hri_row_index_init(const char *directory);
 void hri_row_index_deinit(hri_row_index *index);
 
-/* Building: begin a document, then take its pieces until none of its tokens (one at least) is left. */
-hr_status hri_row_index_begin_document(hri_row_index *index, uint64_t place, hr_error *error);
-/* Puts as many of `left` tokens as fit (*piece > 0) into the last row, or a new one if that is full. */
-hr_status hri_row_index_take(hri_row_index *index, uint64_t left, uint64_t *piece, hr_error *error);
-/* The next piece begins a new row. */
-static inline void hri_row_index_break(hri_row_index *index) { index->fill = index->sequence; }
+/* Building: what follows goes into a new row. */
+hr_status hri_row_index_break(hri_row_index *index, hr_error *error);
+/* Puts a piece with `labels` counted targets into the current row; the caller knows that it fits. */
+hr_status hri_row_index_put(hri_row_index *index, const hri_piece *piece, uint32_t labels, hr_error *error);
 hr_status hri_row_index_seal(hri_row_index *index, hr_error *error);
 
-/* After sealing: `count` entries from `first`; the entry behind the last holds the number of tokens. */
-hr_status hri_row_index_documents(const hri_row_index *index, uint64_t first, hri_document *documents, size_t count,
-                                  hr_error *error);
+/* After sealing: `count` entries from `first`; the row behind the last holds the number of pieces. */
+hr_status hri_row_index_pieces(const hri_row_index *index, uint64_t first, hri_piece *pieces, size_t count, hr_error *error);
 hr_status hri_row_index_rows(const hri_row_index *index, uint64_t first, hri_row *rows, size_t count, hr_error *error);
 
 #endif

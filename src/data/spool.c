@@ -13,6 +13,11 @@ hri_spool hri_spool_init(const char *directory) {
   return spool;
 }
 
+hri_spool hri_spool_borrow(const char *directory, int fd, uint64_t origin, uint64_t bytes) {
+  hri_spool spool = {.directory = directory, .fd = fd, .origin = origin, .base = bytes};
+  return spool;
+}
+
 void hri_spool_deinit(hri_spool *spool) {
   if (spool->fd >= 0) close(spool->fd);
   hri_free(spool->buffer);
@@ -53,6 +58,14 @@ static hr_status flush(hri_spool *spool, hr_error *error) {
   return HR_OK;
 }
 
+hr_status hri_spool_settle(hri_spool *spool, hr_error *error) {
+  if (spool->fd < 0) return HR_OK;
+  HRI_TRY(flush(spool, error));
+  hri_free(spool->buffer);
+  spool->buffer = NULL;
+  return HR_OK;
+}
+
 hr_status hri_spool_put_slow(hri_spool *spool, const void *bytes, size_t count, hr_error *error) {
   if (!spool->buffer) spool->buffer = hri_alloc(HRI_SPOOL_BYTES);
   if (!spool->buffer) return hri_fail_memory(error, HRI_SPOOL_BYTES, "the rows of the data set");
@@ -82,7 +95,7 @@ void hri_spool_rewind(hri_spool *spool) {
 /* Bytes of the file; zeros where nothing was written. */
 static hr_status read_file(const hri_spool *spool, uint64_t offset, char *to, size_t count, hr_error *error) {
   while (count > 0) {
-    ssize_t got = spool->fd < 0 ? 0 : pread(spool->fd, to, count, (off_t)offset);
+    ssize_t got = spool->fd < 0 ? 0 : pread(spool->fd, to, count, (off_t)(spool->origin + offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return fail(spool, errno, "read a temporary file in", error);
     if (got == 0) {

@@ -14,14 +14,19 @@ typedef struct hri_spool {
   char *buffer;          /* HRI_SPOOL_BYTES, from the first use on */
   size_t used;           /* in the buffer: bytes [base, base + used) of the sequence */
   uint64_t base;         /* bytes before those: in the file; what was skipped there reads as zeros */
+  uint64_t origin;       /* where the sequence begins in the file: 0 but for a borrowed one */
   int fd;
 } hri_spool;
 
 hri_spool hri_spool_init(const char *directory);
+/* A sequence that lies in a file already, for reading: `bytes` bytes from `origin` on. Takes the descriptor. */
+hri_spool hri_spool_borrow(const char *directory, int fd, uint64_t origin, uint64_t bytes);
 void hri_spool_deinit(hri_spool *spool);
 
 static inline uint64_t hri_spool_size(const hri_spool *spool) { return spool->base + spool->used; }
 uint64_t hri_spool_disk_bytes(const hri_spool *spool);
+/* Gives the buffer back if there is a file: nothing is appended any more. */
+hr_status hri_spool_settle(hri_spool *spool, hr_error *error);
 
 hr_status hri_spool_put_slow(hri_spool *spool, const void *bytes, size_t count, hr_error *error);
 /* Appends `count` bytes, at most HRI_SPOOL_BYTES. */

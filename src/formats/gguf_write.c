@@ -29,7 +29,9 @@ struct hri_gguf_writer {
 
 /* ---- keys ---- */
 
-static void add(hri_gguf_keys *keys, const void *bytes, size_t count) { hri_text_add_bytes(&keys->text, bytes, count); }
+static void add(hri_gguf_keys *keys, const void *bytes, size_t count) {
+  if (count > 0) hri_text_add_bytes(&keys->text, bytes, count);
+}
 
 static void add_u32(hri_gguf_keys *keys, uint32_t value) { add(keys, &value, sizeof value); }
 

@@ -31,7 +31,12 @@ static const char *architecture_of(hr_family family) {
 }
 
 static hr_status read_architecture(const hri_gguf *file, const char **name, hr_family *family, hr_error *error) {
-  uint64_t bytes;
+  uint64_t bytes, parts = 1;
+  HRI_TRY(hri_gguf_opt_u64(file, "split.count", 0, UINT32_MAX, &parts, error));
+  if (parts > 1) {
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s is one of %llu parts of a model", hri_gguf_path(file), (unsigned long long)parts);
+    return hri_hint(error, HR_ERROR_UNSUPPORTED, "join them first: llama-gguf-split --merge FIRST-PART WHOLE.gguf");
+  }
   HRI_TRY(hri_gguf_get_string(file, "general.architecture", name, &bytes, error));
   for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
     if (strcmp(*name, architectures[i].name) == 0) {

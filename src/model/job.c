@@ -207,7 +207,7 @@ static hr_status check_kinds(const hr_job *job, hr_error *error) {
       {"--attention", (unsigned)job->attention, HR_ATTENTION_MATERIALIZED}, {"--update", (unsigned)job->update, HR_UPDATE_IN_BACKWARD},
       {"--precision", (unsigned)job->precision, HR_PRECISION_BF16_PURE}, {"--moments", (unsigned)job->moments, HR_MOMENTS_BF16},
       {"--weight-packing", (unsigned)job->weight_packing, HR_WEIGHT_PACKING_PERSISTENT},
-      {"--schedule", (unsigned)job->schedule, HR_SCHEDULE_WSD},      {"--packing", (unsigned)job->packing, HR_PACKING_OFF},
+      {"--schedule", (unsigned)job->schedule, HR_SCHEDULE_WSD},      {"--packing", (unsigned)job->packing, HR_PACKING_WRAPPED},
       {"--recompute", (unsigned)job->recompute.kind, HR_RECOMPUTE_AUTO},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

@@ -63,6 +63,8 @@ static const preset presets[] = {
     {"gemma-3-4b", NULL, GEMMA3, 34, 2560, 8, 4, 256, 10240, 262208, 131072, true, 1e-6, 1e6, 0.02, 0, 2, 1, 0, 1024, 8},
     {"tiny-llama-bytes", NULL, LLAMA, 4, 192, 6, 2, 32, 512, 257, 1024, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0, 0, 0},
     {"micro-llama-bytes", NULL, LLAMA, 2, 64, 4, 2, 16, 176, 257, 256, true, 1e-5, 1e4, 0.02, 0, 256, 256, 0, 0, 0},
+    {"micro-gemma2-bytes", NULL, GEMMA2, 2, 64, 4, 2, 16, 176, 257, 256, true, 1e-6, 1e4, 0.02, 0, 256, 256, 0, 16, 0},
+    {"micro-qwen3-bytes", NULL, QWEN3, 2, 64, 4, 2, 16, 176, 257, 256, true, 1e-6, 1e4, 0.02, 0, 256, 256, 0, 0, 0},
     {"micro-gpt2-bytes", NULL, GPT2, 2, 64, 4, 4, 16, 256, 257, 256, true, 1e-5, 0, 0.02, 0, 256, 256, 0, 0, 0},
 };
 

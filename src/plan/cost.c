@@ -38,9 +38,9 @@ static uint32_t product_side(const hri_job *job, const hri_node *node) {
 static hr_stream stream_of(uint16_t op) {
   switch (op) {
   case HRI_OP_ADD: return HR_STREAM_ADD;
-  case HRI_OP_NORM: return HR_STREAM_NORM;
-  case HRI_OP_NORM_BACKWARD: return HR_STREAM_NORM_BACKWARD;
-  case HRI_OP_ACTIVATION: return HR_STREAM_ACTIVATION;
+  case HRI_OP_NORM: case HRI_OP_HEAD_NORM: return HR_STREAM_NORM;
+  case HRI_OP_NORM_BACKWARD: case HRI_OP_HEAD_NORM_BACKWARD: return HR_STREAM_NORM_BACKWARD;
+  case HRI_OP_ACTIVATION: case HRI_OP_SOFTCAP: return HR_STREAM_ACTIVATION;
   case HRI_OP_ACTIVATION_BACKWARD: return HR_STREAM_ACTIVATION_BACKWARD;
   case HRI_OP_GLU: return HR_STREAM_GLU;
   case HRI_OP_GLU_BACKWARD: return HR_STREAM_GLU_BACKWARD;

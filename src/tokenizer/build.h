@@ -27,6 +27,8 @@ hr_status hri_build_finish(hr_tokenizer *tokenizer, hr_error *error);
 
 /* Whole tokenizers, without what lies beside the file (config.h); not finished yet. */
 hr_status hri_build_from_json(const char *path, hr_tokenizer *tokenizer, hr_error *error);
+/* The same from memory, which is written to; a NUL stands behind it. */
+hr_status hri_build_parse_json(char *bytes, uint64_t count, hr_tokenizer *tokenizer, hr_error *error);
 hr_status hri_build_from_sentencepiece(const char *path, hr_tokenizer *tokenizer, hr_error *error);
 hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_error *error);
 /* From the tokenizer.ggml keys of an open GGUF file. */

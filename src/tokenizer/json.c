@@ -280,18 +280,22 @@ static hr_status assemble(loader *l, hr_error *error) {
   return HR_OK;
 }
 
-hr_status hri_build_from_json(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
-  loader l = {.tokenizer = tokenizer};
-  char *bytes;
-  uint64_t count;
-  hr_status status;
-  HRI_TRY(hri_file_read(path, MOST_FILE_BYTES, &bytes, &count, error));
-  l.scan = hri_json_scan_init(bytes, count, tokenizer->file, "");
-  status = read_file(&l, error);
+hr_status hri_build_parse_json(char *bytes, uint64_t count, hr_tokenizer *tokenizer, hr_error *error) {
+  loader l = {.tokenizer = tokenizer, .scan = hri_json_scan_init(bytes, count, tokenizer->file, "")};
+  hr_status status = read_file(&l, error);
   if (status == HR_OK) status = assemble(&l, error);
   for (uint32_t i = 0; i < PART_COUNT; i++) hri_json_deinit(&l.parts[i]);
   hri_array_free(&l.merges);
   hri_array_free(&l.added);
+  return status;
+}
+
+hr_status hri_build_from_json(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
+  char *bytes;
+  uint64_t count;
+  hr_status status;
+  HRI_TRY(hri_file_read(path, MOST_FILE_BYTES, &bytes, &count, error));
+  status = hri_build_parse_json(bytes, count, tokenizer, error);
   hri_free(bytes);
   return status;
 }

@@ -72,17 +72,21 @@ static hr_status add_tokens(hr_tokenizer *tokenizer, const hri_sentencepiece *mo
   return HR_OK;
 }
 
+/* A blank in front of the text, or behind it, was not in the text. */
+#define DECODER(strip) "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"}," \
+  "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}" strip "]}"
+
+static const char *decoder_of(const hri_sentencepiece *model) {
+  if (!model->add_dummy_prefix) return DECODER("");
+  if (model->treat_whitespace_as_suffix) return DECODER(",{\"type\":\"Strip\",\"content\":\" \",\"start\":0,\"stop\":1}");
+  return DECODER(",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}");
+}
+
 hr_status hri_build_scored(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
-  static const char with_prefix[] = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"},"
-                                    "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}";
-  static const char without[] = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"},"
-                                "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}";
-  hri_part_texts parts = {.decoder = model->add_dummy_prefix ? with_prefix : without};
+  hri_part_texts parts = {.decoder = decoder_of(model)};
   for (uint32_t id = 0; id < model->piece_count; id++)
     if (!(model->pieces[id].score == model->pieces[id].score)) /* NaN has no order */
       return hri_fail(error, HR_ERROR_INPUT, "%s: the score of piece %u is no number", tokenizer->file, id);
-  if (model->treat_whitespace_as_suffix)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: treat_whitespace_as_suffix is not supported", tokenizer->file);
   tokenizer->bpe.byte_fallback = model->byte_fallback;
   tokenizer->bpe.unk = model->unk_id >= 0 ? (uint32_t)model->unk_id : HRI_TOKEN_NONE;
   tokenizer->bpe.fuse_unk = true;

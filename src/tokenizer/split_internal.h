@@ -51,7 +51,9 @@ struct hri_splitter {
   bool jit;
 };
 
-/* split_regex.c: compiles into splitter->code; destroys it; finds the next match from `start` on. */
+/* split_regex.c: memory of PCRE2 from hri_alloc (NULL when it is refused). */
+pcre2_general_context *hri_regex_memory(void);
+/* Compiles into splitter->code; destroys it; finds the next match from `start` on. */
 hr_status hri_regex_compile(const char *pattern, size_t bytes, hri_splitter *splitter, hr_error *error);
 void hri_regex_destroy(hri_splitter *splitter);
 hr_status hri_regex_match(hri_split *split, uint32_t start, hri_piece *match, bool *found, hr_error *error);

@@ -27,6 +27,8 @@ static void release(void *memory, void *unused) {
   hri_free(memory);
 }
 
+pcre2_general_context *hri_regex_memory(void) { return pcre2_general_context_create(allocate, release, NULL); }
+
 hr_status hri_regex_fail(const char *pattern, size_t bytes, size_t at, const char *what, hr_error *error) {
   int shown = bytes > 160 ? 160 : (int)bytes;
   hr_status status = hri_fail(error, HR_ERROR_INPUT, "regex '%.*s'%s: %s at byte %llu", shown, pattern, bytes > 160 ? "..." : "", what,
@@ -35,7 +37,7 @@ hr_status hri_regex_fail(const char *pattern, size_t bytes, size_t at, const cha
 }
 
 static hr_status compile(const char *pattern, size_t bytes, const hri_text *translated, hri_splitter *splitter, hr_error *error) {
-  pcre2_general_context *general = pcre2_general_context_create(allocate, release, NULL);
+  pcre2_general_context *general = hri_regex_memory();
   pcre2_compile_context *context = general ? pcre2_compile_context_create(general) : NULL;
   hr_status status = HR_OK;
   int code = 0;
@@ -45,7 +47,7 @@ static hr_status compile(const char *pattern, size_t bytes, const hri_text *tran
     splitter->code = pcre2_compile((PCRE2_SPTR)hri_text_get(translated), translated->length,
                                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_DUPNAMES | PCRE2_NEVER_BACKSLASH_C, &code, &at, context);
   }
-  if (!context || (!splitter->code && code == PCRE2_ERROR_NOMEMORY)) {
+  if (!context || (!splitter->code && code == PCRE2_ERROR_HEAP_FAILED)) {
     status = hri_fail_memory(error, bytes, "a regex");
   } else if (!splitter->code) {
     char reason[160], what[256];
@@ -86,7 +88,7 @@ void hri_regex_end(hri_split *split) {
 /* The pieces of memory, each NULL when it was refused; the JIT stack may be missing (matching then takes the 32 KiB that
  * JIT code brings along, and the interpreter beyond). */
 static bool make_memory(hri_split_memory *memory) {
-  memory->general = pcre2_general_context_create(allocate, release, NULL);
+  memory->general = hri_regex_memory();
   if (!memory->general) return false;
   memory->context = pcre2_match_context_create(memory->general);
   memory->data = pcre2_match_data_create(1, memory->general);

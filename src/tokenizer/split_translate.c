@@ -87,16 +87,24 @@ static hr_status find_fresh(translator *t) {
   int code = 0;
   size_t at = 0;
   bool fine = false;
-  pcre2_code *unassigned;
+  pcre2_general_context *general;
+  pcre2_compile_context *context;
+  pcre2_match_data *data;
+  pcre2_code *unassigned = NULL;
   if (t->fresh_known) return HR_OK;
-  unassigned = pcre2_compile((PCRE2_SPTR) "\\p{Cn}+", PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, NULL);
-  if (unassigned) {
-    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+  general = hri_regex_memory();
+  context = general ? pcre2_compile_context_create(general) : NULL;
+  data = general ? pcre2_match_data_create(1, general) : NULL;
+  if (context)
+    unassigned = pcre2_compile((PCRE2_SPTR) "\\p{Cn}+", PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, context);
+  if (unassigned && data) {
     (void)pcre2_jit_compile(unassigned, PCRE2_JIT_COMPLETE);
-    fine = data && scan_tables(t, unassigned, data);
-    pcre2_match_data_free(data);
+    fine = scan_tables(t, unassigned, data);
   }
   pcre2_code_free(unassigned);
+  pcre2_match_data_free(data);
+  pcre2_compile_context_free(context);
+  pcre2_general_context_free(general);
   t->fresh_known = true;
   return fine ? HR_OK : hri_fail_memory(t->error, sizeof(uint32_t), "the tables of a regex");
 }
@@ -117,8 +125,10 @@ static void add_fresh(translator *t, uint32_t set, hri_text *out) {
 /* ---- sets ---- */
 
 #define SPACES "\\x{9}-\\x{d} \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-/* What Oniguruma counts to words beside categories: fractions and superscripts of Latin-1, letters in circles and squares. */
-#define WORD_SYMBOLS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+/* What Oniguruma counts to words beside categories: letters in circles and squares; and, but not within brackets, the
+ * superscripts and fractions of Latin-1. */
+#define WORD_SYMBOLS "\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define BARE_WORD_SYMBOLS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 typedef struct named_set {
   const char *name;     /* lower case, without blanks, '-' and '_' */
@@ -129,6 +139,7 @@ typedef struct named_set {
 #define ND (1u << HRI_CATEGORY_ND)
 #define WORD_SET (HRI_SET_L | HRI_SET_M | ND | 1u << HRI_CATEGORY_NL | 1u << HRI_CATEGORY_PC)
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}" WORD_SYMBOLS
+static const named_set bare_word = {"word", WORD BARE_WORD_SYMBOLS, WORD_SET};
 static const named_set sets[] = {
     /* classes with a letter, and those of [[:name:]], which \p{name} takes too */
     {"space", SPACES, 0}, {"whitespace", SPACES, 0}, {"word", WORD, WORD_SET}, {"digit", "\\p{Nd}", ND},
@@ -261,8 +272,8 @@ static hr_status read_escaped_char(translator *t, int c, uint32_t *point) {
   return HR_OK;
 }
 
-/* Reads "\" and what follows as a set if it is one. */
-static hr_status read_escaped_set(translator *t, members *to, bool *is_set) {
+/* Reads "\" and what follows as a set if it is one; `bare`: outside of brackets. */
+static hr_status read_escaped_set(translator *t, bool bare, members *to, bool *is_set) {
   static const char letters[] = "sSwWdDhH";
   static const char *const names[] = {"space", "word", "digit", "xdigit"};
   int c = peek(t, 1);
@@ -270,7 +281,7 @@ static hr_status read_escaped_set(translator *t, members *to, bool *is_set) {
   *is_set = true;
   if (found) {
     t->at += 2;
-    return add_set(t, find_set(names[(found - letters) / 2]), (found - letters) % 2 == 1, to);
+    return add_set(t, bare && (c | 0x20) == 'w' ? &bare_word : find_set(names[(found - letters) / 2]), (found - letters) % 2 == 1, to);
   }
   if (c == 'p' || c == 'P') {
     t->at += 2;
@@ -326,14 +337,14 @@ static hr_status read_element(translator *t, members *to) {
     hri_text_add(&to->others, "|");
     return read_class(t, &to->others);
   }
-  if (peek(t, 0) == '\\') HRI_TRY(read_escaped_set(t, to, &is_set));
+  if (peek(t, 0) == '\\') HRI_TRY(read_escaped_set(t, false, to, &is_set));
   if (is_set) return HR_OK;
   HRI_TRY(read_class_char(t, &first));
   last = first;
   if (peek(t, 0) == '-' && peek(t, 1) >= 0 && peek(t, 1) != ']' && !next_is(t, "-[") && !next_is(t, "-&&")) {
     members none = {{0}, {0}};
     size_t dash = t->at++;
-    if (peek(t, 0) == '\\') HRI_TRY(read_escaped_set(t, &none, &is_set));
+    if (peek(t, 0) == '\\') HRI_TRY(read_escaped_set(t, false, &none, &is_set));
     hri_text_deinit(&none.simple);
     hri_text_deinit(&none.others);
     if (is_set) t->at = dash; /* [a-\d]: the dash stands for itself */
@@ -413,7 +424,7 @@ static hr_status read_escape(translator *t) {
   int c = peek(t, 1);
   hr_status status;
   if (c < 0) return fail(t, t->at, "an escape without a character");
-  status = read_escaped_set(t, &set, &is_set);
+  status = read_escaped_set(t, true, &set, &is_set);
   if (status == HR_OK && is_set) put_members(t, &set);
   hri_text_deinit(&set.simple);
   hri_text_deinit(&set.others);
@@ -425,7 +436,7 @@ static hr_status read_escape(translator *t) {
     hri_text_add(t->out, c == 'b' ? "(?:(?<=[" : "(?!(?<=[");
     for (uint32_t side = 0; side < 4; side++) {
       static const char *const between[] = {"])(?![", "])|(?<![", "])(?=[", "]))"};
-      hri_text_add(t->out, "%s", WORD);
+      hri_text_add(t->out, "%s", bare_word.members);
       add_fresh(t, WORD_SET, t->out);
       hri_text_add(t->out, "%s", between[side]);
     }
@@ -476,8 +487,17 @@ static hr_status read_options(translator *t, bool *done) {
   return HR_OK;
 }
 
+/* "(?<name>", the group is on the stack. */
+static hr_status open_named(translator *t) {
+  const char *begin = t->pattern + t->at, *end = memchr(begin, '>', t->bytes - t->at);
+  if (!next_is(t, "(?<") || !end) return fail(t, t->at, "a kind of group that is not supported");
+  hri_text_add_bytes(t->out, begin, (size_t)(end + 1 - begin));
+  t->at += (size_t)(end + 1 - begin);
+  return HR_OK;
+}
+
 static hr_status open_group(translator *t) {
-  static const char *const kinds[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?<"};
+  static const char *const kinds[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"};
   bool done = false;
   if (next_is(t, "(*")) return fail(t, t->at, "nothing to repeat");
   if (next_is(t, "(?#")) {
@@ -502,7 +522,7 @@ static hr_status open_group(translator *t) {
     t->at += strlen(kinds[i]);
     return HR_OK;
   }
-  return fail(t, t->at, "a kind of group that is not supported");
+  return open_named(t);
 }
 
 static void close_options(translator *t) {

@@ -101,6 +101,14 @@ hr_status hr_tokenizer_open(const char *path, hr_tokenizer **tokenizer, hr_error
   return status;
 }
 
+bool hr_tokenizer_present(const char *path) {
+  char *found = NULL;
+  hr_error error;
+  bool present = hri_path_is_dir(path) ? find_file(path, &found, &error) == HR_OK : hri_path_exists(path);
+  hri_free(found);
+  return present;
+}
+
 const char *hr_tokenizer_about(const hr_tokenizer *tokenizer) { return tokenizer->about; }
 
 uint32_t hr_tokenizer_size(const hr_tokenizer *tokenizer) { return tokenizer->vocab.size; }

@@ -77,7 +77,7 @@ static void put_job(hri_json_writer *w, const hr_job *job) {
   hri_json_field_double(w, "epochs", job->epochs);
   hri_json_field_u64(w, "seed", job->seed);
   hri_json_field_bool(w, "shuffle", job->shuffle);
-  hri_json_field_string(w, "packing", job->packing == HR_PACKING_PACK ? "pack" : "off");
+  hri_json_field_string(w, "packing", hr_packing_name(job->packing));
   hri_json_field_u64(w, "threads", job->threads);
   hri_json_end_object(w);
 }

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/words.h"
 #include "device/host.h"
 #include "base/rng.h"
 #include "ops/cpu.h"
@@ -197,12 +198,30 @@ hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype
   return save_companions(s, directory, error);
 }
 
-hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const char *separator, const char *cache, hri_dataset **data, hr_error *error) {
+static hr_status open_data(const hri_session *s, const hri_words *words, const char *const *paths, uint32_t count, const hr_data_options *how,
+                           const char *directory, hri_dataset **data, hr_error *error) {
   const hr_job *job = &s->plan->spec;
-  hri_dataset_options options = {.paths = paths, .path_count = count, .separator = separator, .sequence = job->sequence_length,
-                                 .vocabulary = job->model.vocabulary_size, .eos_token = job->model.eos_token,
-                                 .packing = job->packing == HR_PACKING_PACK, .cache_directory = cache};
-  HRI_TRY(hri_dataset_open(&options, data, error));
+  hri_dataset_options options = hri_words_options(words, &job->model, how);
+  char *cache = directory && !how->cache_directory ? hri_path_join(directory, "data-cache") : NULL;
+  hr_status status;
+  if (cache) options.store_directory = cache;
+  if (directory && !options.store_directory) return hri_fail_memory(error, strlen(directory) + 16, "the data cache");
+  options.paths = paths;
+  options.path_count = count;
+  options.sequence = job->sequence_length;
+  options.packing = job->packing;
+  options.cache_directory = directory;
+  status = hri_dataset_open(&options, data, error);
+  hri_free(cache);
+  return status;
+}
+
+hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const hr_data_options *how, const char *directory, hri_dataset **data, hr_error *error) {
+  hri_words words;
+  hr_status status = hri_words_open(&words, &s->plan->spec.model, how->chat_template, error);
+  if (status == HR_OK) status = open_data(s, &words, paths, count, how, directory, data, error);
+  hri_words_close(&words);
+  HRI_TRY(status);
   hri_session_tell(s, HR_EVENT_NOTE, NULL, hri_dataset_note(*data));
   return HR_OK;
 }

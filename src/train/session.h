@@ -59,8 +59,9 @@ hr_status hri_session_save(hri_session *session, const char *directory, hri_file
 /* Token-weighted mean loss over at most `batches` batches (0 = all) of a data set. */
 hr_status hri_session_evaluate(hri_session *session, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens, hr_error *error);
 
-/* Opens a data set for this session's job. */
-hr_status hri_session_data(const hri_session *session, const char *const *paths, uint32_t count, const char *separator, const char *cache, hri_dataset **data, hr_error *error);
+/* Opens a data set for this session's job. `directory`: of the run, for temporary files and tokenized data (RUN/data-cache);
+ * NULL: a temporary directory, and nothing is kept. */
+hr_status hri_session_data(const hri_session *session, const char *const *paths, uint32_t count, const hr_data_options *how, const char *directory, hri_dataset **data, hr_error *error);
 
 /* Reserved bytes per tier as the run made them; MISMATCH when they are not the planned ones. */
 hr_status hri_session_compare(const hri_session *session, uint64_t reserved[HR_TIER_COUNT], uint64_t planned[HR_TIER_COUNT], hr_error *error);

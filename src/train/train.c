@@ -236,7 +236,7 @@ static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_er
   }
   if (o->data_path_count == 0) {
     hr_status status = hri_fail(error, HR_ERROR_USAGE, "train needs data");
-    return hri_hint(error, status, "add --data FILE (text, or JSONL with input_ids)");
+    return hri_hint(error, status, "add --data FILE (text, JSONL, token ids: docs/data.md)");
   }
   if (o->eval_every && o->eval_path_count == 0 && !o->sample_prompt) {
     hr_status status = hri_fail(error, HR_ERROR_USAGE, "--eval-every needs --eval-data");
@@ -249,8 +249,8 @@ static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_er
 
 static hr_status open_data(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
-  HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, o->document_separator, o->out_directory, &t->data, error));
-  if (o->eval_path_count) HRI_TRY(hri_session_data(&t->session, o->eval_paths, o->eval_path_count, o->document_separator, o->out_directory, &t->eval_data, error));
+  HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, &o->data, o->out_directory, &t->data, error));
+  if (o->eval_path_count) HRI_TRY(hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, o->out_directory, &t->eval_data, error));
   return HR_OK;
 }
 

@@ -56,7 +56,7 @@ typedef struct hri_carry {
   hri_file_dtype dtype;    /* of most weights; F32 when there was no file */
   hri_file_dtype *dtypes;  /* NULL when there is nothing to be like: `dtype` for all, shards by size */
   uint32_t *shard_of, shard_count;
-  hri_safetensors_pair *metadata; /* all but the format; owned */
+  hri_safetensors_pair *metadata; /* owned; without a format other than pt, which is what is written */
   uint32_t metadata_count;
 } hri_carry;
 

@@ -50,10 +50,10 @@ static bool same_type(const hri_move *m) { return m->type == (m->real == HRI_REA
 
 /* ---- cutting ---- */
 
-/* Whether a run needs a list of fp32 values besides the file bytes: between two types that are not fp32, or to add. */
-static bool needs_list(const hri_move *m) { return m->real == HRI_REAL_BF16 && m->type != HRI_GGML_F32 && !same_type(m); }
-
 static bool is_direct(const hri_move *m) { return same_type(m) && m->add == 0; }
+
+/* Whether a run needs a list of fp32 values besides the file bytes: between two types that are not fp32, or to add to bf16. */
+static bool needs_list(const hri_move *m) { return m->real == HRI_REAL_BF16 && m->type != HRI_GGML_F32 && !is_direct(m); }
 
 /* The most values whose staging fits into `slice`: file bytes, and `lists` fp32 lists. */
 static uint64_t room(const hri_move *m, uint64_t slice, uint64_t lists) {
@@ -256,6 +256,7 @@ static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint6
   }
   HRI_TRY(tile_bytes(m, row, rows, column, columns, l.raw, error));
   if (values != l.raw) decode(p, m, values, l.raw, rows * columns);
+  add_to(m, values, rows * columns);
   HRI_TRY(check_finite(p, m, values, HRI_REAL_F32, column * m->rows + row, rows * columns, error));
   turn(l.turned, values, columns, rows);
   for (uint64_t r = 0; r < rows; r++) put(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns);

@@ -14,7 +14,7 @@ static hr_status take_metadata(hri_carry *carry, const hri_safetensors *file, hr
   if (!carry->metadata) return hri_fail_memory(error, count * sizeof *carry->metadata, "metadata");
   for (uint32_t k = 0; k < count; k++) {
     hri_safetensors_pair pair = hri_safetensors_metadata_get(file, k), *to = &carry->metadata[carry->metadata_count];
-    if (strcmp(pair.key, "format") == 0 || strcmp(pair.key, HRI_SOURCE_DTYPE_KEY) == 0) continue;
+    if (strcmp(pair.key, HRI_SOURCE_DTYPE_KEY) == 0 || (strcmp(pair.key, "format") == 0 && strcmp(pair.value, "pt") != 0)) continue;
     carry->metadata_count++;
     to->key = hri_strdup(pair.key);
     to->value = hri_strdup(pair.value);

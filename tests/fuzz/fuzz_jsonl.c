@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint64_t live = hri_mem_live_bytes(), labels = 0, row;
   hri_dataset *dataset = NULL;
   hr_error error = {0};
-  options.packing = choice & 16;
+  options.packing = choice & 16 ? HR_PACKING_WRAPPED : HR_PACKING_OFF;
   options.vocabulary = choice & 32 ? 300 : 7;
   write_input(data + (size > 0), size > 0 ? size - 1 : 0);
   if (hri_dataset_open(&options, &dataset, &error) == HR_OK) {

@@ -10,6 +10,8 @@ Checks, per case:
   logits    transformers gives the same logits, bit for bit, from the saved directory as from the original one
   train     ten AdamW steps from the command line: losses, gradient norms and weights within four times the float32 error
   trained   the trained directory loads in transformers, and is recognisably that run's result
+  files     written by transformers in three dtypes, whole and in shards: load and save gives back every file byte for byte
+  written   started from the config.json alone: the one that the program then writes itself means the same model to transformers
 Exit status 1 when one fails, 2 when the program is missing. The numbers' meaning: README.md.
 """
 
@@ -31,16 +33,16 @@ from safetensors.torch import load_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/parity/data"
-CHECKS = ("tensors", "config", "logits", "train", "trained")
+CHECKS = ("tensors", "config", "logits", "train", "trained", "files", "written")
 TOLERANCE = 4  # times the error of plain float32
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What this file knows of the command line and of the run directory: change it here.
 
 
-def train_command(program, case, expected, out, run=None):
+def train_command(program, case, expected, out, run=None, model=None):
     """The arguments that train `run` of expected.json, or (None) load and save with a step that changes nothing."""
-    command = [program, "train", case / "model", "--data", case / "inputs.jsonl", "--out", out,
+    command = [program, "train", model or case / "model", "--data", case / "inputs.jsonl", "--out", out,
                "--seq", expected["seq"], "--device", "cpu"]
     if run is None:
         return [*command, "--micro-batch", 1, "--steps", 1, "--lr", 0]  # a rate of 0 changes no bit
@@ -194,6 +196,51 @@ def check_trained(case, expected, _saved, trained):
     return f"logits within {error:.1e} of what training changed"
 
 
+def same_files(before, after):
+    names = {path.name for path in before.iterdir()}
+    require(names == {path.name for path in after.iterdir()}, f"{before.name}: other files: {sorted(names ^ {p.name for p in after.iterdir()})}")
+    for name in sorted(names):
+        require((before / name).read_bytes() == (after / name).read_bytes(), f"{before.name}: {name} differs")
+    return len(names)
+
+
+def check_files(program, case, expected, work):
+    files = 0
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        model = transformers.AutoModelForCausalLM.from_pretrained(case / "model", dtype=dtype)
+        for shards in ("5GB", "20KB"):
+            copy = work / f"{case.name}-{str(dtype).removeprefix('torch.')}-{shards}"
+            model.save_pretrained(copy / "model", max_shard_size=shards)
+            (copy / "model/special_tokens_map.json").write_text("{}")
+            (copy / "inputs.jsonl").write_bytes((case / "inputs.jsonl").read_bytes())
+            run_program(train_command(program, copy, expected, copy / "run"))
+            files += same_files(copy / "model", final_directory(copy / "run"))
+    return f"{files} files"
+
+
+def check_written(program, case, expected, work):
+    out = work / f"{case.name}-written"
+    run_program(train_command(program, case, expected, out, model=case / "model/config.json"))
+    directories = case / "model", final_directory(out)
+    require((directories[0] / "config.json").read_text() != (directories[1] / "config.json").read_text(), "the file was copied")
+    # what follows from other keys may be said or not; the rotary parameters are compared by what comes of them
+    loose = {"transformers_version", "_name_or_path", "max_window_layers", "head_dim", "dtype", "_sliding_window_pattern", "rope_parameters",
+             "partial_rotary_factor", "rope_theta", "rope_scaling", "rope_local_base_freq"}
+    before, after = (transformers.AutoConfig.from_pretrained(d).to_dict() for d in directories)
+    other = [f"{key}: {before.get(key)!r} became {after.get(key)!r}" for key in sorted(before.keys() | after.keys())
+             if key not in loose and before.get(key) != after.get(key)]
+    require(not other, "; ".join(other))
+    models = [transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(d)) for d in directories]
+    positions = torch.arange(expected["seq"])[None]
+    rotary = [getattr(model.base_model, "rotary_emb", None) for model in models]
+    if rotary[0] is not None:
+        for kind in getattr(rotary[0], "layer_types", None) or [None]:
+            turns = [emb(torch.zeros(1, 1), positions, *([kind] if kind else [])) for emb in rotary]
+            require(all(torch.equal(a, b) for a, b in zip(*turns)), f"cosines and sines of {kind} differ")
+    load_model(final_directory(out))  # names and shapes
+    return f"{len(before)} fields"
+
+
 def check_case(program, name, checks, work):
     """Runs the program once or twice and yields (check, passed, message)."""
     case = DATA / name
@@ -215,6 +262,13 @@ def check_case(program, name, checks, work):
                 yield check, True, globals()["check_" + check](case, expected, final_directory(saved), trained)
             except (Failed, OSError, KeyError, ValueError, RuntimeError) as error:
                 yield check, False, f"{type(error).__name__}: {error}" if type(error) is not Failed else str(error)
+    for check, function in (("files", check_files), ("written", check_written)):
+        if check not in checks:
+            continue
+        try:
+            yield check, True, function(program, case, expected, work)
+        except (Failed, OSError, subprocess.TimeoutExpired) as error:
+            yield check, False, str(error)
 
 
 def main():

@@ -7,7 +7,8 @@ types.gguf, types.safetensors   random blocks of every type that is decoded, and
 encode.safetensors              values, and what the package makes of them as F16, BF16 and Q8_0
 FAMILY/config.json, model.safetensors   a random model as transformers saves it
 FAMILY.gguf                     the same model written by the package, with the changes of llama.cpp's converter
-tokenizers/NAME.json            small tokenizers, trained on this repository's documents
+tokenizers/NAME.json            small tokenizers, trained on a sentence or two
+tokenizers/NAME.gguf, NAME-model.json   vocabularies without merges, and what transformers makes of them
 """
 import json
 import os
@@ -263,10 +264,35 @@ def record_tokenizers():
         (HERE / "tokenizers" / f"{name}.json").write_text(json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False))
 
 
+def record_gemma():
+    """A vocabulary as llama.cpp writes it for Gemma, without merges, and the merges that transformers derives from it."""
+    from transformers import AutoTokenizer
+    pieces = ["<pad>", "<eos>", "<bos>", "<unk>", "<0x0A>", "\n\n", "  ", "   ", "<start_of_turn>",
+              "\u2581t", "he", "in", "\u2581the", "\u2581in", "th", "the", "hein", "\u00e9h", *"\u2581theinab\u00e9"]
+    kinds = [3, 3, 3, 2, 6, 4, 4, 4, 3] + [1] * (len(pieces) - 9)
+    for architecture in ["gemma2", "llama"]:
+        path = HERE / "tokenizers" / f"{architecture}.gguf"
+        writer = gguf.GGUFWriter(path, architecture)
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(pieces)
+        writer.add_token_scores([-float(i * 7 % 23) for i in range(len(pieces))])
+        writer.add_token_types(kinds)
+        writer.add_unk_token_id(3)
+        writer.add_bos_token_id(2)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        made = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        text = json.loads(made.backend_tokenizer.to_str())["model"]
+        (HERE / "tokenizers" / f"{architecture}-model.json").write_text(json.dumps({"vocab": text["vocab"], "merges": text["merges"]}, ensure_ascii=False))
+
+
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
     record_types()
     record_encode()
     record_families()
     record_tokenizers()
+    record_gemma()
     print(f"recorded with gguf, transformers {transformers.__version__}, tokenizers {tokenizers.__version__}")

@@ -300,7 +300,7 @@ SPLITS = [
     ("Regex", r"\p{P}", "Isolated", False, True), ("Regex", r"[\p{Lu}\p{Lt}]\p{M}*", "MergedWithNext", False, True),
     ("Regex", r"[^\P{L}\p{Lu}]+", "Isolated", False, True), ("Regex", r"\W+", "Contiguous", False, True), ("Regex", r"[\W\d]+", "Isolated", False, True),
     ("Regex", r"[^\W\d_]+", "Isolated", False, True),
-    ("Regex", r"[\p{L}&&[^\p{Lu}x]]+", "Isolated", False, True), ("Regex", r"[[a-m][^\x{0}-\x{2fff}]x]+", "Isolated", False, False),
+    ("Regex", r"[\p{L}&&[^\p{Lu}x]]+", "Isolated", False, True), ("Regex", r"[[a-m][^0-\x{2fff}]x]+", "Isolated", False, False),
     ("Regex", r"[^[:alpha:][:digit:]\s]+", "Isolated", False, False), ("Regex", r"[[:punct:]]", "Isolated", False, True),
     ("Regex", r"\b", "Isolated", False, True), ("Regex", r"\B", "Isolated", False, False), ("Regex", r"x*", "MergedWithPrevious", False, False),
     ("Regex", r"x*", "MergedWithNext", True, False), ("Regex", r"(?=[A-Z])", "Isolated", False, False),

@@ -327,14 +327,15 @@ static bool has_packed_form(void) {
 #endif
 }
 
-static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes"};
-enum { MODEL_COUNT = 2 };
+/* The last two: four norms, caps, a window shorter than the rows; norms of heads. */
+static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes", "micro-gemma2-bytes", "micro-qwen3-bytes"};
+static int model_count(void) { return now->in_short || now->precision == HR_PRECISION_BF16_PURE || quick() ? 2 : 4; }
 
 /* ---- the comparison can fail ---- */
 
 static void test_training_changes_weights_and_other_data_other_bits(void **state) {
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++) {
+  for (int m = 0; m < model_count(); m++) {
     variant a = usual(models[m]), b = a;
     outcome first = train(&a), second;
     b.data_seed++;
@@ -361,7 +362,7 @@ static void test_loss_chunks_round_differently(void **state) {
 static void test_recompute(void **state) {
   static const char *const ways[] = {"levels:cheap", "levels:mlp", "levels:attention", "block", "every:2", "every:3", "sqrt", "levels:keep,block,mlp,attention,cheap"};
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++)
+  for (int m = 0; m < model_count(); m++)
     for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
       variant v = usual(models[m]);
       outcome reference;
@@ -381,7 +382,7 @@ static void test_recompute(void **state) {
 
 static void test_in_place(void **state) {
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++) {
+  for (int m = 0; m < model_count(); m++) {
     variant v = usual(models[m]);
     outcome reference = train(&v), got;
     v.compile.no_inplace = true;
@@ -395,7 +396,7 @@ static void test_in_place(void **state) {
 
 static void test_fused(void **state) {
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++) {
+  for (int m = 0; m < model_count(); m++) {
     variant v = usual(models[m]);
     outcome reference = train(&v), got;
     v.compile.no_fuse = true;
@@ -410,7 +411,7 @@ static void test_fused(void **state) {
 static void test_host_tier(void **state) {
   static const uint32_t distances[] = {1, 2, 5, 13, 40};
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++) {
+  for (int m = 0; m < model_count(); m++) {
     variant v = usual(models[m]);
     outcome reference = train(&v);
     for (size_t d = 0; d < sizeof distances / sizeof *distances; d++) {
@@ -441,7 +442,7 @@ static void test_host_tier_in_every_legal_order(void **state) {
   static const uint32_t distances[] = {1, 3, 9};
   uint64_t seeds = quick() || now->precision != HR_PRECISION_FP32 ? 3 : 20;
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++)
+  for (int m = 0; m < model_count(); m++)
     for (int recompute = 0; recompute < 2; recompute++) {
       variant v = usual(models[m]);
       outcome reference = train(&v), got;
@@ -467,7 +468,7 @@ static void test_host_tier_in_every_legal_order(void **state) {
 
 static void test_placement(void **state) {
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++) {
+  for (int m = 0; m < model_count(); m++) {
     variant v = usual(models[m]);
     outcome reference = train(&v), got;
     v.place = PLACE_APART;
@@ -485,7 +486,7 @@ static void test_placement(void **state) {
 static void test_check_mode(void **state) {
   static const char *const ways[] = {NULL, "block", "levels:mlp"};
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++)
+  for (int m = 0; m < model_count(); m++)
     for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
       variant v = usual(models[m]);
       outcome reference, got;
@@ -506,7 +507,7 @@ static void test_check_mode(void **state) {
 
 static void test_threads(void **state) {
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++)
+  for (int m = 0; m < model_count(); m++)
     for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
       variant v = usual(models[m]);
       outcome reference;
@@ -550,7 +551,7 @@ static void test_threads_with_many_rows(void **state) {
 static void test_update_inside_the_backward(void **state) {
   static const hr_optimizer optimizers[] = {HR_OPTIMIZER_ADAMW, HR_OPTIMIZER_SGD, HR_OPTIMIZER_MOMENTUM};
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++)
+  for (int m = 0; m < model_count(); m++)
     for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++) {
       variant v = usual(models[m]);
       outcome reference;
@@ -571,7 +572,7 @@ static void test_update_inside_the_backward(void **state) {
 static void test_weight_packing(void **state) {
   static const hr_weight_packing ways[] = {HR_WEIGHT_PACKING_AUTO, HR_WEIGHT_PACKING_TRANSIENT, HR_WEIGHT_PACKING_PERSISTENT};
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++)
+  for (int m = 0; m < model_count(); m++)
     for (uint32_t accumulate = 1; accumulate <= 3; accumulate += 2)
       for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         variant v = usual(models[m]);
@@ -621,7 +622,7 @@ static void train_files(const char *model, const char *text, const char *out, co
 static void test_resume(void **state) {
   static const char *const files[] = {"final/model.safetensors", "checkpoints/step-000004/model.safetensors", "checkpoints/step-000004/optimizer.safetensors"};
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++) {
+  for (int m = 0; m < model_count(); m++) {
     const char *directory = scratch_make("bits"), *text = path_of("%s/text", directory), *whole = path_of("%s/whole", directory), *cut = path_of("%s/cut", directory);
     uint64_t polls = 0;
     put_words(text, 4000, 3);
@@ -637,7 +638,7 @@ static void test_resume(void **state) {
 /* Everything at once, because techniques meet. */
 static void test_all_together(void **state) {
   (void)state;
-  for (int m = 0; m < MODEL_COUNT; m++) {
+  for (int m = 0; m < model_count(); m++) {
     variant v = usual(models[m]);
     outcome reference;
     v.layers = 4;

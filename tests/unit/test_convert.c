@@ -16,6 +16,7 @@
 #include <headroom/convert.h>
 
 #include "base/json.h"
+#include "convert/lexicon.h"
 #include "formats/weights.h"
 #include "model/gguf.h"
 #include "support/scratch.h"
@@ -346,62 +347,61 @@ static void test_tokenizers(void **state) {
   }
 }
 
-/* A file of llama.cpp has scores and no merges; they follow from each other. */
+/* Files of llama.cpp have scores and no merges: those that follow, and their order, are transformers'. */
 static void test_merges_from_scores(void **state) {
-  const char *directory = kept("%s/scores", scratch), *file = kept("%s/scores.gguf", scratch), *bare = kept("%s/bare.gguf", scratch);
-  hri_gguf_keys keys = {0};
-  hri_gguf *gguf;
-  hri_gguf_strings tokens;
-  hri_gguf_numbers scores, types;
-  const char *text;
-  uint64_t bytes;
-  hr_error error = {0};
-  hri_gguf_writer *writer;
-  hri_gguf_tensor list[32];
-  hr_model model;
+  static const char *const names[] = {"gemma2", "llama"};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    hri_gguf *file = open_gguf(recorded(path_of("tokenizers/%s.gguf", names[i])));
+    hri_lexicon lexicon;
+    hri_json got, want, model;
+    bool found = false;
+    hri_lexicon_init(&lexicon);
+    assert_int_equal(hri_lexicon_from_gguf(file, &lexicon, &found, NULL), HR_OK);
+    assert_true(found && lexicon.sentencepiece);
+    assert_int_equal(hri_lexicon_to_directory(&lexicon, scratch, 32, NULL), HR_OK);
+    got = read_json(path_of("%s/tokenizer.json", scratch));
+    want = read_json(recorded(path_of("tokenizers/%s-model.json", names[i])));
+    model = hri_json_member(&got, "model");
+    assert_same_member(&want, &model, "merges");
+    assert_same_member(&want, &model, "vocab");
+    hri_json_deinit(&got);
+    hri_json_deinit(&want);
+    hri_lexicon_deinit(&lexicon);
+    hri_gguf_close(file);
+  }
+}
+
+/* And the other way: scores that follow from merges give these merges again, in this order. */
+static void test_scores_from_merges(void **state) {
+  hri_json want = read_json(recorded("tokenizers/sentencepiece.json")), model = hri_json_member(&want, "model"), list = hri_json_member(&model, "merges");
+  const char *directory = kept("%s/scores", scratch), *path = kept("%s/scores.gguf", scratch);
+  hri_gguf *file;
+  hri_lexicon lexicon;
+  bool found;
+  size_t at = 0;
   (void)state;
   make_model(directory, 470, 8, 0.5f);
   copy_file(recorded("tokenizers/sentencepiece.json"), path_of("%s/tokenizer.json", directory));
-  (void)convert(directory, file, "f32");
-  gguf = open_gguf(file);
-  assert_int_equal(hri_gguf_model(gguf, &model, &error), HR_OK);
-  assert_int_equal(hri_gguf_put_model(&keys, &model, 0, &error), HR_OK);
-  assert_int_equal(hri_gguf_get_strings(gguf, "tokenizer.ggml.tokens", &tokens, &error), HR_OK);
-  assert_int_equal(hri_gguf_get_numbers(gguf, "tokenizer.ggml.scores", &scores, &error), HR_OK);
-  assert_int_equal(hri_gguf_get_numbers(gguf, "tokenizer.ggml.token_type", &types, &error), HR_OK);
-  hri_gguf_put_string(&keys, "tokenizer.ggml.model", "llama", 5);
-  hri_gguf_put_array(&keys, "tokenizer.ggml.tokens", HRI_GGUF_STRING, tokens.count);
-  while ((text = hri_gguf_next(&tokens, &bytes))) hri_gguf_add_string(&keys, text, bytes);
-  hri_gguf_put_array(&keys, "tokenizer.ggml.scores", HRI_GGUF_F32, scores.count);
-  for (uint64_t i = 0; i < scores.count; i++) hri_gguf_add_f32(&keys, (float)hri_gguf_number_at(&scores, i));
-  hri_gguf_put_array(&keys, "tokenizer.ggml.token_type", HRI_GGUF_I32, types.count);
-  for (uint64_t i = 0; i < types.count; i++) hri_gguf_add_i32(&keys, (int32_t)hri_gguf_integer_at(&types, i));
-  hri_gguf_put_u32(&keys, "tokenizer.ggml.unknown_token_id", 0);
-  assert_true(hri_gguf_count(gguf) <= 32);
-  for (uint32_t i = 0; i < hri_gguf_count(gguf); i++) list[i] = *hri_gguf_tensor_get(gguf, i);
-  assert_int_equal(hri_gguf_writer_open(bare, &keys, list, hri_gguf_count(gguf), &writer, &error), HR_OK);
-  for (uint32_t i = 0; i < hri_gguf_count(gguf); i++) {
-    char data[32768];
-    assert_true(list[i].bytes <= sizeof data);
-    assert_int_equal(hri_gguf_read(gguf, i, 0, list[i].bytes, data, &error), HR_OK);
-    assert_int_equal(hri_gguf_writer_write(writer, i, 0, data, list[i].bytes, &error), HR_OK);
-  }
-  assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
-  hri_gguf_keys_deinit(&keys);
-  hri_gguf_close(gguf);
-  (void)convert(bare, path_of("%s/scores-back", scratch), "f32");
-  {
-    hri_json got = read_json(path_of("%s/scores-back/tokenizer.json", scratch)), want = read_json(recorded("tokenizers/sentencepiece.json"));
-    hri_json a = hri_json_member(&want, "model"), b = hri_json_member(&got, "model"), x = hri_json_member(&a, "merges"), y = hri_json_member(&b, "merges");
-    assert_true(hri_json_count(&y) >= hri_json_count(&x)); /* all splits of a token, not only the one that was learned */
-    for (uint64_t i = 0; i < hri_json_count(&x); i++) {
-      bool found = false;
-      for (uint64_t k = 0; !found && k < hri_json_count(&y); k++) found = json_equal(hri_json_item(&x, i).value, hri_json_item(&y, k).value);
-      assert_true(found);
+  (void)convert(directory, path, NULL);
+  file = open_gguf(path);
+  hri_lexicon_init(&lexicon);
+  assert_int_equal(hri_lexicon_from_gguf(file, &lexicon, &found, NULL), HR_OK);
+  lexicon.merges.count = 0;
+  assert_int_equal(hri_lexicon_derive_merges(&lexicon, NULL), HR_OK);
+  for (uint64_t i = 0; i < hri_json_count(&list); i++) { /* between them are other splits of the same tokens */
+    hri_json pair = hri_json_item(&list, i), left = hri_json_item(&pair, 0), right = hri_json_item(&pair, 1);
+    for (;; at++) {
+      const hri_lexicon_merge *m = &lexicon.merges.items[at];
+      assert_true(at < lexicon.merges.count);
+      if (m->left_bytes == json_string_length(left.value) && m->right_bytes == json_string_length(right.value) &&
+          memcmp(m->left, json_string_value(left.value), m->left_bytes) == 0 && memcmp(m->right, json_string_value(right.value), m->right_bytes) == 0)
+        break;
     }
-    hri_json_deinit(&got);
-    hri_json_deinit(&want);
   }
+  hri_lexicon_deinit(&lexicon);
+  hri_gguf_close(file);
+  hri_json_deinit(&want);
 }
 
 static void test_template(void **state) {
@@ -552,6 +552,18 @@ static void test_bad_keys(void **state) {
     assert_int_equal(hr_model_open(path, &model, &error), cases[i].status);
     if (cases[i].status != HR_OK) assert_says(&error, cases[i].message);
   }
+  {
+    hri_gguf_keys keys = {0};
+    hri_gguf_writer *writer;
+    hr_error error = {0};
+    hr_model model;
+    hri_gguf_put_u32(&keys, "split.count", 3);
+    assert_int_equal(hri_gguf_writer_open(path_of("%s/part.gguf", scratch), &keys, NULL, 0, &writer, &error), HR_OK);
+    assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
+    hri_gguf_keys_deinit(&keys);
+    assert_int_equal(hr_model_open(path_of("%s/part.gguf", scratch), &model, &error), HR_ERROR_UNSUPPORTED);
+    assert_says(&error, "is one of 3 parts");
+  }
   assert_refused(path, kept("%s/keys", scratch), NULL, HR_ERROR_INPUT, "the key 'llama.context_length' is missing");
 }
 
@@ -571,7 +583,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_memory_bounded),   cmocka_unit_test(test_families_to_gguf), cmocka_unit_test(test_families_from_gguf),
       cmocka_unit_test(test_descriptions),     cmocka_unit_test(test_pieces),           cmocka_unit_test(test_types),
-      cmocka_unit_test(test_deterministic),    cmocka_unit_test(test_tokenizers),       cmocka_unit_test(test_merges_from_scores),
+      cmocka_unit_test(test_deterministic),    cmocka_unit_test(test_tokenizers),       cmocka_unit_test(test_merges_from_scores), cmocka_unit_test(test_scores_from_merges),
       cmocka_unit_test(test_template),         cmocka_unit_test(test_usage),            cmocka_unit_test(test_bad_weights),
       cmocka_unit_test(test_bad_tokenizer),    cmocka_unit_test(test_memory_refused),   cmocka_unit_test(test_bad_keys),
   };

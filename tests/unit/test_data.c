@@ -66,7 +66,7 @@ static const char *write_text(const char *name, const char *text) { return write
 
 static hri_dataset_options options_for(const char *const *path, uint32_t sequence, uint64_t vocabulary) {
   hri_dataset_options options = {.paths = path, .path_count = 1, .sequence = sequence, .vocabulary = vocabulary,
-                                 .eos_token = -1, .packing = true, .cache_directory = directory};
+                                 .eos_token = -1, .packing = HR_PACKING_WRAPPED, .cache_directory = directory};
   return options;
 }
 
@@ -131,7 +131,7 @@ static void text_rows_by_hand(void **state) {
   assert_int_equal(hri_dataset_row(dataset, 3, NULL, NULL, NULL, NULL, NULL, NULL), HR_ERROR_INTERNAL);
   hri_dataset_destroy(dataset);
 
-  options.packing = false;
+  options.packing = HR_PACKING_OFF;
   options.sequence = 3;
   dataset = open_ok(&options);
   assert_int_equal(hri_dataset_row_count(dataset), 4);
@@ -280,7 +280,7 @@ static void try_text(uint64_t seed, size_t most) {
   oracle o = {0};
   hr_error error = {0};
   options.path_count = files;
-  options.packing = roll(&d, 2);
+  options.packing = roll(&d, 2) ? HR_PACKING_WRAPPED : HR_PACKING_OFF;
   options.separator = roll(&d, 5) ? separators[roll(&d, sizeof separators / sizeof *separators)] : NULL;
   options.eos_token = roll(&d, 2) ? 256 : roll(&d, 2) ? 0 : -1;
   for (i = 0; i < files; i++) {
@@ -290,7 +290,7 @@ static void try_text(uint64_t seed, size_t most) {
     random_text(&d, text, count);
     (void)snprintf(name, sizeof name, "random-%u.txt", i);
     paths[i] = write_file(name, text, count);
-    oracle_text(&o, text, count, options.separator, options.eos_token < (int32_t)options.vocabulary ? options.eos_token : -1, options.packing);
+    oracle_text(&o, text, count, options.separator, options.eos_token < (int32_t)options.vocabulary ? options.eos_token : -1, options.packing == HR_PACKING_WRAPPED);
     free(text);
   }
   if (hri_dataset_open(&options, &dataset, &error) == HR_OK) {
@@ -415,12 +415,12 @@ static void try_jsonl(uint64_t seed, uint32_t lines, uint32_t most) {
   hr_error error = {0};
   bool row_ended = false;
   options.path_count = 1 + roll(&d, 2);
-  options.packing = roll(&d, 2);
+  options.packing = roll(&d, 2) ? HR_PACKING_WRAPPED : HR_PACKING_OFF;
   for (uint32_t f = 0; f < options.path_count; f++) {
     FILE *file = fopen(paths[f], "wb");
     assert_non_null(file);
     for (uint32_t i = roll(&d, lines + 1); i > 0; i--)
-      random_line(&d, file, &o, options.packing, vocabulary, roll(&d, 5) ? roll(&d, most) : 0, &row_ended);
+      random_line(&d, file, &o, options.packing == HR_PACKING_WRAPPED, vocabulary, roll(&d, 5) ? roll(&d, most) : 0, &row_ended);
     assert_int_equal(fclose(file), 0);
   }
   if (hri_dataset_open(&options, &dataset, &error) == HR_OK) {
@@ -471,8 +471,9 @@ static void formats_may_be_mixed(void **state) {
   assert_int_equal(hri_dataset_row_count(dataset), 2);
   assert_string_equal(row_text(dataset, 1, 4), "99 100 0 0 | 100 -100 -100 -100 | 0 1 0 1 | 0 0 2 2");
   assert_string_equal(row_text(dataset, 0, 4), "97 98 300 301 | 98 -100 301 -100 | 0 1 0 1 | 0 0 2 2");
-  assert_non_null(strstr(hri_dataset_note(dataset), "mix-1.txt and 3 more: text, bytes as tokens, and JSONL of token ids, 3 documents, "
-                                                    "6 tokens -> 2 rows of 4 (25 % padding); an empty file was passed over"));
+  assert_non_null(strstr(hri_dataset_note(dataset), "mix-4.txt: text; "));
+  assert_non_null(strstr(hri_dataset_note(dataset), "mix-3.JSONL: JSONL of token ids, bytes as tokens, 3 documents, 6 tokens -> 2 rows of 4 "
+                                                    "(25 % padding); an empty file was passed over"));
   hri_dataset_destroy(dataset);
 }
 
@@ -628,18 +629,22 @@ static const struct {
     /* fields */
     {BYTES("{}"), "bad.jsonl:1: the field 'input_ids' is missing", "input_ids"},
     {BYTES("{\"labels\":[1]}"), "the field 'input_ids' is missing", "input_ids"},
-    {BYTES("{\"input_ids\":[1],\"text\":\"x\"}"), "bad.jsonl:1: unknown field 'text'", "text must be tokenized"},
-    {BYTES("{\"Input_ids\":[1]}"), "unknown field 'Input_ids'", "remove it"},
-    {BYTES("{\"input_id\":[1]}"), "unknown field 'input_id'", "remove it"},
-    {BYTES("{\"input_ids2\":[1]}"), "unknown field 'input_ids2'", "remove it"},
-    {BYTES("{\"\":[1]}"), "unknown field ''", "remove it"},
-    {BYTES("{\"input\\u005fids\":[1]}"), "unknown field 'input\\u005fids'", "remove it"},
-    {BYTES("{\"a\x01\xFF%s\":[1]}"), "unknown field 'a?""?%s'", "remove it"},
-    {BYTES("{\"0123456789012345678901234567890123456789012345678901234567890123456789\":[1]}"), "unknown field '0123456789012345678901234567890123456789", "remove it"},
+    {BYTES("{\"input_ids\":[1,2]}\n{\"text\":\"x\"}"), "bad.jsonl:2: the field 'input_ids' is missing", "input_ids"},
+    {BYTES("{\"input_ids\":[1],\"x\":tru e}"), "expected ',' or '}', found e", "one JSON object"},
+    {BYTES("{\"input_ids\":[1],\"x\":[1 2]}"), "expected ',' or ']', found 2", "one JSON object"},
+    {BYTES("{\"input_ids\":[1],\"x\":{1:2}}"), "expected a field name in quotes, found 1", "one JSON object"},
+    {BYTES("{\"input_ids\":[1],\"x\":\"a\nb\"}"), "expected the rest of a string, found the end of the line", "one JSON object"},
+    {BYTES("{\"Input_ids\":[1]}"), "bad.jsonl: no known fields in its first rows, but: Input_ids", "rename"},
+    {BYTES("{\"input_id\":[1],\"y\":2}"), "no known fields in its first rows, but: input_id, y", "rename"},
+    {BYTES("{\"\":[1]}"), "the field 'input_ids' is missing", "input_ids"},
+    {BYTES("{\"a\x01\xFF%s\":[1]}"), "no known fields in its first rows, but: a?""?%s", "rename"},
     {BYTES("{\"input_ids\":[1],\"input_ids\":[1]}"), "the field 'input_ids' stands twice", "one JSON object"},
     {BYTES("{\"labels\":null,\"labels\":null}"), "the field 'labels' stands twice", "one JSON object"},
     /* not JSON, or not one object per line */
-    {BYTES("[{\"input_ids\":[1,2]}]"), "bad.jsonl:1: expected an object, found a list", "jq"},
+    {BYTES("[{\"input_ids\":[1,2]}"), "bad.jsonl:1: expected ',' or ']' behind a row", "JSON array"},
+    {BYTES("[{\"input_ids\":[1,2]},\n\n{\"input_ids\":[1,"), "bad.jsonl:3: expected the rest of a row, found the end of the file", "JSON array"},
+    {BYTES("[{\"input_ids\":[1,2]}]\n{}"), "bad.jsonl:2: expected the end of the file behind the array", "JSON array"},
+    {BYTES("[{\"input_ids\":[1,2]},\n7]"), "bad.jsonl:2: expected an object, found 7", "one JSON object"},
     {BYTES("hello"), "expected an object, found hello", "one JSON object"},
     {BYTES("{\"input_ids\":[1,2]"), "expected ',' or '}', found the end of the file", "one JSON object"},
     {BYTES("{\"input_ids\":[1,2"), "expected ',' or ']' after index 1, found the end of the file", "one JSON object"},
@@ -674,7 +679,7 @@ static void bad_jsonl_is_refused_by_name(void **state) {
     const char *path = write_file("bad.jsonl", bad_lines[i].bytes, bad_lines[i].count);
     hri_dataset_options options = options_for(&path, 8, 100);
     open_fails(&options, HR_ERROR_INPUT, bad_lines[i].message, bad_lines[i].hint);
-    options.packing = false;
+    options.packing = HR_PACKING_OFF;
     open_fails(&options, HR_ERROR_INPUT, bad_lines[i].message, bad_lines[i].hint);
   }
 }
@@ -742,8 +747,12 @@ static void bad_paths_and_options_are_refused(void **state) {
   memset(separator, 'x', 4999);
   separator[4999] = 0;
   open_fails(&options, HR_ERROR_IO, "missing.txt: No such file", "path");
-  path = directory;
-  open_fails(&options, HR_ERROR_INPUT, "is a directory, not a regular file", "name the data files");
+  path = in_directory("no-data");
+  assert_int_equal(mkdir(path, 0700), 0);
+  assert_int_equal(mkdir(in_directory("no-data/inner.txt"), 0700), 0);
+  (void)write_text("no-data/.hidden.txt", "hidden");
+  (void)write_text("no-data/notes.pdf", "no data");
+  open_fails(&options, HR_ERROR_INPUT, "no-data has no data files", "name others one by one");
   path = in_directory("pipe.jsonl");
   assert_int_equal(mkfifo(path, 0600), 0);
   open_fails(&options, HR_ERROR_INPUT, "pipe.jsonl is a device or pipe", "write a stream to a file");
@@ -789,7 +798,7 @@ static void the_hash_tells_data_apart(void **state) {
   hashes[count++] = hash_of(&base);
   assert_int_equal(hash_of(&base), hashes[0]);
   changed = base, changed.sequence = 5, hashes[count++] = hash_of(&changed);
-  changed = base, changed.packing = false, hashes[count++] = hash_of(&changed);
+  changed = base, changed.packing = HR_PACKING_OFF, hashes[count++] = hash_of(&changed);
   changed = base, changed.separator = "--", hashes[count++] = hash_of(&changed);
   changed = base, changed.eos_token = 299, hashes[count++] = hash_of(&changed);
   changed = base, changed.path_count = 1, hashes[count++] = hash_of(&changed);

@@ -287,7 +287,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Four megabytes of one character, or of two in turn, take well under a second; quadratic time would take hours. */
+/* Megabytes of one character, or of two in turn, take well under a second; quadratic time would take hours. */
 static void a_long_run_takes_linear_time(void **context) {
   static const char *const units[] = {"a", "A", " ", "\n", "!", "1", "'", "\xC3\xA9", "\xE4\xB8\x80", "\xCC\x81", "\xCA\xB0", " \n", "A\xCA\xB0", "\t ", "a ", "/"};
   static const char *const names[] = {"gpt2", "llama3", "qwen2", "o200k", "tekken"};
@@ -296,9 +296,10 @@ static void a_long_run_takes_linear_time(void **context) {
   (void)context;
   assert_non_null(text);
   for (uint32_t u = 0; u < sizeof units / sizeof *units; u++) {
-    size_t width = strlen(units[u]), bytes = BYTES / width * width;
-    for (size_t i = 0; i < bytes; i += width) memcpy(text + i, units[u], width);
+    size_t width = strlen(units[u]);
+    for (size_t i = 0; i + width <= BYTES; i += width) memcpy(text + i, units[u], width);
     for (uint32_t n = 0; n < 10; n++) {
+      size_t bytes = (n < 5 ? BYTES : BYTES / 8) / width * width; /* by hand, and through PCRE2 */
       hri_splitter *splitter;
       hri_split split = {0};
       char pattern[512];

@@ -356,6 +356,80 @@ static void test_gguf(void **state) {
   assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
 }
 
+/* ---- SentencePiece models and rank files ---- */
+
+static void test_sentencepiece(void **state) {
+  hri_json root = read_json(HR_TEST_DATA "/parity/sentencepiece/expected.json");
+  hri_json cases = hri_json_member(&root, "cases"), texts = hri_json_member(&root, "texts");
+  (void)state;
+  assert_true(hri_json_count(&cases) >= 4);
+  for (uint64_t c = 0; c < hri_json_count(&cases); c++) {
+    hri_json one = hri_json_item(&cases, c), ids = hri_json_member(&one, "ids");
+    const char *name = json_string_value(hri_json_member(&one, "model").value);
+    hr_tokenizer *tokenizer;
+    hr_tokens tokens = {0};
+    hr_error error = {0};
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/parity/sentencepiece/%s", HR_TEST_DATA, name);
+    if (hr_tokenizer_open(path, &tokenizer, &error) != HR_OK) fail_msg("%s", error.message);
+    for (uint64_t i = 0; i < hri_json_count(&texts); i++) {
+      const char *bytes = json_string_value(hri_json_item(&texts, i).value);
+      encode(tokenizer, &(text){(char *)bytes, strlen(bytes)}, HR_ENCODE_PLAIN, &tokens);
+      assert_ids(name, (uint32_t)i, "ids", &tokens, hri_json_item(&ids, i).value);
+    }
+    hr_tokens_deinit(&tokens);
+    hr_tokenizer_close(tokenizer);
+  }
+  hri_json_deinit(&root);
+}
+
+/* Ranks of all bytes, then of the pairs (a, b) in order up to as many as GPT-2 has: of the pairs in a word the least merges. */
+static void write_ranks(void) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  hri_text out = {0};
+  for (uint32_t rank = 0; rank < 50256; rank++) {
+    uint32_t pair = rank - 256, bits = rank < 256 ? rank << 16 : pair << 8;
+    char code[5] = {digits[bits >> 18], digits[bits >> 12 & 63], rank < 256 ? '=' : digits[bits >> 6 & 63], '=', 0};
+    hri_text_add(&out, "%s %u\n", code, rank);
+  }
+  write_file("ranks.tiktoken", out.chars);
+  hri_text_deinit(&out);
+}
+
+static void test_tiktoken(void **state) {
+  static const char sample[] = "hippopotamus";
+  uint32_t wanted[16], count = sizeof sample - 1;
+  hr_tokenizer *tokenizer;
+  hr_tokens tokens = {0};
+  char *decoded;
+  (void)state;
+  begin_directory(NULL);
+  write_ranks();
+  tokenizer = open_directory();
+  for (uint32_t i = 0; i < count; i++) wanted[i] = (unsigned char)sample[i];
+  for (;;) {
+    uint32_t best = UINT32_MAX, at = 0;
+    for (uint32_t i = 0; i + 1 < count; i++) {
+      uint32_t rank = wanted[i] > 255 || wanted[i + 1] > 255 ? UINT32_MAX : 256 + wanted[i] * 256 + wanted[i + 1];
+      if (rank < best) best = rank, at = i;
+    }
+    if (best == UINT32_MAX) break;
+    wanted[at] = best;
+    memmove(wanted + at + 1, wanted + at + 2, (--count - at - 1) * sizeof *wanted);
+  }
+  assert_true(count < sizeof sample - 1);
+  encode(tokenizer, &(text){(char *)sample, sizeof sample - 1}, HR_ENCODE_SPECIAL, &tokens);
+  assert_int_equal(tokens.count, count);
+  assert_memory_equal(tokens.ids, wanted, count * sizeof *wanted);
+  assert_int_equal(hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, 0, &decoded, NULL, NULL), HR_OK);
+  assert_string_equal(decoded, sample);
+  assert_int_equal(hr_tokenizer_find(tokenizer, "<|endoftext|>"), 50256);
+  hr_free(decoded);
+  hr_tokens_deinit(&tokens);
+  hr_tokenizer_close(tokenizer);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
 /* ---- refusals ---- */
 
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[[\"a\",\"b\"]]}"
@@ -527,7 +601,7 @@ static void test_refused_memory(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_vectors),   cmocka_unit_test(test_remembered_words), cmocka_unit_test(test_long_pieces), cmocka_unit_test(test_config),
-      cmocka_unit_test(test_gguf),      cmocka_unit_test(test_refusals),         cmocka_unit_test(test_misuse),      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_gguf), cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_tiktoken),      cmocka_unit_test(test_refusals),         cmocka_unit_test(test_misuse),      cmocka_unit_test(test_threads),
       cmocka_unit_test(test_refused_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,8 @@
  *
  * qkv    [B*T, (H+2K)*D], row-major: H query heads, then K key heads, then K value heads. Query head h reads
  *        key/value head h / (H/K).
- * y, dy  [B*T, H*D]; lse [B,H,T], always fp32, is the natural logarithm of the sum of exp(scale * q.k) over the visible keys.
+ * The score of a query and a key is scale * q.k, or c tanh(scale * q.k / c) with a soft-cap c.
+ * y, dy  [B*T, H*D]; lse [B,H,T], always fp32, is the natural logarithm of the sum of exp(score) over the visible keys.
  * Query t of row b sees the keys j with max(doc_start[b,t], t - window + 1) <= j <= t; doc_start may be NULL (0
  * everywhere), window 0 means none. A doc_start outside [0, t] is clamped into it, so each query sees itself. */
 #ifndef HRI_OPS_ATTENTION_SHAPE_H
@@ -17,7 +18,7 @@ typedef struct hri_attention_shape {
   int64_t heads, kv_heads; /* H, K; K divides H */
   int64_t head_dim;        /* D */
   int64_t window;          /* 0 = none */
-  double softcap;          /* c: scores are c tanh(scale q.k / c), before the mask; 0 = none */
+  double softcap;          /* c; 0 = none */
   hri_real real;           /* of qkv, y, probs and their gradients */
 } hri_attention_shape;
 

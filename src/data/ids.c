@@ -2,11 +2,10 @@
  *
  * Lines are scanned as they stream through the reader's buffer and never held: a row of ten million tokens takes no more
  * memory than one of ten. Numbers go straight to the stores; fields may come in any order, so what fields say together
- * (equal lengths, documents, which labels count) is looked at when the line is complete. A line that turns out wrong
- * needs no undoing, since it fails the whole data set.
+ * (equal lengths, documents, which labels count) is looked at when the line is complete. A line that turns out wrong and is
+ * passed over leaves its numbers in the stores, where no document points at them.
  *
- * The grammar is JSON's (RFC 8259), narrowed: the only values are lists of integers and null. base/json_scan.h cannot be
- * used here, since it wants the text whole. */
+ * The grammar is JSON's (RFC 8259); base/json_scan.h cannot be used here, since it wants the text whole. */
 #include "data/source.h"
 
 #include <stdarg.h>
@@ -20,7 +19,8 @@ typedef unsigned long long ull; /* for printing */
 enum {
   LINE_BYTES = 64 << 20,
   TOKEN_BYTES = 64, /* in the buffer before a number or word is read: more than any valid one has */
-  KEY_BYTES = 64
+  KEY_BYTES = 64,
+  DEPTH = 64   /* of values that are passed over */
 };
 
 typedef enum field { FIELD_IDS = 0, FIELD_LABELS, FIELD_LENGTHS, FIELD_MASK, FIELD_POSITIONS, FIELD_TYPES, FIELD_COUNT } field;
@@ -198,7 +198,7 @@ static inline hr_status take_value(jsonl *j, field f, int64_t value, hr_error *e
     j->length_sum += stored;
     return hri_spool_put(&j->lengths, &stored, sizeof stored, error);
   case FIELD_MASK:
-    if (value == 0) dataset->facts |= HRI_DATA_MASK_ZEROS;
+    if (value == 0) dataset->found.facts |= HRI_DATA_MASK_ZEROS;
     return HR_OK;
   default: return HR_OK;
   }
@@ -219,7 +219,7 @@ static hr_status begin_list(jsonl *j, field f, bool *is_null, hr_error *error) {
   if (c != '[') return fail(j, error, "field '%s' must be a list of integers, found %s", fields[f].name, found(j, text));
   j->in->next++;
   j->given |= 1u << f;
-  j->dataset->facts |= fields[f].fact;
+  j->dataset->found.facts |= fields[f].fact;
   return f == FIELD_LABELS ? hri_spool_grow(&j->dataset->labels, j->first_token * sizeof(uint32_t), error) : HR_OK;
 }
 
@@ -248,13 +248,63 @@ static hr_status scan_list(jsonl *j, field f, hr_error *error) {
   return HR_OK;
 }
 
-static hr_status unknown_field(const jsonl *j, const char *name, hr_error *error) {
-  (void)fail(j, error, "unknown field '%s'", name);
-  return hri_hint(error, HR_ERROR_INPUT, "remove it: this version reads input_ids, labels and seq_lengths, and passes over "
-                                         "attention_mask, position_ids and token_type_ids; text must be tokenized before");
+/* ---- Values of other fields: checked roughly and passed over ---- */
+
+/* Up to and with the closing quote; the opening one is taken already. */
+static hr_status skip_string(jsonl *j, hr_error *error) {
+  hri_reader *in = j->in;
+  for (;; in->next++) {
+    if (in->next == in->end && !in->at_end) HRI_TRY(refill(j, error));
+    if (in->next == in->end || *in->next == '\n') return unexpected(j, "the rest of a string", error);
+    if (*in->next == '"') break;
+    if (*in->next != '\\') continue;
+    in->next++; /* whatever is escaped */
+    if (in->next == in->end && !in->at_end) HRI_TRY(refill(j, error));
+    if (in->next == in->end || *in->next == '\n') return unexpected(j, "the rest of a string", error);
+  }
+  in->next++;
+  return HR_OK;
 }
 
-/* A field's name in quotes. Names with escapes or of more than KEY_BYTES are none of ours. */
+/* A number, true, false, null. */
+static hr_status skip_word(jsonl *j, hr_error *error) {
+  char *next;
+  HRI_TRY(look_ahead(j, error));
+  for (next = j->in->next; *next && strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", *next); next++) continue;
+  if (next == j->in->next) return unexpected(j, "a value", error);
+  j->in->next = next;
+  return HR_OK;
+}
+
+static hr_status skip_value(jsonl *j, uint32_t depth, hr_error *error) {
+  char close;
+  int c;
+  HRI_TRY(peek(j, &c, error));
+  if (c == '"') {
+    j->in->next++;
+    return skip_string(j, error);
+  }
+  if (c != '[' && c != '{') return skip_word(j, error);
+  if (depth == DEPTH) return fail(j, error, "values are nested deeper than %d levels", DEPTH);
+  close = c == '[' ? ']' : '}';
+  j->in->next++;
+  HRI_TRY(peek(j, &c, error));
+  while (c != close) {
+    if (close == '}') {
+      HRI_TRY(expect(j, '"', "a field name in quotes", error));
+      HRI_TRY(skip_string(j, error));
+      HRI_TRY(expect(j, ':', "':'", error));
+    }
+    HRI_TRY(skip_value(j, depth + 1, error));
+    HRI_TRY(peek(j, &c, error));
+    if (c == ',') j->in->next++;
+    else if (c != close) return unexpected(j, close == ']' ? "',' or ']'" : "',' or '}'", error);
+  }
+  j->in->next++;
+  return HR_OK;
+}
+
+/* A field's name in quotes. Names with escapes or of more than KEY_BYTES are none of ours: FIELD_COUNT. */
 static hr_status scan_name(jsonl *j, field *f, hr_error *error) {
   char name[KEY_BYTES];
   const char *begin, *end;
@@ -270,7 +320,11 @@ static hr_status scan_name(jsonl *j, field *f, hr_error *error) {
     return fail(j, error, "the field name '%s' does not end", name);
   for (*f = 0; *f < FIELD_COUNT; ++*f)
     if (strcmp(name, fields[*f].name) == 0) break;
-  if (*f == FIELD_COUNT || *end != '"') return unknown_field(j, name, error);
+  if (*f == FIELD_COUNT || *end != '"') {
+    *f = FIELD_COUNT;
+    hri_data_ignore(j->dataset, name);
+    return skip_string(j, error);
+  }
   if (j->seen & 1u << *f) return fail(j, error, "the field '%s' stands twice", name);
   j->seen |= 1u << *f;
   j->in->next += end + 1 - begin;
@@ -280,16 +334,12 @@ static hr_status scan_name(jsonl *j, field *f, hr_error *error) {
 static hr_status scan_object(jsonl *j, hr_error *error) {
   field f = FIELD_IDS;
   int c;
-  if (*j->in->next == '[') {
-    (void)unexpected(j, "an object", error);
-    return hri_hint(error, HR_ERROR_INPUT, "JSONL is one object per line; `jq -c '.[]'` makes it from a list");
-  }
   HRI_TRY(expect(j, '{', "an object", error));
   HRI_TRY(peek(j, &c, error));
   while (c != '}') {
     HRI_TRY(scan_name(j, &f, error));
     HRI_TRY(expect(j, ':', "':'", error));
-    HRI_TRY(scan_list(j, f, error));
+    HRI_TRY(f == FIELD_COUNT ? skip_value(j, 0, error) : scan_list(j, f, error));
     HRI_TRY(peek(j, &c, error));
     if (c == ',')
       j->in->next++;
@@ -331,51 +381,62 @@ static hr_status count_labels(const hri_dataset *dataset, uint64_t first, uint64
   return HR_OK;
 }
 
-static hr_status add_document(jsonl *j, uint64_t place, uint64_t count, hr_error *error) {
-  hri_dataset *dataset = j->dataset;
-  uint64_t piece;
-  HRI_TRY(hri_row_index_begin_document(&dataset->index, place, error));
-  for (; count > 0; count -= piece, place += piece) {
-    HRI_TRY(hri_row_index_take(&dataset->index, count, &piece, error));
-    if (j->given & 1u << FIELD_LABELS) /* the first token of a piece is predicted by none */
-      HRI_TRY(count_labels(dataset, place + 1, piece - 1, &dataset->label_count, error));
-    else
-      dataset->label_count += piece - 1;
+static hr_status add_document(jsonl *j, uint64_t place, uint64_t count, uint32_t flags, hr_error *error) {
+  hri_document document = {.place = place, .length = count, .source = j->dataset->current, .flags = flags, .line = j->line};
+  uint64_t labels = count - 1;
+  if (j->given & 1u << FIELD_LABELS) {
+    document.flags |= HRI_DOCUMENT_LABELS;
+    labels = 0;
+    HRI_TRY(count_labels(j->dataset, place + 1, count - 1, &labels, error));
   }
-  return HR_OK;
+  return hri_data_add_document(j->dataset, document, labels, error);
 }
 
 static hr_status add_packed_row(jsonl *j, hr_error *error) {
   uint64_t place = j->first_token, i;
   uint32_t length;
-  hri_row_index_break(&j->dataset->index);
   for (i = 0; i < j->count[FIELD_LENGTHS]; i++, place += length) {
     HRI_TRY(hri_spool_read(&j->lengths, i * sizeof length, &length, sizeof length, error));
-    HRI_TRY(add_document(j, place, length, error));
+    HRI_TRY(add_document(j, place, length, i == 0 ? HRI_DOCUMENT_ROW : HRI_DOCUMENT_SAME_ROW, error));
   }
-  hri_row_index_break(&j->dataset->index);
   return HR_OK;
 }
 
 static hr_status add_line(jsonl *j, hr_error *error) {
   HRI_TRY(check_fields(j, error));
   if (j->count[FIELD_IDS] == 0) {
-    j->dataset->facts |= HRI_DATA_EMPTY_LIST;
+    j->dataset->found.facts |= HRI_DATA_EMPTY_ROW;
+    j->dataset->found.empty_count++;
     return HR_OK;
   }
   if (j->given & 1u << FIELD_LENGTHS) return add_packed_row(j, error);
-  if (!j->dataset->packing) hri_row_index_break(&j->dataset->index);
-  return add_document(j, j->first_token, j->count[FIELD_IDS], error);
+  return add_document(j, j->first_token, j->count[FIELD_IDS], 0, error);
 }
 
 static void begin_line(jsonl *j) {
   j->line++;
   j->line_begin = hri_reader_position(j->in);
-  j->first_token = hri_spool_size(&j->dataset->tokens) / sizeof(int32_t);
+  j->first_token = hri_data_store_count(j->dataset);
   j->seen = j->given = 0;
   j->length_sum = 0;
   memset(j->count, 0, sizeof j->count);
   hri_spool_rewind(&j->lengths);
+}
+
+static hr_status read_row(jsonl *j, hr_error *error) {
+  HRI_TRY(scan_object(j, error));
+  return add_line(j, error);
+}
+
+/* The rest of a line that was left in the middle. */
+static hr_status skip_line(jsonl *j, hr_error *error) {
+  hri_reader *in = j->in;
+  for (;;) {
+    char *end = memchr(in->next, '\n', hri_reader_left(in));
+    in->next = end ? end : in->end;
+    if (end || in->at_end) return hri_data_mend(j->dataset, error);
+    HRI_TRY(hri_reader_fill(in, error));
+  }
 }
 
 static hr_status read_lines(jsonl *j, hr_error *error) {
@@ -385,17 +446,31 @@ static hr_status read_lines(jsonl *j, hr_error *error) {
     HRI_TRY(peek(j, &c, error));
     if (c == -1) return HR_OK;
     if (c != '\n') { /* empty lines are passed over */
-      HRI_TRY(scan_object(j, error));
-      HRI_TRY(add_line(j, error));
+      hr_error reason = {0};
+      hr_status status = read_row(j, &reason);
+      if (status != HR_OK) {
+        HRI_TRY(hri_data_broken(j->dataset, status, &reason, error));
+        HRI_TRY(skip_line(j, error));
+      }
     }
     if (j->in->next < j->in->end) j->in->next++;
   }
 }
 
-hr_status hri_data_read_jsonl(hri_dataset *dataset, hri_reader *reader, hr_error *error) {
+hr_status hri_data_read_ids(hri_dataset *dataset, hri_reader *reader, hr_error *error) {
   jsonl j = {.dataset = dataset, .in = reader, .lengths = hri_spool_init(dataset->directory)};
   hr_status status = read_lines(&j, error);
-  dataset->facts |= HRI_DATA_HAS_JSONL;
+  hri_spool_deinit(&j.lengths);
+  return status;
+}
+
+hr_status hri_data_read_ids_record(hri_dataset *dataset, const char *path, char *bytes, size_t count, uint64_t line, hr_error *error) {
+  hri_reader memory = hri_reader_memory(path, bytes, count);
+  jsonl j = {.dataset = dataset, .in = &memory, .lengths = hri_spool_init(dataset->directory)};
+  hr_status status;
+  begin_line(&j);
+  j.line = line;
+  status = read_row(&j, error);
   hri_spool_deinit(&j.lengths);
   return status;
 }

@@ -1,0 +1,12 @@
+/* The options of data, from the configuration. */
+#ifndef CLI_DATA_H
+#define CLI_DATA_H
+
+#include <headroom/data.h>
+
+#include "cli/options.h"
+
+/* Fills `options`; `*separator` (free it) holds what document_separator points to. USAGE names the option. */
+hr_status data_options(const cli_config *config, char **separator, hr_data_options *options, hr_error *error);
+
+#endif

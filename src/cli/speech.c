@@ -1,0 +1,173 @@
+#include "cli/speech.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <headroom/train.h>
+
+#include "cli/json.h"
+#include "cli/text.h"
+
+enum { BYTE_VOCABULARY = 512 }; /* 256 bytes and some special tokens; beyond that ids are pieces of text */
+
+hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const char *chat_template, hr_error *error) {
+  hr_status status = HR_OK;
+  memset(s, 0, sizeof *s);
+  s->bytes = model->vocabulary_size <= BYTE_VOCABULARY && hr_byte_of_token(model, 'A') == 'A';
+  if (model->directory[0] && hr_tokenizer_present(model->directory)) status = hr_tokenizer_open(model->directory, &s->tokenizer, error);
+  if (status == HR_OK && s->tokenizer) s->bytes = false;
+  if (status != HR_OK || !chat) return status;
+  if (!s->tokenizer) {
+    text_fail(error, HR_ERROR_USAGE, "--chat: %s has no tokenizer, and so no chat template", model->name);
+    return text_hint(error, HR_ERROR_USAGE, "name a directory with tokenizer.json, or leave --chat away");
+  }
+  return hr_chat_open(chat_template ? chat_template : model->directory, s->tokenizer, &s->chat, error);
+}
+
+void speech_close(cli_speech *s) {
+  hr_chat_close(s->chat);
+  hr_tokenizer_close(s->tokenizer);
+  memset(s, 0, sizeof *s);
+}
+
+/* ---- prompts ---- */
+
+static void put_message(json_writer *json, const char *role, const char *content, size_t bytes) {
+  json_write_open(json, NULL, '{');
+  json_write_text(json, "role", role);
+  json_write_bytes(json, "content", content, bytes);
+  json_write_close(json, '}');
+}
+
+/* [{"role": "system", ...}, {"role": "user", ...}] through the template. */
+static hr_status render(const cli_speech *s, const char *system, const char *text, size_t bytes, hr_rendered *out, hr_error *error) {
+  char *messages = NULL;
+  size_t count = 0;
+  FILE *stream = open_memstream(&messages, &count);
+  json_writer json;
+  hr_status status;
+  if (!stream) return text_fail(error, HR_ERROR_MEMORY, "there is no memory for the conversation");
+  json_write_begin(&json, stream);
+  json_write_open(&json, "messages", '[');
+  if (system) put_message(&json, "system", system, strlen(system));
+  put_message(&json, "user", text, bytes);
+  json_write_close(&json, ']');
+  json_write_end(&json);
+  status = fclose(stream) == 0 ? hr_chat_render(s->chat, messages, count, true, out, error) : text_fail(error, HR_ERROR_MEMORY, "there is no memory for the conversation");
+  free(messages);
+  return status;
+}
+
+static hr_status encode(const cli_speech *s, const char *system, const char *text, size_t bytes, int32_t **ids, uint64_t *count, hr_error *error) {
+  hr_tokens tokens = {0};
+  hr_rendered rendered = {0};
+  hr_status status = HR_OK;
+  if (s->chat) status = render(s, system, text, bytes, &rendered, error);
+  if (status == HR_OK)
+    status = s->chat ? hr_tokenizer_encode(s->tokenizer, rendered.text, rendered.bytes, 0, &tokens, error)
+                     : hr_tokenizer_encode(s->tokenizer, text, bytes, HR_ENCODE_SPECIAL, &tokens, error);
+  if (status == HR_OK && tokens.count == 0) status = text_fail(error, HR_ERROR_USAGE, "the prompt has no tokens");
+  if (status == HR_OK) {
+    *ids = text_alloc(tokens.count * sizeof **ids);
+    memcpy(*ids, tokens.ids, tokens.count * sizeof **ids);
+    *count = tokens.count;
+  }
+  hr_rendered_deinit(&rendered);
+  hr_tokens_deinit(&tokens);
+  return status;
+}
+
+/* "15496 995" or "15496,995"; `ids` has room for one id per two characters. */
+static hr_status read_ids(const char *text, size_t count, const hr_model *model, int32_t *ids, uint64_t *id_count, hr_error *error) {
+  *id_count = 0;
+  for (size_t i = 0; i < count;) {
+    uint64_t id = 0;
+    size_t start = i;
+    if (strchr(" ,\t\r\n", text[i]) && text[i]) {
+      i++;
+      continue;
+    }
+    for (; i < count && text[i] >= '0' && text[i] <= '9' && id <= INT32_MAX; i++) id = id * 10 + (uint64_t)(text[i] - '0');
+    if (i == start || (i < count && !(text[i] && strchr(" ,\t\r\n", text[i])))) {
+      text_fail(error, HR_ERROR_USAGE, "%s is not byte-level and has no tokenizer; the prompt is no list of token ids", model->name);
+      return text_hint(error, HR_ERROR_USAGE, "put its tokenizer.json beside the weights, or give ids with blanks between them: --prompt '15496 995'");
+    }
+    if (id >= model->vocabulary_size)
+      return text_fail(error, HR_ERROR_USAGE, "--prompt: token id %.*s is not below the vocabulary of %s, %u", (int)(i - start < 20 ? i - start : 20), text + start,
+                       model->name, model->vocabulary_size);
+    ids[(*id_count)++] = (int32_t)id;
+  }
+  return *id_count ? HR_OK : text_fail(error, HR_ERROR_USAGE, "the prompt holds no token id");
+}
+
+hr_status speech_ids(const cli_speech *s, const hr_model *model, const char *system, const char *text, size_t bytes, int32_t **ids, uint64_t *count, hr_error *error) {
+  if (s->tokenizer) return encode(s, system, text, bytes, ids, count, error);
+  *ids = text_alloc((bytes + 1) * sizeof **ids);
+  if (!s->bytes) return read_ids(text, bytes, model, *ids, count, error);
+  for (size_t i = 0; i < bytes; i++) (*ids)[i] = (unsigned char)text[i];
+  *count = bytes;
+  return HR_OK;
+}
+
+/* ---- answers ---- */
+
+static char *decode(const cli_listener *l, size_t from, size_t to, size_t *bytes) {
+  hr_error error;
+  uint64_t count = 0;
+  char *text = NULL, *copy;
+  if (hr_tokenizer_decode(l->speech->tokenizer, l->tokens + from, to - from, HR_DECODE_SKIP_SPECIAL, &text, &count, &error) != HR_OK) count = 0;
+  copy = text_copy(text ? text : "", count); /* an id beyond the tokenizer's (a padded vocabulary) has no text */
+  hr_free(text);
+  if (bytes) *bytes = count;
+  return copy;
+}
+
+static bool ends_in_replacement(const char *text, size_t bytes) { return bytes >= 3 && memcmp(text + bytes - 3, "\xEF\xBF\xBD", 3) == 0; }
+
+/* How a token is spelled can depend on the ones before it (a blank at the very front), so what is new is what the tokens since
+ * `context` say with the new ones and did not say without them. */
+static char *advance(cli_listener *l, bool hold_back, size_t *bytes) {
+  size_t before, after;
+  char *old = decode(l, l->context, l->said, &before), *all = decode(l, l->context, l->count, &after), *fresh;
+  if (after <= before || (hold_back && ends_in_replacement(all, after))) {
+    *bytes = 0;
+    fresh = text_copy("", 0);
+  } else {
+    *bytes = after - before;
+    fresh = text_copy(all + before, *bytes);
+    l->context = l->said;
+    l->said = l->count;
+  }
+  free(old);
+  free(all);
+  return fresh;
+}
+
+char *listener_take(cli_listener *l, int32_t token, size_t *bytes) {
+  if (l->count == l->capacity) l->tokens = text_grow(l->tokens, (l->capacity = l->capacity ? 2 * l->capacity : 256) * sizeof *l->tokens);
+  l->tokens[l->count++] = token;
+  *bytes = 0;
+  if (l->speech->tokenizer) return advance(l, true, bytes);
+  if (!l->speech->bytes) return NULL;
+  *bytes = token < 256 ? 1 : 0;
+  return text_copy(&(char){(char)token}, *bytes);
+}
+
+char *listener_rest(cli_listener *l, size_t *bytes) {
+  *bytes = 0;
+  return l->speech->tokenizer ? advance(l, false, bytes) : text_copy("", 0);
+}
+
+char *listener_text(const cli_listener *l, size_t *bytes) {
+  char *text;
+  size_t used = 0;
+  if (l->speech->tokenizer) return decode(l, 0, l->count, bytes);
+  text = text_alloc(l->count + 1);
+  for (size_t i = 0; i < l->count; i++)
+    if (l->tokens[i] < 256) text[used++] = (char)l->tokens[i];
+  text[used] = 0;
+  if (bytes) *bytes = used;
+  return text;
+}
+
+void listener_close(cli_listener *l) { free(l->tokens); }

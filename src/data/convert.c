@@ -1,0 +1,513 @@
+/* Rows of JSON to tokens with the labels that count.
+ *
+ * Conventions are those of TRL's SFTTrainer (trl/trainer/sft_trainer.py): `text` and `completion` get an end token unless they
+ * end with it; prompt and completion are tokenized together; conversations are what the chat template makes of them, nothing
+ * is added. Which tokens of a conversation are the assistant's is told by the template's {% generation %} blocks, else by
+ * rendering it turn by turn: the text of the first k messages with the beginning of an answer, and of the first k + 1, must
+ * both be beginnings of the whole text; what lies between them is the answer. */
+#include "data/source.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "data/records.h"
+
+enum { TALK_BYTES = 4 << 20, WHERE_BYTES = 512 };
+
+/* The text of messages [0, count) is chars [0, ends[count - 1]) of json, closed by tail. */
+typedef struct talk {
+  hri_text json;
+  size_t head;             /* of json, before the first message */
+  const char *tail;
+  HRI_ARRAY(size_t) ends;
+  HRI_ARRAY(bool) assistant;
+} talk;
+
+typedef struct converter {
+  hri_dataset *dataset;
+  hri_records records;
+  hri_fields fields;
+  hr_data_format format;
+  hr_tokens tokens;
+  HRI_ARRAY(int32_t) ids;
+  HRI_ARRAY(uint8_t) counted;
+  talk talk;
+  hri_text text, scratch;
+  bool fatal;              /* the error is not the row's */
+  char where[WHERE_BYTES]; /* "rows.jsonl:7" */
+} converter;
+
+static hr_status fail_row(const converter *c, hr_error *error, const char *hint, const char *format, ...) HRI_PRINTF(4, 5);
+static hr_status fail_row(const converter *c, hr_error *error, const char *hint, const char *format, ...) {
+  char text[400];
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  hri_fail(error, HR_ERROR_INPUT, "%s: %s", c->where, text);
+  return hri_hint(error, HR_ERROR_INPUT, "%s", hint);
+}
+
+static hr_loss_scope scope_of(const converter *c) {
+  hr_loss_scope scope = c->dataset->options->loss;
+  if (c->format == HR_DATA_TEXT_FIELD) return HR_LOSS_SCOPE_ALL;
+  if (scope == HR_LOSS_SCOPE_ALL) return scope;
+  if (c->format == HR_DATA_PROMPT || c->format == HR_DATA_ALPACA) return HR_LOSS_SCOPE_COMPLETION;
+  return scope == HR_LOSS_SCOPE_AUTO ? HR_LOSS_SCOPE_ASSISTANT : scope;
+}
+
+static hr_status need_string(const converter *c, hri_column column, const char **text, hr_error *error) {
+  const hri_cell *cell = &c->fields.cells[column];
+  *text = cell->text;
+  if (cell->kind == '"') return HR_OK;
+  return fail_row(c, error, "all rows of a file need the same fields; --skip-bad passes over those that do not have them",
+                  cell->kind ? "field '%s' must be a string" : "the field '%s' is missing", hri_column_name(column));
+}
+
+static hr_status memory(const hri_text *text, hr_error *error) {
+  return text->failed ? hri_fail_memory(error, text->length, "a row of data") : HR_OK;
+}
+
+/* ---- tokens ---- */
+
+static hr_status push(converter *c, int32_t id, bool counted, hr_error *error) {
+  if (hri_array_push(&c->ids, id) && hri_array_push(&c->counted, counted)) return HR_OK;
+  return hri_fail_memory(error, c->ids.count * 5, "the tokens of a row");
+}
+
+static hr_status push_all(converter *c, const int32_t *ids, uint64_t count, bool counted, hr_error *error) {
+  for (uint64_t i = 0; i < count; i++) HRI_TRY(push(c, ids[i], counted, error));
+  return HR_OK;
+}
+
+static hr_status push_end(converter *c, bool counted, hr_error *error) {
+  const hri_encoder *e = c->dataset->encoder;
+  HRI_TRY(push_all(c, e->after, e->after_count, counted, error));
+  if (e->eos < 0 || (c->ids.count > 0 && c->ids.items[c->ids.count - 1] == e->eos)) return HR_OK;
+  c->dataset->found.facts |= HRI_DATA_END_ADDED;
+  return push(c, e->eos, counted, error);
+}
+
+/* The collected tokens become a document. `all`: every label counts. */
+static hr_status finish(converter *c, bool all, hr_error *error) {
+  uint64_t labels = 0;
+  for (size_t i = 1; !all && i < c->ids.count; i++) labels += c->counted.items[i];
+  if (!all && labels == 0)
+    return fail_row(c, error, "rows need an answer to learn from; --loss all counts every token", "no label counts: there is no text of the assistant");
+  return hri_data_add_tokens(c->dataset, c->ids.items, all ? NULL : c->counted.items, c->ids.count, c->records.record_line, error);
+}
+
+/* ---- text ---- */
+
+/* In parts, straight into the store: a text may be much longer than a row of any other kind. */
+static hr_status convert_text(converter *c, hr_error *error) {
+  const hri_encoder *e = c->dataset->encoder;
+  hri_document document = {.place = hri_data_store_count(c->dataset), .source = c->dataset->current, .line = c->records.record_line};
+  const char *text;
+  size_t left;
+  HRI_TRY(need_string(c, HRI_TEXT, &text, error));
+  left = strlen(text);
+  if (left == 0) return hri_data_add_tokens(c->dataset, NULL, NULL, 0, c->records.record_line, error);
+  if (e->before_count > 0) c->dataset->found.facts |= HRI_DATA_BEGIN_ADDED;
+  HRI_TRY(hri_data_put_ids(c->dataset, e->before, e->before_count, error));
+  while (left > 0) {
+    size_t part = hri_encode_part(e, text, left);
+    HRI_TRY(hri_encoder_run(e, c->where, text, part, false, &c->tokens, error));
+    HRI_TRY(hri_data_put_ids(c->dataset, c->tokens.ids, c->tokens.count, error));
+    text += part;
+    left -= part;
+  }
+  HRI_TRY(hri_data_put_end(c->dataset, document.place, error));
+  document.length = hri_data_store_count(c->dataset) - document.place;
+  if (document.length == 0) return hri_data_add_tokens(c->dataset, NULL, NULL, 0, c->records.record_line, error);
+  return hri_data_add_document(c->dataset, document, document.length - 1, error);
+}
+
+/* ---- prompt and completion ---- */
+
+/* Text [0, begin) is the prompt. A token that holds bytes of both belongs to it. */
+static hr_status convert_pair(converter *c, const char *text, size_t bytes, size_t begin, hr_error *error) {
+  const hri_encoder *e = c->dataset->encoder;
+  if (e->before_count > 0) c->dataset->found.facts |= HRI_DATA_BEGIN_ADDED;
+  HRI_TRY(hri_encoder_run(e, c->where, text, bytes, true, &c->tokens, error));
+  HRI_TRY(push_all(c, e->before, e->before_count, false, error));
+  for (uint64_t i = 0; i < c->tokens.count; i++) {
+    HRI_TRY(push(c, c->tokens.ids[i], c->tokens.begin[i] >= begin, error));
+    c->dataset->found.split_prefixes += c->tokens.begin[i] < begin && c->tokens.end[i] > begin;
+  }
+  HRI_TRY(push_end(c, true, error));
+  return finish(c, scope_of(c) == HR_LOSS_SCOPE_ALL, error);
+}
+
+static hr_status convert_strings(converter *c, const char *prompt, const char *completion, hr_error *error) {
+  size_t begin = strlen(prompt);
+  c->text.length = 0;
+  hri_text_add_bytes(&c->text, prompt, begin);
+  hri_text_add_bytes(&c->text, completion, strlen(completion));
+  HRI_TRY(memory(&c->text, error));
+  return convert_pair(c, hri_text_get(&c->text), c->text.length, begin, error);
+}
+
+/* ---- messages ---- */
+
+static hr_status need_chat(converter *c, hr_error *error) {
+  hri_dataset *d = c->dataset;
+  hr_status status;
+  char names[200] = "";
+  if (d->chat) return HR_OK;
+  c->fatal = true;
+  if (d->options->chat) {
+    HRI_TRY(hr_chat_open(d->options->chat, d->encoder->tokenizer, &d->chat, error));
+    (void)snprintf(d->found.chat, sizeof d->found.chat, "%s", hr_chat_about(d->chat));
+    c->fatal = false;
+    return HR_OK;
+  }
+  for (uint32_t i = 0; i < hr_chat_preset_count(); i++)
+    (void)snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", hr_chat_preset_name(i));
+  status = hri_fail(error, HR_ERROR_INPUT, "%s: a conversation, and this model has no chat template", c->where);
+  return hri_hint(error, status, "--chat-template with a Jinja file, or one of: %s", names);
+}
+
+static void talk_begin(converter *c) {
+  const hri_cell *tools = &c->fields.cells[HRI_TOOLS];
+  talk *t = &c->talk;
+  t->json.length = 0;
+  t->ends.count = t->assistant.count = 0;
+  t->tail = "]";
+  if (tools->kind && tools->kind != '"') {
+    hri_text_add(&t->json, "{\"tools\":");
+    hri_text_add_bytes(&t->json, c->records.raw + tools->raw.begin, tools->raw.end - tools->raw.begin);
+    hri_text_add(&t->json, ",\"messages\":");
+    t->tail = "]}";
+  }
+  hri_text_add(&t->json, "[");
+  t->head = t->json.length;
+}
+
+static hr_status talk_end_message(converter *c, bool assistant, hr_error *error) {
+  talk *t = &c->talk;
+  HRI_TRY(memory(&t->json, error));
+  if (hri_array_push(&t->ends, t->json.length) && hri_array_push(&t->assistant, assistant)) return HR_OK;
+  return hri_fail_memory(error, t->ends.count * sizeof *t->ends.items, "a row of data");
+}
+
+static void talk_separate(converter *c) {
+  if (c->talk.ends.count > 0) hri_text_add(&c->talk.json, ",");
+}
+
+static void add_raw(converter *c, hri_slice slice) { hri_text_add_bytes(&c->talk.json, c->records.raw + slice.begin, slice.end - slice.begin); }
+
+/* The names that ShareGPT files use for who speaks (LLaMA-Factory, axolotl). */
+static const char *role_of(const char *from) {
+  static const char *const table[][2] = {
+      {"human", "user"}, {"user", "user"}, {"gpt", "assistant"}, {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
+      {"bard", "assistant"}, {"model", "assistant"}, {"bot", "assistant"}, {"system", "system"}, {"tool", "tool"}, {"observation", "tool"},
+      {"function_response", "tool"}, {"function_call", "assistant"},
+  };
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+    if (strcmp(from, table[i][0]) == 0) return table[i][1];
+  return NULL;
+}
+
+static hr_status add_message(converter *c, const hri_turn *turn, hr_error *error) {
+  const char *role = turn->role;
+  talk_separate(c);
+  if (!turn->sharegpt) {
+    add_raw(c, turn->object);
+    return talk_end_message(c, strcmp(role, "assistant") == 0, error);
+  }
+  role = role_of(turn->role);
+  if (!role)
+    return fail_row(c, error, "known are human, user, gpt, assistant, system, tool, observation, function_call", "nobody knows who '%.60s' is", turn->role);
+  hri_text_add(&c->talk.json, "{\"role\":\"%s\",\"content\":", role);
+  add_raw(c, turn->content);
+  hri_text_add(&c->talk.json, "}");
+  return talk_end_message(c, strcmp(role, "assistant") == 0, error);
+}
+
+static hr_status add_messages(converter *c, hri_column column, hr_error *error) {
+  const hri_cell *cell = &c->fields.cells[column];
+  if (cell->kind != '[')
+    return fail_row(c, error, "all rows of a file need the same fields; --skip-bad passes over those that do not have them",
+                    cell->kind ? "field '%s' must be a list of messages" : "the field '%s' is missing", hri_column_name(column));
+  if (cell->turn_count == 0) return fail_row(c, error, "remove the row, or let --skip-bad pass over it", "field '%s' is empty", hri_column_name(column));
+  for (size_t i = 0; i < cell->turn_count; i++) HRI_TRY(add_message(c, &c->fields.turns.items[cell->first_turn + i], error));
+  return HR_OK;
+}
+
+static hr_status render(converter *c, size_t messages, bool prompt, hr_rendered *out, hr_error *error) {
+  size_t end = messages > 0 ? c->talk.ends.items[messages - 1] : c->talk.head;
+  hr_status status;
+  c->scratch.length = 0;
+  hri_text_add_bytes(&c->scratch, hri_text_get(&c->talk.json), end);
+  hri_text_add(&c->scratch, "%s", c->talk.tail);
+  HRI_TRY(memory(&c->scratch, error));
+  status = hr_chat_render(c->dataset->chat, hri_text_get(&c->scratch), c->scratch.length, prompt, out, error);
+  return status == HR_OK ? HR_OK : hri_context(error, status, "%s: ", c->where);
+}
+
+/* Bytes of the text of the first `messages` messages, which must be the beginning of the whole. */
+static hr_status prefix_length(converter *c, const hr_rendered *whole, size_t messages, bool prompt, uint64_t *bytes, hr_error *error) {
+  hr_rendered part = {0};
+  hr_status status = render(c, messages, prompt, &part, error);
+  *bytes = part.bytes;
+  if (status == HR_OK && (part.bytes > whole->bytes || memcmp(part.text, whole->text, part.bytes) != 0))
+    status = fail_row(c, error, "--loss all counts every token, --loss completion the last answer; or give a template with {%% generation %%}",
+                      "the chat template writes the first %zu messages%s differently when others follow, so the assistant's text cannot be found",
+                      messages, prompt ? " and the beginning of an answer" : "");
+  hr_rendered_deinit(&part);
+  return status;
+}
+
+typedef HRI_ARRAY(hr_span) spans;
+
+static hr_status add_answer(converter *c, const hr_rendered *whole, size_t message, spans *list, hr_error *error) {
+  hr_span span;
+  HRI_TRY(prefix_length(c, whole, message, true, &span.begin, error));
+  span.end = whole->bytes;
+  if (message + 1 < c->talk.ends.count) HRI_TRY(prefix_length(c, whole, message + 1, false, &span.end, error));
+  return hri_array_push(list, span) ? HR_OK : hri_fail_memory(error, sizeof span, "a row of data");
+}
+
+/* Where the labels that count are. `first`: messages before it are the prompt. */
+static hr_status find_spans(converter *c, const hr_rendered *whole, hr_loss_scope scope, size_t first, spans *list, hr_error *error) {
+  size_t count = c->talk.ends.count, last = count;
+  if (scope == HR_LOSS_SCOPE_COMPLETION && first > 0) { /* all that follows the prompt */
+    hr_span span = {.end = whole->bytes};
+    HRI_TRY(prefix_length(c, whole, first, true, &span.begin, error));
+    return hri_array_push(list, span) ? HR_OK : hri_fail_memory(error, sizeof span, "a row of data");
+  }
+  while (last > 0 && !c->talk.assistant.items[last - 1]) last--;
+  if (last == 0) return HR_OK;
+  if (scope == HR_LOSS_SCOPE_COMPLETION) return add_answer(c, whole, last - 1, list, error);
+  for (size_t i = 0; i < last; i++)
+    if (c->talk.assistant.items[i]) HRI_TRY(add_answer(c, whole, i, list, error));
+  return HR_OK;
+}
+
+static bool is_blank(const char *text, uint64_t begin, uint64_t end) {
+  while (begin < end && strchr(" \t\r\n", text[begin])) begin++;
+  return begin == end;
+}
+
+/* Blanks between a special token that ends an answer and the next turn are the template's, not the answer's. */
+static void drop_blanks_behind_special(converter *c, const char *text) {
+  const hr_tokenizer *tokenizer = c->dataset->encoder->tokenizer;
+  size_t count = c->tokens.count, first = c->ids.count - count;
+  for (size_t i = 1; tokenizer && i < count; i++) {
+    uint8_t *counted = c->counted.items + first;
+    size_t end = i;
+    if (!counted[i - 1] || !hr_tokenizer_is_special(tokenizer, c->tokens.ids[i - 1])) continue;
+    while (end < count && counted[end] && c->tokens.begin[end] < c->tokens.end[end] && is_blank(text, c->tokens.begin[end], c->tokens.end[end])) end++;
+    if (end == count || !counted[end]) memset(counted + i, 0, end - i);
+  }
+}
+
+/* `begins`: a token counts when it begins in a stretch; else when it has any byte of one, as transformers does for masks of
+ * {% generation %}. */
+static hr_status push_spans(converter *c, const hr_span *list, size_t count, bool begins, hr_error *error) {
+  size_t at = 0;
+  for (uint64_t i = 0; i < c->tokens.count; i++) {
+    uint64_t begin = c->tokens.begin[i], end = c->tokens.end[i];
+    while (at < count && list[at].end <= begin) at++;
+    HRI_TRY(push(c, c->tokens.ids[i], at < count && (begin >= list[at].begin || (!begins && end > list[at].begin)), error));
+  }
+  return HR_OK;
+}
+
+static hr_status convert_rendered(converter *c, const hr_rendered *whole, size_t first, spans *list, hr_error *error) {
+  hr_loss_scope scope = scope_of(c);
+  bool generation = scope == HR_LOSS_SCOPE_ASSISTANT && whole->has_generation;
+  if (whole->bytes > TALK_BYTES) return fail_row(c, error, "divide it", "the conversation has more than %d MiB", TALK_BYTES >> 20);
+  if (scope != HR_LOSS_SCOPE_ALL && !generation) HRI_TRY(find_spans(c, whole, scope, first, list, error));
+  HRI_TRY(hri_encoder_run(c->dataset->encoder, c->where, whole->text, whole->bytes, true, &c->tokens, error));
+  if (generation)
+    HRI_TRY(push_spans(c, whole->generated, whole->generated_count, false, error));
+  else
+    HRI_TRY(push_spans(c, list->items, list->count, true, error));
+  if (!generation) drop_blanks_behind_special(c, whole->text);
+  return finish(c, scope == HR_LOSS_SCOPE_ALL, error);
+}
+
+static hr_status convert_talk(converter *c, size_t first, hr_error *error) {
+  hr_rendered whole = {0};
+  spans list = {0};
+  hr_status status = render(c, c->talk.ends.count, false, &whole, error);
+  if (status == HR_OK) status = convert_rendered(c, &whole, first, &list, error);
+  hr_rendered_deinit(&whole);
+  hri_array_free(&list);
+  return status;
+}
+
+static hr_status convert_messages(converter *c, hri_column column, hr_error *error) {
+  HRI_TRY(need_chat(c, error));
+  talk_begin(c);
+  HRI_TRY(add_messages(c, column, error));
+  return convert_talk(c, 0, error);
+}
+
+static hr_status convert_prompt(converter *c, hr_error *error) {
+  const char *prompt, *completion;
+  size_t first;
+  if (c->fields.cells[HRI_PROMPT].kind != '[' && c->fields.cells[HRI_COMPLETION].kind != '[') {
+    HRI_TRY(need_string(c, HRI_PROMPT, &prompt, error));
+    HRI_TRY(need_string(c, HRI_COMPLETION, &completion, error));
+    return convert_strings(c, prompt, completion, error);
+  }
+  HRI_TRY(need_chat(c, error));
+  talk_begin(c);
+  HRI_TRY(add_messages(c, HRI_PROMPT, error));
+  first = c->talk.ends.count;
+  HRI_TRY(add_messages(c, HRI_COMPLETION, error));
+  return convert_talk(c, first, error);
+}
+
+/* ---- Alpaca ---- */
+
+/* A message of one or two strings, the second on a line of its own. */
+static hr_status add_alpaca(converter *c, const char *role, hri_slice text, const hri_slice *more, hr_error *error) {
+  talk_separate(c);
+  hri_text_add(&c->talk.json, "{\"role\":\"%s\",\"content\":", role);
+  if (more) {
+    add_raw(c, (hri_slice){text.begin, text.end - 1}); /* without the closing quote */
+    hri_text_add(&c->talk.json, "\\n");
+    add_raw(c, (hri_slice){more->begin + 1, more->end});
+  } else {
+    add_raw(c, text);
+  }
+  hri_text_add(&c->talk.json, "}");
+  return talk_end_message(c, strcmp(role, "assistant") == 0, error);
+}
+
+static hr_status convert_instruction_talk(converter *c, hr_error *error) {
+  const hri_cell *cells = c->fields.cells;
+  bool has_input = cells[HRI_INPUT].text && cells[HRI_INPUT].text[0];
+  size_t first;
+  talk_begin(c);
+  if (cells[HRI_SYSTEM].text && cells[HRI_SYSTEM].text[0]) HRI_TRY(add_alpaca(c, "system", cells[HRI_SYSTEM].raw, NULL, error));
+  for (size_t i = 0; i < cells[HRI_HISTORY].turn_count; i++) {
+    const hri_turn *turn = &c->fields.turns.items[cells[HRI_HISTORY].first_turn + i];
+    HRI_TRY(add_alpaca(c, "user", turn->content, NULL, error));
+    HRI_TRY(add_alpaca(c, "assistant", turn->answer, NULL, error));
+  }
+  HRI_TRY(add_alpaca(c, "user", cells[HRI_INSTRUCTION].raw, has_input ? &cells[HRI_INPUT].raw : NULL, error));
+  first = c->talk.ends.count;
+  HRI_TRY(add_alpaca(c, "assistant", cells[HRI_OUTPUT].raw, NULL, error));
+  return convert_talk(c, first, error);
+}
+
+/* The prompt of Stanford Alpaca (tatsu-lab/stanford_alpaca: train.py), for models without a chat template. */
+static hr_status convert_preamble(converter *c, hr_error *error) {
+  const hri_cell *cells = c->fields.cells;
+  bool has_input = cells[HRI_INPUT].text && cells[HRI_INPUT].text[0];
+  size_t begin;
+  if (cells[HRI_HISTORY].turn_count > 0)
+    return fail_row(c, error, "--chat-template with a preset or a Jinja file", "field 'history' needs a chat template, and this model has none");
+  c->text.length = 0;
+  if (cells[HRI_SYSTEM].text && cells[HRI_SYSTEM].text[0])
+    hri_text_add_bytes(&c->text, cells[HRI_SYSTEM].text, strlen(cells[HRI_SYSTEM].text));
+  else
+    hri_text_add(&c->text, "Below is an instruction that describes a task%s. Write a response that appropriately completes the request.",
+                 has_input ? ", paired with an input that provides further context" : "");
+  hri_text_add(&c->text, "\n\n### Instruction:\n");
+  hri_text_add_bytes(&c->text, cells[HRI_INSTRUCTION].text, strlen(cells[HRI_INSTRUCTION].text));
+  if (has_input) hri_text_add(&c->text, "\n\n### Input:\n");
+  if (has_input) hri_text_add_bytes(&c->text, cells[HRI_INPUT].text, strlen(cells[HRI_INPUT].text));
+  hri_text_add(&c->text, "\n\n### Response:\n");
+  begin = c->text.length;
+  hri_text_add_bytes(&c->text, cells[HRI_OUTPUT].text, strlen(cells[HRI_OUTPUT].text));
+  HRI_TRY(memory(&c->text, error));
+  c->dataset->found.facts |= HRI_DATA_PREAMBLE;
+  return convert_pair(c, hri_text_get(&c->text), c->text.length, begin, error);
+}
+
+static hr_status convert_alpaca(converter *c, hr_error *error) {
+  const char *text;
+  hri_dataset *d = c->dataset;
+  HRI_TRY(need_string(c, HRI_INSTRUCTION, &text, error));
+  HRI_TRY(need_string(c, HRI_OUTPUT, &text, error));
+  if (d->options->chat_given) {
+    HRI_TRY(need_chat(c, error));
+  } else if (!d->chat && !d->chat_tried && d->options->chat) { /* a base model has none, and needs none here */
+    (void)need_chat(c, NULL);
+    c->fatal = false;
+    d->chat_tried = true;
+  }
+  return d->chat ? convert_instruction_talk(c, error) : convert_preamble(c, error);
+}
+
+/* ---- the file ---- */
+
+static const uint32_t wanted[HR_DATA_FORMAT_COUNT] = {
+    [HR_DATA_TEXT_FIELD] = 1u << HRI_TEXT,
+    [HR_DATA_PROMPT] = 1u << HRI_PROMPT | 1u << HRI_COMPLETION | 1u << HRI_TOOLS,
+    [HR_DATA_MESSAGES] = 1u << HRI_MESSAGES | 1u << HRI_TOOLS,
+    [HR_DATA_SHAREGPT] = 1u << HRI_CONVERSATIONS | 1u << HRI_TOOLS,
+    [HR_DATA_ALPACA] = 1u << HRI_INSTRUCTION | 1u << HRI_INPUT | 1u << HRI_OUTPUT | 1u << HRI_SYSTEM | 1u << HRI_HISTORY,
+};
+
+static void ignore(void *context, const char *name) { hri_data_ignore(context, name); }
+
+static hr_status convert_ids(converter *c, hr_error *error) {
+  hri_records *r = &c->records;
+  for (size_t i = 0; i < r->count; i++)
+    if (r->bytes[i] == '\n') r->bytes[i] = ' '; /* an element of an array may have several lines */
+  return hri_data_read_ids_record(c->dataset, r->in->path, r->bytes, r->count, r->record_line, error);
+}
+
+static hr_status convert_record(converter *c, hr_error *error) {
+  hri_records *r = &c->records;
+  if (r->too_long) return fail_row(c, error, "divide it; is there a line break behind each row?", "the row has more than %d MiB", HRI_RECORD_BYTES >> 20);
+  if (c->format == HR_DATA_TOKENS) return convert_ids(c, error);
+  if (c->format != HR_DATA_TEXT_FIELD) {
+    if (r->count > TALK_BYTES) return fail_row(c, error, "divide it; only rows of text or of token ids may be longer", "the row has more than %d MiB", TALK_BYTES >> 20);
+    HRI_TRY(hri_records_keep_raw(r, error));
+  }
+  HRI_TRY(hri_fields_read(&c->fields, r, wanted[c->format], ignore, c->dataset, error));
+  c->ids.count = c->counted.count = 0;
+  switch (c->format) {
+  case HR_DATA_TEXT_FIELD: return convert_text(c, error);
+  case HR_DATA_PROMPT: return convert_prompt(c, error);
+  case HR_DATA_MESSAGES: return convert_messages(c, HRI_MESSAGES, error);
+  case HR_DATA_SHAREGPT: return convert_messages(c, HRI_CONVERSATIONS, error);
+  case HR_DATA_ALPACA: return convert_alpaca(c, error);
+  default: return hri_fail(error, HR_ERROR_INTERNAL, "data format %d has no records", (int)c->format);
+  }
+}
+
+static hr_status read_records(converter *c, hr_error *error) {
+  for (;;) {
+    hr_error reason = {0};
+    hr_status status;
+    bool more;
+    HRI_TRY(hri_records_next(&c->records, &more, error));
+    if (!more) return HR_OK;
+    (void)snprintf(c->where, sizeof c->where, "%.480s:%llu", c->records.in->path, (unsigned long long)c->records.record_line);
+    status = convert_record(c, &reason);
+    if (status == HR_OK) continue;
+    if (c->fatal && error) *error = reason;
+    if (c->fatal) return status;
+    HRI_TRY(hri_data_broken(c->dataset, status, &reason, error));
+    HRI_TRY(hri_data_mend(c->dataset, error));
+  }
+}
+
+hr_status hri_data_read_records(hri_dataset *dataset, hri_reader *reader, hr_error *error) {
+  const hri_source *source = hri_data_current(dataset);
+  converter c = {.dataset = dataset, .format = source->format,
+                 .records = {.in = reader, .is_array = source->container == HRI_JSON_ARRAY, .line = 1}};
+  hr_status status = read_records(&c, error);
+  hri_records_deinit(&c.records);
+  hri_array_free(&c.fields.turns);
+  hr_tokens_deinit(&c.tokens);
+  hri_array_free(&c.ids);
+  hri_array_free(&c.counted);
+  hri_text_deinit(&c.talk.json);
+  hri_array_free(&c.talk.ends);
+  hri_array_free(&c.talk.assistant);
+  hri_text_deinit(&c.text);
+  hri_text_deinit(&c.scratch);
+  return status;
+}

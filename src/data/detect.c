@@ -1,0 +1,151 @@
+/* What a file holds: by its name, its first bytes, and for JSON rows the fields of the first one. */
+#include "data/source.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const char *const format_names[HR_DATA_FORMAT_COUNT] = {
+    [HR_DATA_AUTO] = "auto",         [HR_DATA_TEXT] = "text",         [HR_DATA_LINES] = "lines",   [HR_DATA_TEXT_FIELD] = "text-field",
+    [HR_DATA_PROMPT] = "prompt-completion", [HR_DATA_MESSAGES] = "messages", [HR_DATA_SHAREGPT] = "sharegpt", [HR_DATA_ALPACA] = "alpaca",
+    [HR_DATA_TOKENS] = "tokens",     [HR_DATA_NANOGPT] = "nanogpt",   [HR_DATA_LLMC] = "llmc",
+};
+
+const char *hr_data_format_name(hr_data_format format) { return (unsigned)format < HR_DATA_FORMAT_COUNT ? format_names[format] : "?"; }
+
+const char *hr_loss_scope_name(hr_loss_scope scope) {
+  static const char *const names[] = {"auto", "all", "assistant", "completion"};
+  return (unsigned)scope < 4 ? names[scope] : "?";
+}
+
+const char *hr_truncate_name(hr_truncate truncate) {
+  static const char *const names[] = {"split", "keep-start", "keep-end", "drop"};
+  return (unsigned)truncate < 4 ? names[truncate] : "?";
+}
+
+const char *hr_packing_name(hr_packing packing) {
+  static const char *const names[] = {"pack", "off", "wrapped"};
+  return (unsigned)packing < 3 ? names[packing] : "?";
+}
+
+/* ---- the fields of the first rows ---- */
+
+enum { KNOWN_FIELDS = 10, LISTED_BYTES = 160 };
+
+/* The first that a row has decides. */
+static const struct {
+  const char *name;
+  hr_data_format format;
+} known[KNOWN_FIELDS] = {
+    {"input_ids", HR_DATA_TOKENS},   {"messages", HR_DATA_MESSAGES}, {"conversations", HR_DATA_SHAREGPT}, {"prompt", HR_DATA_PROMPT},
+    {"completion", HR_DATA_PROMPT},  {"instruction", HR_DATA_ALPACA}, {"text", HR_DATA_TEXT_FIELD},       {"labels", HR_DATA_TOKENS},
+    {"seq_lengths", HR_DATA_TOKENS}, {"attention_mask", HR_DATA_TOKENS},
+};
+
+typedef struct names {
+  uint32_t seen;             /* bit per known field */
+  char listed[LISTED_BYTES]; /* all of them, for people */
+} names;
+
+static void add_name(names *n, const char *name, size_t length) {
+  size_t used = strlen(n->listed);
+  for (uint32_t k = 0; k < KNOWN_FIELDS; k++)
+    if (strlen(known[k].name) == length && memcmp(known[k].name, name, length) == 0) n->seen |= 1u << k;
+  if (used + length + 3 > sizeof n->listed) return;
+  (void)snprintf(n->listed + used, sizeof n->listed - used, "%s", used ? ", " : "");
+  used = strlen(n->listed);
+  for (size_t i = 0; i < length; i++) n->listed[used + i] = name[i] >= 0x20 && name[i] < 0x7F ? name[i] : '?';
+  n->listed[used + length] = 0;
+}
+
+static const char *string_end(const char *at, const char *end) {
+  for (at++; at < end && *at != '"' && *at != '\n' && *at != 0; at++)
+    if (*at == '\\') at++;
+  return at < end && *at == '"' ? at : NULL;
+}
+
+/* Collects the names of the first object's members, as far as the text or (`lines`) its line goes; leaves behind it. Tolerant: a
+ * later reader says what is wrong. Names are strings before a colon at depth 1. */
+static const char *collect(const char *at, const char *end, bool lines, names *n) {
+  int depth = 0;
+  for (; at < end; at++) {
+    if (*at == '\n' && lines) return at + 1;
+    if (*at == '{' || *at == '[') depth++;
+    if ((*at == '}' || *at == ']') && --depth <= 0) return at + 1;
+    if (*at == '"') {
+      const char *close = string_end(at, end), *after = close ? close + 1 : end;
+      while (after < end && strchr(" \t\r\n", *after)) after++;
+      if (!close) {
+        const char *feed = lines ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+        return feed ? feed : end;
+      }
+      if (depth == 1 && after < end && *after == ':') add_name(n, at + 1, (size_t)(close - at - 1));
+      at = close;
+    }
+  }
+  return end;
+}
+
+static hr_status unknown_fields(const char *path, const names *n, hr_error *error) {
+  hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: no known fields in its first rows, but: %s", path, n->listed);
+  return hri_hint(error, code, "rows have text; prompt and completion; messages; conversations; instruction and output; or input_ids: "
+                               "rename the fields");
+}
+
+static hr_status detect_rows(hri_source *source, const char *at, const char *end, hr_error *error) {
+  names n = {0};
+  source->format = HR_DATA_TOKENS; /* whose reader says best what stands there instead of rows */
+  for (int tries = 0; tries < 16 && n.seen == 0; tries++) { /* the first rows may be broken */
+    while (at < end && *at != '{') at++;
+    if (at == end) break;
+    at = collect(at, end, source->container == HRI_JSONL, &n);
+  }
+  for (uint32_t k = 0; k < KNOWN_FIELDS; k++) {
+    if (!(n.seen & 1u << k)) continue;
+    source->format = known[k].format;
+    return HR_OK;
+  }
+  return n.listed[0] ? unknown_fields(source->path, &n, error) : HR_OK;
+}
+
+/* ---- the file ---- */
+
+static bool has_extension(const char *path, const char *const *list) {
+  const char *dot = strrchr(path, '.');
+  for (; dot && *list; list++)
+    if (strcasecmp(dot, *list) == 0) return true;
+  return false;
+}
+
+static uint32_t read_u32(const char *at) {
+  const unsigned char *b = (const unsigned char *)at;
+  return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+static hri_container container_of(const char *at, const char *end) {
+  if (end - at >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3;
+  while (at < end && strchr(" \t\r\n", *at)) at++;
+  return at < end && *at == '[' ? HRI_JSON_ARRAY : HRI_JSONL;
+}
+
+hr_status hri_data_detect(const hri_dataset *dataset, hri_source *source, const hri_reader *reader, hr_error *error) {
+  static const char *const json[] = {".jsonl", ".json-lines", ".ndjson", ".json", NULL}, *const bin[] = {".bin", NULL};
+  const char *at = reader->next, *end = reader->end;
+  hr_data_format format = dataset->options->format;
+  bool is_bin = format == HR_DATA_NANOGPT || format == HR_DATA_LLMC || (format == HR_DATA_AUTO && has_extension(source->path, bin));
+  source->format = format;
+  source->container = HRI_PLAIN;
+  if (is_bin) {
+    uint32_t magic = end - at >= 4 ? read_u32(at) : 0;
+    source->container = HRI_BIN;
+    if (format == HR_DATA_AUTO) source->format = magic == 20240520 || magic == 20240801 ? HR_DATA_LLMC : HR_DATA_NANOGPT;
+    return HR_OK;
+  }
+  if (format == HR_DATA_TEXT || format == HR_DATA_LINES) return HR_OK;
+  if (format == HR_DATA_AUTO && !has_extension(source->path, json)) {
+    source->format = HR_DATA_TEXT;
+    return HR_OK;
+  }
+  source->container = container_of(at, end);
+  return format == HR_DATA_AUTO ? detect_rows(source, at, end, error) : HR_OK;
+}

@@ -1,0 +1,57 @@
+#include "data/paths.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/file.h"
+
+void hri_paths_free(hri_path_list *list) {
+  for (size_t i = 0; i < list->count; i++) hri_free(list->items[i]);
+  hri_array_free(list);
+}
+
+static hr_status push(hri_path_list *list, char *path, hr_error *error) {
+  if (path && hri_array_push(list, path)) return HR_OK;
+  hri_free(path);
+  return hri_fail_memory(error, (list->count + 1) * sizeof *list->items, "the list of data files");
+}
+
+static bool is_data(const char *name) {
+  static const char *const endings[] = {".jsonl", ".json-lines", ".ndjson", ".json", ".txt", ".md", ".text", ".bin"};
+  const char *dot = strrchr(name, '.');
+  for (size_t i = 0; dot && dot != name && name[0] != '.' && i < sizeof endings / sizeof *endings; i++)
+    if (strcasecmp(dot, endings[i]) == 0) return true;
+  return false;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static hr_status push_directory(hri_path_list *list, const char *path, hr_error *error) {
+  size_t first = list->count;
+  hr_status status = HR_OK;
+  DIR *directory = opendir(path);
+  if (!directory) return hri_fail_errno(error, errno, "open", path);
+  for (struct dirent *entry; status == HR_OK && (entry = readdir(directory));) {
+    char *file = is_data(entry->d_name) ? hri_path_join(path, entry->d_name) : NULL;
+    if (!is_data(entry->d_name)) continue;
+    if (file && hri_path_is_dir(file)) hri_free(file);
+    else status = push(list, file, error);
+  }
+  closedir(directory);
+  if (status != HR_OK) return status;
+  if (list->count > first) {
+    qsort(list->items + first, list->count - first, sizeof *list->items, by_name);
+    return HR_OK;
+  }
+  status = hri_fail(error, HR_ERROR_INPUT, "the directory %s has no data files", path);
+  return hri_hint(error, status, "data files end in .jsonl, .json, .txt, .md or .bin; name others one by one");
+}
+
+hr_status hri_paths_expand(const char *const *paths, uint32_t count, hri_path_list *list, hr_error *error) {
+  for (uint32_t i = 0; i < count; i++)
+    HRI_TRY(hri_path_is_dir(paths[i]) ? push_directory(list, paths[i], error) : push(list, hri_strdup(paths[i]), error));
+  return HR_OK;
+}

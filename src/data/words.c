@@ -1,0 +1,105 @@
+#include "data/words.h"
+
+#include <dirent.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "data/reader.h"
+#include "formats/gguf.h"
+
+enum { IDENTITY_BYTES = 64 << 20 }; /* of a file: all of a tokenizer, the head of a GGUF file, which has tokenizer and template */
+
+static bool ends_with(const char *name, const char *end) {
+  size_t length = strlen(name), tail = strlen(end);
+  return length > tail && strcmp(name + length - tail, end) == 0;
+}
+
+static hr_status digest_file(hri_digest *digest, const char *path, hr_error *error) {
+  hri_digest unused = {0};
+  hri_reader reader;
+  hr_status status = hri_reader_open(&reader, path, &unused, error);
+  hri_digest_add_u64(digest, reader.stamp.bytes);
+  while (status == HR_OK) {
+    hri_digest_add(digest, reader.next, hri_reader_left(&reader));
+    reader.next = reader.end;
+    if (reader.at_end || reader.offset >= IDENTITY_BYTES) break;
+    status = hri_reader_fill(&reader, error);
+  }
+  hri_reader_close(&reader);
+  return status;
+}
+
+/* The files of a directory that decide; *has_tokenizer and *has_chat tell what was there. */
+static hr_status digest_directory(hri_digest *digest, const char *directory, bool *has_tokenizer, bool *has_chat, hr_error *error) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
+  for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char *path = hri_path_join(directory, names[i]);
+    hr_status status = HR_OK;
+    if (!path) return hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
+    if (hri_path_exists(path)) {
+      hri_digest_add_u64(digest, i + 1);
+      status = digest_file(digest, path, error);
+      *has_tokenizer = *has_tokenizer || i < 2;
+      *has_chat = *has_chat || i == 2 || i == 4;
+    }
+    hri_free(path);
+    HRI_TRY(status);
+  }
+  return HR_OK;
+}
+
+static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool *has_tokenizer, hr_error *error) {
+  DIR *list = opendir(directory);
+  hr_status status = HR_OK;
+  for (struct dirent *entry; list && status == HR_OK && (entry = readdir(list));) {
+    char *path;
+    if (!ends_with(entry->d_name, ".tiktoken")) continue;
+    path = hri_path_join(directory, entry->d_name);
+    status = path ? digest_file(digest, path, error) : hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
+    hri_free(path);
+    *has_tokenizer = true;
+  }
+  if (list) closedir(list);
+  return status;
+}
+
+static hr_status open_model(hri_words *words, hri_digest *digest, const char *place, hr_error *error) {
+  bool has_tokenizer = false, has_chat = false;
+  if (hri_path_is_dir(place)) {
+    HRI_TRY(digest_directory(digest, place, &has_tokenizer, &has_chat, error));
+    HRI_TRY(digest_tiktoken(digest, place, &has_tokenizer, error));
+  } else if (hri_gguf_is(place)) {
+    HRI_TRY(digest_file(digest, place, error));
+    has_tokenizer = has_chat = true;
+  }
+  if (has_chat) words->chat = place;
+  return has_tokenizer ? hr_tokenizer_open(place, &words->tokenizer, error) : HR_OK;
+}
+
+hr_status hri_words_open(hri_words *words, const hr_model *model, const char *chat_template, hr_error *error) {
+  hri_digest digest = {0};
+  *words = (hri_words){0};
+  if (model->directory[0]) HRI_TRY(open_model(words, &digest, model->directory, error));
+  if (chat_template) {
+    words->chat = chat_template;
+    words->chat_given = true;
+    hri_digest_add(&digest, chat_template, strlen(chat_template));
+    if (hri_path_exists(chat_template) && !hri_path_is_dir(chat_template)) HRI_TRY(digest_file(&digest, chat_template, error));
+  }
+  words->identity = hri_digest_value(&digest);
+  return HR_OK;
+}
+
+void hri_words_close(hri_words *words) {
+  hr_tokenizer_close(words->tokenizer);
+  words->tokenizer = NULL;
+}
+
+hri_dataset_options hri_words_options(const hri_words *words, const hr_model *model, const hr_data_options *options) {
+  hri_dataset_options made = {
+      .format = options->format, .separator = options->document_separator, .vocabulary = model->vocabulary_size, .eos_token = model->eos_token,
+      .truncate = options->truncate, .loss = options->loss, .skip_bad = options->skip_bad, .tokenizer = words->tokenizer,
+      .chat = words->chat, .chat_given = words->chat_given, .identity = words->identity, .store_directory = options->cache_directory,
+  };
+  return made;
+}

@@ -1,0 +1,541 @@
+/* The formats of data (src/data): what each row becomes, byte for byte and label for label, with bytes as tokens and the preset
+ * chatml; what a file is taken for; broken rows, each with the reason it is given; token bins. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "data/dataset.h"
+
+static char directory[256]; /* everything here lies in it */
+
+static int setup(void **state) {
+  const char *base = getenv("TMPDIR");
+  (void)state;
+  (void)snprintf(directory, sizeof directory, "%s/hr-test-formats-XXXXXX", base && base[0] ? base : "/tmp");
+  return mkdtemp(directory) ? 0 : 1;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : 1;
+}
+
+static const char *in_directory(const char *name) {
+  static char paths[8][512];
+  static unsigned next;
+  char *path = paths[next++ % 8];
+  (void)snprintf(path, 512, "%s/%s", directory, name);
+  return path;
+}
+
+static const char *write_file(const char *name, const void *bytes, size_t count) {
+  const char *path = in_directory(name);
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, count, file), count);
+  assert_int_equal(fclose(file), 0);
+  return path;
+}
+
+static const char *write_text(const char *name, const char *text) { return write_file(name, text, strlen(text)); }
+
+enum { ROW = 512, END = 300 };
+
+static hri_dataset_options options_for(const char *const *path) {
+  hri_dataset_options options = {.paths = path, .path_count = 1, .sequence = ROW, .vocabulary = 1000, .eos_token = END, .packing = HR_PACKING_OFF,
+                                 .cache_directory = directory, .chat = "chatml"};
+  return options;
+}
+
+static hri_dataset *open_ok(const hri_dataset_options *options) {
+  hri_dataset *dataset = NULL;
+  hr_error error = {0};
+  if (hri_dataset_open(options, &dataset, &error) != HR_OK) fail_msg("%s", error.message);
+  return dataset;
+}
+
+static void open_fails(const hri_dataset_options *options, const char *message, const char *hint) {
+  hri_dataset *dataset = NULL;
+  hr_error error = {0};
+  uint64_t live = hri_mem_live_bytes();
+  if (hri_dataset_open(options, &dataset, &error) != HR_ERROR_INPUT || !strstr(error.message, message) || !strstr(error.hint, hint))
+    fail_msg("wanted '%s' '%s', got %s '%s' '%s'", message, hint, hr_status_name(error.code), error.message, error.hint);
+  assert_null(dataset);
+  assert_int_equal(hri_mem_live_bytes(), live);
+}
+
+/* A row as text: what counts stands in brackets, the end token is "$", other ids from 256 on are "<id>". */
+static const char *row_text(hri_dataset *dataset, uint64_t row) {
+  static char text[4096];
+  int32_t ids[ROW], targets[ROW], positions[ROW], doc_start[ROW];
+  uint64_t counted, seen = 0;
+  uint64_t length;
+  size_t used = 0;
+  bool inside = false;
+  hr_error error = {0};
+  if (hri_dataset_row(dataset, row, ids, targets, positions, doc_start, &counted, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_int_equal(hri_dataset_row_length(dataset, row, &length, &error), HR_OK);
+  for (uint32_t t = 0; t < length; t++) {
+    bool counts = t > 0 && targets[t - 1] != -100;
+    if (counts) assert_int_equal(targets[t - 1], ids[t]);
+    seen += counts;
+    if (counts != inside) text[used++] = counts ? '[' : ']';
+    inside = counts;
+    if (ids[t] < 256) text[used++] = (char)ids[t];
+    else if (ids[t] == END) text[used++] = '$';
+    else used += (size_t)snprintf(text + used, sizeof text - used, "<%d>", ids[t]);
+  }
+  if (inside) text[used++] = ']';
+  text[used] = 0;
+  assert_int_equal(seen, counted);
+  for (uint32_t t = length; t < ROW; t++) assert_int_equal(targets[t], -100);
+  return text;
+}
+
+/* All rows of a text in a file, one per line. */
+static const char *rows_of(const hri_dataset_options *options) {
+  static char text[8192];
+  hri_dataset *dataset = open_ok(options);
+  text[0] = 0;
+  for (uint64_t row = 0; row < hri_dataset_row_count(dataset); row++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", row ? "|" : "", row_text(dataset, row));
+  hri_dataset_destroy(dataset);
+  return text;
+}
+
+static void check(const char *name, const char *content, hr_loss_scope loss, const char *rows) {
+  const char *path = write_text(name, content);
+  hri_dataset_options options = options_for(&path);
+  options.loss = loss;
+  assert_string_equal(rows_of(&options), rows);
+}
+
+/* ---- rows of JSON ---- */
+
+static void texts_end_with_the_end_token(void **state) {
+  (void)state;
+  check("t.jsonl", "{\"text\": \"ab\\u00e9\\n\"}\n\n{\"id\": 7, \"text\": \"c\"}\n{\"text\": \"\"}\n", HR_LOSS_SCOPE_AUTO, "a[b\xC3\xA9\n$]|c[$]");
+  check("t.json", "[{\"text\": \"ab\"},\n {\"text\":\n \"cd\"}\n]\n", HR_LOSS_SCOPE_COMPLETION, "a[b$]|c[d$]");
+  check("t.ndjson", "\xEF\xBB\xBF{\"text\": \"ab\"}\r\n", HR_LOSS_SCOPE_AUTO, "a[b$]");
+}
+
+static void completions_count(void **state) {
+  const char *row = "{\"prompt\": \"Q: 1+1? \", \"completion\": \"2\"}\n{\"completion\": \"no\", \"prompt\": \"\"}";
+  (void)state;
+  check("p.jsonl", row, HR_LOSS_SCOPE_AUTO, "Q: 1+1? [2$]|n[o$]");
+  check("p.jsonl", row, HR_LOSS_SCOPE_ASSISTANT, "Q: 1+1? [2$]|n[o$]");
+  check("p.jsonl", row, HR_LOSS_SCOPE_ALL, "Q[: 1+1? 2$]|n[o$]");
+}
+
+static void completions_may_be_messages(void **state) {
+  const char *row = "{\"prompt\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"q\"}],"
+                    " \"completion\": [{\"role\": \"assistant\", \"content\": \"a\"}]}";
+  (void)state;
+  check("pm.jsonl", row, HR_LOSS_SCOPE_AUTO,
+        "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>\n]");
+}
+
+#define USER(text) "<|im_start|>user\n" text "<|im_end|>\n"
+#define ANSWER(text) "<|im_start|>assistant\n" text
+
+static const char conversation[] =
+    "{\"source\": \"x\", \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"},"
+    " {\"content\": \"r\", \"role\": \"user\"}, {\"role\": \"assistant\", \"content\": \"b\"}, {\"role\": \"user\", \"content\": \"!\"}]}";
+
+static void answers_of_the_assistant_count(void **state) {
+  (void)state; /* the preset marks them itself, and leaves out the line feed behind them */
+  check("m.jsonl", conversation, HR_LOSS_SCOPE_AUTO, USER("q") ANSWER("[a<|im_end|>]\n") USER("r") ANSWER("[b<|im_end|>]\n") USER("!"));
+  check("m.jsonl", conversation, HR_LOSS_SCOPE_COMPLETION, USER("q") ANSWER("a<|im_end|>\n") USER("r") ANSWER("[b<|im_end|>\n]") USER("!"));
+  check("m.jsonl", conversation, HR_LOSS_SCOPE_ALL,
+        "<[|im_start|>user\nq<|im_end|>\n" ANSWER("a<|im_end|>\n") USER("r") ANSWER("b<|im_end|>\n") USER("!") "]");
+}
+
+/* Without marks: what a turn adds to the text is the answer. */
+static void answers_are_found_turn_by_turn(void **state) {
+  const char *path = write_text("turns.jsonl", conversation);
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  options.chat = write_text("turns.jinja", "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '</>' }}{% endfor %}"
+                                           "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}");
+  assert_string_equal(rows_of(&options), "<user>q</><assistant>[a</>]<user>r</><assistant>[b</>]<user>!</>");
+  options.loss = HR_LOSS_SCOPE_COMPLETION;
+  assert_string_equal(rows_of(&options), "<user>q</><assistant>a</><user>r</><assistant>[b</>]<user>!</>");
+}
+
+/* A template that writes answers differently once others follow has no such turns: refused, unless only the last one counts. */
+static void templates_that_change_their_mind_are_refused(void **state) {
+  const char *path = write_text("turns.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"},"
+                                               " {\"role\": \"user\", \"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}");
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  options.chat = write_text("unstable.jinja", "{% for m in messages %}{{ '<' + m.role + '>' }}{% if m.role == 'user' or loop.last %}{{ m.content }}{% endif %}"
+                                              "{{ '</>' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}");
+  open_fails(&options, "turns.jsonl:1: the chat template writes the first 2 messages differently when others follow", "--loss completion");
+  options.loss = HR_LOSS_SCOPE_COMPLETION;
+  assert_string_equal(rows_of(&options), "<user>q</><assistant></><user>r</><assistant>[b</>]");
+}
+
+static void sharegpt_names_are_mapped(void **state) {
+  (void)state;
+  check("s.jsonl", "{\"conversations\": [{\"from\": \"human\", \"value\": \"q \\\"1\\\"\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}", HR_LOSS_SCOPE_AUTO,
+        USER("q \"1\"") ANSWER("[a<|im_end|>]\n"));
+  check("s2.jsonl", "{\"conversations\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}", HR_LOSS_SCOPE_AUTO,
+        USER("q") ANSWER("[a<|im_end|>]\n"));
+}
+
+static void alpaca_rows_use_the_template_or_the_preamble(void **state) {
+  const char *path = write_text("a.jsonl", "{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"}\n"
+                                           "{\"instruction\": \"Hi\", \"input\": \"\", \"output\": \"Ho\", \"system\": \"S\", \"history\": [[\"q\", \"a\"]]}\n");
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  assert_string_equal(rows_of(&options), USER("Add.\n1 2") ANSWER("[3<|im_end|>\n]") "|<|im_start|>system\nS<|im_end|>\n" USER("q") ANSWER("a<|im_end|>\n")
+                                             USER("Hi") ANSWER("[Ho<|im_end|>\n]"));
+  options.chat = NULL;
+  open_fails(&options, "a.jsonl:2: field 'history' needs a chat template", "--chat-template");
+  path = write_text("a.json", "[{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"}, {\"instruction\": \"Hi\", \"output\": \"Ho\"}]");
+  assert_string_equal(rows_of(&options),
+                      "Below is an instruction that describes a task, paired with an input that provides further context. Write a response that "
+                      "appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n[3$]|"
+                      "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+                      "### Instruction:\nHi\n\n### Response:\n[Ho$]");
+}
+
+static void token_rows_may_stand_in_an_array(void **state) {
+  (void)state;
+  check("i.json", "[{\"input_ids\": [97, 98,\n 99], \"labels\": [-100, -100, 99]},\n{\"x\": {\"y\": [1, \"]\"]}, \"input_ids\": [100, 101]}]", HR_LOSS_SCOPE_AUTO,
+        "ab[c]|d[e]");
+}
+
+static void long_texts_are_cut_into_parts_without_a_trace(void **state) {
+  enum { BYTES = 300000 };
+  const char *path = in_directory("long.jsonl");
+  FILE *file = fopen(path, "wb");
+  hri_dataset_options options = options_for(&path);
+  int32_t *memory = malloc(4 * (BYTES + 1) * sizeof *memory);
+  hri_dataset *dataset;
+  (void)state;
+  assert_true(file && memory);
+  fputs("{\"text\": \"", file);
+  for (int i = 0; i < BYTES; i++) fputc('a' + i * 7 % 26, file);
+  fputs("\"}\n", file);
+  fclose(file);
+  options.sequence = BYTES + 1;
+  dataset = open_ok(&options);
+  assert_int_equal(hri_dataset_token_count(dataset), BYTES + 1);
+  assert_int_equal(hri_dataset_row(dataset, 0, memory, memory + BYTES + 1, memory + 2 * (BYTES + 1), memory + 3 * (BYTES + 1), NULL, NULL), HR_OK);
+  for (int i = 0; i < BYTES; i++) assert_int_equal(memory[i], 'a' + i * 7 % 26);
+  assert_int_equal(memory[BYTES], END);
+  hri_dataset_destroy(dataset);
+  free(memory);
+}
+
+/* ---- plain text, bins, directories ---- */
+
+static void lines_are_documents(void **state) {
+  const char *path = write_text("lines.txt", "ab\r\n\n\r\ncd\nef");
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  options.format = HR_DATA_LINES;
+  assert_string_equal(rows_of(&options), "a[b$]|c[d$]|e[f$]");
+  options.format = HR_DATA_TEXT;
+  assert_string_equal(rows_of(&options), "a[b\r\n\n\r\ncd\nef$]");
+}
+
+static void put_u32(unsigned char *at, uint32_t value) {
+  for (int i = 0; i < 4; i++) at[i] = (unsigned char)(value >> 8 * i);
+}
+
+static void token_bins_are_read_in_place(void **state) {
+  static const unsigned char bare[] = {'a', 0, 'b', 0, 0x2C, 1, 'c', 0, 0xE7, 3, 0x2C, 1};
+  unsigned char file[1024 + 16] = {0};
+  const char *path = write_file("n.bin", bare, sizeof bare);
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  assert_string_equal(rows_of(&options), "a[b$]|c[<999>$]"); /* the end token stands behind documents */
+  options.vocabulary = 999;
+  open_fails(&options, "n.bin: token 4 is 999, outside the vocabulary [0, 999)", "tokenizer");
+  options.vocabulary = 1000;
+  (void)write_file("n.bin", bare, 5);
+  open_fails(&options, "n.bin has 5 bytes, no whole number of uint16", "--format");
+  put_u32(file, 20240801);
+  put_u32(file + 4, 7);
+  put_u32(file + 8, 4);
+  put_u32(file + 1024, END);
+  put_u32(file + 1028, 'a');
+  put_u32(file + 1032, END);
+  put_u32(file + 1036, 'b');
+  path = write_file("l.bin", file, sizeof file);
+  assert_string_equal(rows_of(&options), "$[a]|$[b]"); /* ... before documents */
+  put_u32(file + 4, 1);
+  path = write_file("l.bin", file, sizeof file);
+  open_fails(&options, "l.bin: header field 'version' is 1", "version 7");
+  put_u32(file, 20240520);
+  put_u32(file + 8, 8);
+  memmove(file + 1024, "\x2C\x01" "a\0\x2C\x01" "b\0" "c\0d\0e\0f\0", 16);
+  path = write_file("l.bin", file, sizeof file);
+  assert_string_equal(rows_of(&options), "$[a]|$[bcdef]");
+  path = write_file("l.bin", file, sizeof file - 2);
+  open_fails(&options, "l.bin has 1038 bytes, and its header of 8 tokens asks for 1040", "anew");
+  path = write_file("l.bin", file, 100);
+  open_fails(&options, "l.bin has 100 bytes, less than the header", "complete");
+}
+
+static void directories_stand_for_their_files(void **state) {
+  const char *path = in_directory("set");
+  hri_dataset_options options = options_for(&path);
+  hri_dataset *dataset;
+  (void)state;
+  assert_int_equal(mkdir(path, 0700), 0);
+  (void)write_text("set/b.txt", "second");
+  (void)write_text("set/a.JSONL", "{\"text\": \"first\"}");
+  (void)write_text("set/c.json", "[{\"text\": \"third\"}]");
+  (void)write_text("set/c.csv", "not,data");
+  assert_string_equal(rows_of(&options), "f[irst$]|s[econd$]|t[hird$]");
+  dataset = open_ok(&options);
+  assert_non_null(strstr(hri_dataset_note(dataset), "set/a.JSONL: JSONL of text; "));
+  assert_non_null(strstr(hri_dataset_note(dataset), "set/b.txt: text; "));
+  assert_non_null(strstr(hri_dataset_note(dataset), "set/c.json: a JSON array of text, bytes as tokens, token 300 at the end of each document, 3 documents"));
+  hri_dataset_destroy(dataset);
+}
+
+/* ---- detection ---- */
+
+static void the_first_rows_say_what_a_file_is(void **state) {
+  static const struct {
+    const char *name, *content, *note;
+  } cases[] = {
+      {"d.jsonl", "{\"text\": \"a\"}", "d.jsonl: JSONL of text,"},
+      {"d.jsonl", "{\"a\": {\"messages\": 1, \"b\": [\"}\"]}, \"text\": \"a\"}", "d.jsonl: JSONL of text,"},
+      {"d.jsonl", "{broken\n{\"text\": \"a\"}", "d.jsonl: JSONL of text,"},
+      {"d.JSON", " \n[\n{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"c\"}]", "d.JSON: a JSON array of prompts and completions,"},
+      {"d.jsonl", "{\"text\": \"a\", \"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}", "JSONL of messages, bytes as tokens, chat template from preset chatml,"},
+      {"d.jsonl", "{\"instruction\": \"a\", \"output\": \"b\"}", "JSONL of Alpaca instructions,"},
+      {"d.txt", "{\"text\": \"a\"}", "a file read as text looks like JSONL"},
+      {"d.jsonl", "{\"input_ids\": [1, 2], \"text\": \"a\"}", "JSONL of token ids, 1 document, 2 tokens -> 1 row of 512 (100 % padding); not used: text"},
+      {"d.bin", "abcd", "d.bin: nanoGPT token ids (uint16),"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *path = write_text(cases[i].name, cases[i].content);
+    hri_dataset_options options = options_for(&path);
+    hri_dataset *dataset;
+    options.vocabulary = 65536;
+    options.skip_bad = true;
+    if (strstr(cases[i].content, "assistant")) options.loss = HR_LOSS_SCOPE_ALL;
+    dataset = open_ok(&options);
+    if (!strstr(hri_dataset_note(dataset), cases[i].note)) fail_msg("%zu: %s", i, hri_dataset_note(dataset));
+    hri_dataset_destroy(dataset);
+  }
+}
+
+static void the_format_can_be_given(void **state) {
+  const char *path = write_text("given.dat", "{\"prompt\": \"a\", \"text\": \"b\", \"completion\": \"c\"}");
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  options.format = HR_DATA_PROMPT;
+  assert_string_equal(rows_of(&options), "a[c$]");
+  options.format = HR_DATA_TEXT_FIELD;
+  assert_string_equal(rows_of(&options), "b[$]");
+  options.format = HR_DATA_MESSAGES;
+  open_fails(&options, "given.dat:1: the field 'messages' is missing", "--skip-bad");
+  for (hr_data_format format = 0; format < HR_DATA_FORMAT_COUNT; format++) assert_true(strlen(hr_data_format_name(format)) > 3);
+}
+
+/* ---- broken rows ---- */
+
+static const struct {
+  const char *name, *row, *message, *hint;
+} broken[] = {
+    {"x-text.jsonl", "{\"txt\": \"a\"}", ":2: the field 'text' is missing", "--skip-bad"},
+    {"x-text.jsonl", "{\"text\": null}", ":2: the field 'text' is missing", "--skip-bad"},
+    {"x-text.jsonl", "{\"text\": 7}", ": line 2, column 10: field 'text' must be a string", ""},
+    {"x-text.jsonl", "{\"text\": \"a\", \"text\": \"b\"}", "the field 'text' stands twice", ""},
+    {"x-text.jsonl", "{\"text\": \"a\"", "expected ',' or '}', found the end of the text", ""},
+    {"x-text.jsonl", "{\"text\": \"a\"} x", "expected the end of the text, found 'x'", ""},
+    {"x-text.jsonl", "{\"text\": \"\xFF\"}", "the byte 0xff is not UTF-8", ""},
+    {"x-text.jsonl", "{\"text\": \"\\ud800\"}", "a lone surrogate", ""},
+    {"x-text.jsonl", "[\"a\"]", "expected an object", ""},
+    {"x-text.jsonl", "hello", "expected an object", ""},
+    {"x-prompt.jsonl", "{\"prompt\": \"a\"}", ":2: the field 'completion' is missing", "same fields"},
+    {"x-prompt.jsonl", "{\"prompt\": \"a\", \"completion\": []}", ":2: field 'prompt' must be a list of messages", "same fields"},
+    {"x-prompt.jsonl", "{\"prompt\": 1, \"completion\": \"b\"}", "field 'prompt' must be a string or a list of messages", ""},
+    {"x-messages.jsonl", "{\"messages\": []}", ":2: field 'messages' is empty", "--skip-bad"},
+    {"x-messages.jsonl", "{\"messages\": \"a\"}", "field 'messages' must be a list", ""},
+    {"x-messages.jsonl", "{\"messages\": [{\"content\": \"a\"}]}", "a message has no role", ""},
+    {"x-messages.jsonl", "{\"messages\": [7]}", "expected an object, found '7'", ""},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", ":2: no label counts", "--loss all"},
+    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"me\", \"value\": \"a\"}]}", ":2: nobody knows who 'me' is", "gpt"},
+    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"gpt\"}]}", "a message has no value", ""},
+    {"x-alpaca.jsonl", "{\"instruction\": \"a\"}", ":2: the field 'output' is missing", ""},
+    {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}", "history must hold pairs", ""},
+    {"x-ids.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1]}", ":2: field 'labels' has 1 values", ""},
+    {"x-ids.jsonl", "{\"labels\": [1, 2, 3, 4, 5, 6], \"input_ids\": [1, 5000]}", ":2: field 'input_ids': value 5000 at index 1", ""},
+    {"x-ids.jsonl", "{\"input_ids\": [1, 2], \"seq_lengths\": [1]", "expected ',' or '}'", ""},
+};
+
+static const char *good_row(const char *name) {
+  if (strstr(name, "text")) return "{\"text\": \"ok\"}";
+  if (strstr(name, "prompt")) return "{\"prompt\": \"o\", \"completion\": \"k\"}";
+  if (strstr(name, "messages")) return "{\"messages\": [{\"role\": \"user\", \"content\": \"o\"}, {\"role\": \"assistant\", \"content\": \"k\"}]}";
+  if (strstr(name, "sharegpt")) return "{\"conversations\": [{\"from\": \"human\", \"value\": \"o\"}, {\"from\": \"gpt\", \"value\": \"k\"}]}";
+  if (strstr(name, "alpaca")) return "{\"instruction\": \"o\", \"output\": \"k\"}";
+  return "{\"input_ids\": [111, 107], \"labels\": [-100, 107]}";
+}
+
+/* Each is refused by name between two good rows; with skip_bad the good rows are as if they were alone. */
+static void broken_rows_are_named_and_skipped(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+    const char *name = broken[i].name, *good = good_row(name), *path;
+    char content[1024], expected[4096];
+    hri_dataset_options options;
+    hri_dataset *dataset;
+    (void)snprintf(content, sizeof content, "%s\n%s\n%s\n%s\n", good, broken[i].row, good, broken[i].row);
+    path = write_text(name, content);
+    options = options_for(&path);
+    open_fails(&options, broken[i].message, broken[i].hint);
+    options.skip_bad = true;
+    dataset = open_ok(&options);
+    assert_int_equal(hri_dataset_row_count(dataset), 2);
+    assert_int_equal(hri_dataset_broken_count(dataset), 2);
+    (void)snprintf(expected, sizeof expected, "%s", row_text(dataset, 0));
+    assert_string_equal(row_text(dataset, 1), expected);
+    if (!strstr(hri_dataset_note(dataset), "; 2 broken rows passed over: ") || !strstr(hri_dataset_note(dataset), broken[i].message))
+      fail_msg("%s", hri_dataset_note(dataset));
+    hri_dataset_destroy(dataset);
+    (void)snprintf(content, sizeof content, "%s\n", good);
+    path = write_text(name, content);
+    assert_string_equal(rows_of(&options), expected);
+  }
+}
+
+static void a_file_of_broken_rows_is_refused(void **state) {
+  const char *path = write_text("all.jsonl", "{\"text\": 1}\n{\"text\": 2}\n");
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  options.skip_bad = true;
+  open_fails(&options, "all.jsonl holds no token", "all rows were broken");
+}
+
+static void conversations_need_a_template(void **state) {
+  const char *path = write_text("chat.jsonl", good_row("messages"));
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  options.chat = NULL;
+  options.skip_bad = true; /* it is no matter of the row */
+  open_fails(&options, "chat.jsonl:1: a conversation, and this model has no chat template", "chatml");
+}
+
+static void columns_that_are_not_used_are_named_once(void **state) {
+  const char *path = write_text("cols.jsonl", "{\"text\": \"a\", \"id\": 1, \"system\": \"s\"}\n{\"id\": 2, \"text\": \"b\", \"ids\": [1, {\"id\": 2}]}\n");
+  hri_dataset_options options = options_for(&path);
+  hri_dataset *dataset = open_ok(&options);
+  (void)state;
+  if (!strstr(hri_dataset_note(dataset), "; not used: id, system, ids") || strstr(hri_dataset_note(dataset), "ids,")) fail_msg("%s", hri_dataset_note(dataset));
+  hri_dataset_destroy(dataset);
+}
+
+static void refused_memory_is_a_clean_error(void **state) {
+  static const char *const names[] = {"x-text.jsonl", "x-prompt.jsonl", "x-messages.jsonl", "x-sharegpt.jsonl", "x-alpaca.jsonl", "x-ids.json"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char content[512];
+    const char *path;
+    hri_dataset_options options;
+    uint64_t live = hri_mem_live_bytes(), refused = 0;
+    (void)snprintf(content, sizeof content, "[%s]", good_row(names[i]));
+    path = write_text(names[i], content);
+    options = options_for(&path);
+    options.skip_bad = true; /* refused memory is no broken row */
+    options.packing = HR_PACKING_PACK;
+    for (uint64_t nth = 1;; nth++, refused++) {
+      hri_dataset *dataset = NULL;
+      hr_error error = {0};
+      hr_status status;
+      hri_mem_fail_after(nth);
+      status = hri_dataset_open(&options, &dataset, &error);
+      hri_mem_fail_after(0);
+      hri_dataset_destroy(dataset);
+      assert_int_equal(hri_mem_live_bytes(), live);
+      if (status == HR_OK && nth > 10) break;
+      if (status != HR_OK) assert_int_equal(status, HR_ERROR_MEMORY);
+    }
+    assert_true(refused >= 10);
+  }
+}
+
+/* ---- row lengths ---- */
+
+static void buckets_waste_the_least(void **state) {
+  const char *path = in_directory("bucket.txt");
+  FILE *file = fopen(path, "wb");
+  hri_dataset_options options = options_for(&path);
+  hri_dataset *dataset;
+  uint32_t lengths[6], count;
+  uint64_t length;
+  (void)state;
+  assert_non_null(file);
+  for (int i = 0; i < 300; i++) {
+    for (int k = 0; k < (i % 3 == 0 ? 15 : i % 3 == 1 ? 99 : 319); k++) fputc('a', file);
+    fputc('\n', file);
+  }
+  fclose(file);
+  options.format = HR_DATA_LINES;
+  dataset = open_ok(&options);
+  assert_int_equal(hri_dataset_row_count(dataset), 300);
+  assert_int_equal(hri_dataset_row_length(dataset, 4, &length, NULL), HR_OK);
+  assert_int_equal(length, 100);
+  assert_int_equal(hri_dataset_buckets(dataset, 6, lengths, &count, NULL), HR_OK);
+  assert_int_equal(count, 3); /* more would not help */
+  assert_int_equal(lengths[0], 16);
+  assert_int_equal(lengths[1], 104); /* of 8, a 64th of 512 */
+  assert_int_equal(lengths[2], 320);
+  assert_int_equal(hri_dataset_buckets(dataset, 2, lengths, &count, NULL), HR_OK);
+  assert_int_equal(count, 2);
+  assert_int_equal(lengths[0], 104);
+  assert_int_equal(lengths[1], 320);
+  assert_int_equal(hri_dataset_buckets(dataset, 1, lengths, &count, NULL), HR_OK);
+  assert_int_equal(count, 1);
+  assert_int_equal(lengths[0], 320);
+  hri_dataset_destroy(dataset);
+}
+
+#define TEST(name) cmocka_unit_test(name)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(texts_end_with_the_end_token),
+      TEST(completions_count),
+      TEST(completions_may_be_messages),
+      TEST(answers_of_the_assistant_count),
+      TEST(answers_are_found_turn_by_turn),
+      TEST(templates_that_change_their_mind_are_refused),
+      TEST(sharegpt_names_are_mapped),
+      TEST(alpaca_rows_use_the_template_or_the_preamble),
+      TEST(token_rows_may_stand_in_an_array),
+      TEST(long_texts_are_cut_into_parts_without_a_trace),
+      TEST(lines_are_documents),
+      TEST(token_bins_are_read_in_place),
+      TEST(directories_stand_for_their_files),
+      TEST(the_first_rows_say_what_a_file_is),
+      TEST(the_format_can_be_given),
+      TEST(broken_rows_are_named_and_skipped),
+      TEST(a_file_of_broken_rows_is_refused),
+      TEST(conversations_need_a_template),
+      TEST(columns_that_are_not_used_are_named_once),
+      TEST(refused_memory_is_a_clean_error),
+      TEST(buckets_waste_the_least),
+  };
+  return cmocka_run_group_tests_name("data_formats", tests, setup, teardown);
+}
