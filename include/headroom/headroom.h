@@ -1,8 +1,10 @@
-/* All public headers. Reading order: status, model, device, job, plan, data, train, tokenizer, graph, explain. */
+/* All public headers. Reading order: status, model, device, job, plan, data, train, tokenizer, chat, graph, explain. */
 #ifndef HEADROOM_H
 #define HEADROOM_H
 
 #include <headroom/data.h>
+#include <headroom/chat.h>
+#include <headroom/convert.h>
 #include <headroom/device.h>
 #include <headroom/explain.h>
 #include <headroom/graph.h>

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "chat/run.h"
+#include "chat/unicode.h"
 
 /* ---- Limits and errors ---- */
 
@@ -289,8 +290,9 @@ static hr_status exec_generation(hri_run *run, const hri_node *node, hri_scope *
   hri_value result;
   hr_span span;
   HRI_TRY(hri_macro_call(run, &macro, &none, &result));
+  HRI_TRY(hri_run_steps(run, result.count / 64));
   span.begin = run->root.length;
-  span.end = span.begin + result.count;
+  span.end = hri_count_codes(result.as.chars, result.count); /* code points, until the text is whole */
   if (!hri_array_push(&run->generated, span)) return hri_fail_memory(run->error, sizeof span, "generation spans");
   return put(run, result);
 }
@@ -386,8 +388,13 @@ hr_status hri_exec(hri_run *run, const hri_nodes *body, hri_scope *scope) {
 
 static hr_status finish(hri_run *run, hr_rendered *out) {
   hr_rendered made = {.bytes = run->root.length, .generated_count = run->generated.count, .has_generation = run->template->has_generation};
+  size_t i;
   if (!run->root.chars) hri_text_add_bytes(&run->root, "", 0);
   HRI_TRY(hri_run_text(run, &run->root));
+  for (i = 0; i < run->generated.count; i++) {
+    hr_span *span = &run->generated.items[i];
+    span->end = span->begin + hri_code_offset(run->root.chars + span->begin, run->root.length - span->begin, span->end);
+  }
   made.text = run->root.chars;
   made.generated = run->generated.items;
   memset(&run->root, 0, sizeof run->root);

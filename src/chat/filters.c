@@ -42,7 +42,7 @@ static hr_status element_part(hri_run *run, hri_value item, const char *part, si
 /* What `attribute` (absent, None, a text with dots, or an index) selects of an element; `fallback` in place of what is
  * undefined, when it is given. */
 static hr_status select_attribute(hri_run *run, hri_value item, hri_value attribute, hri_value fallback, hri_value *out) {
-  const char *at = attribute.as.chars, *end = at + attribute.count;
+  const char *at, *end;
   *out = item;
   if (!given(attribute)) return HR_OK;
   if (attribute.kind != HRI_STRING) {
@@ -50,6 +50,8 @@ static hr_status select_attribute(hri_run *run, hri_value item, hri_value attrib
     if (given(fallback) && out->kind == HRI_UNDEFINED) *out = fallback;
     return HR_OK;
   }
+  at = attribute.as.chars;
+  end = at + attribute.count;
   for (;;) {
     const char *dot = at < end ? memchr(at, '.', (size_t)(end - at)) : NULL, *stop = dot ? dot : end;
     HRI_TRY(element_part(run, *out, at, (size_t)(stop - at), out));
@@ -289,10 +291,18 @@ static hr_status choose(hri_run *run, hri_value self, const hri_arguments *argum
   return HR_OK;
 }
 
-static hr_status filter_select(hri_run *run, hri_value self, const hri_arguments *arguments, hri_value *out) { return choose(run, self, arguments, false, true, out); }
-static hr_status filter_reject(hri_run *run, hri_value self, const hri_arguments *arguments, hri_value *out) { return choose(run, self, arguments, false, false, out); }
-static hr_status filter_selectattr(hri_run *run, hri_value self, const hri_arguments *arguments, hri_value *out) { return choose(run, self, arguments, true, true, out); }
-static hr_status filter_rejectattr(hri_run *run, hri_value self, const hri_arguments *arguments, hri_value *out) { return choose(run, self, arguments, true, false, out); }
+static hr_status filter_select(hri_run *run, hri_value self, const hri_arguments *arguments, hri_value *out) {
+  return choose(run, self, arguments, false, true, out);
+}
+static hr_status filter_reject(hri_run *run, hri_value self, const hri_arguments *arguments, hri_value *out) {
+  return choose(run, self, arguments, false, false, out);
+}
+static hr_status filter_selectattr(hri_run *run, hri_value self, const hri_arguments *arguments, hri_value *out) {
+  return choose(run, self, arguments, true, true, out);
+}
+static hr_status filter_rejectattr(hri_run *run, hri_value self, const hri_arguments *arguments, hri_value *out) {
+  return choose(run, self, arguments, true, false, out);
+}
 
 /* ---- Sequences ---- */
 
@@ -568,14 +578,15 @@ static hr_status filter_truncate(hri_run *run, hri_value self, const hri_value *
   hri_value end = values[2].kind == HRI_ABSENT ? hri_chars("...", 3) : values[2], cut;
   int64_t wanted, leeway = 5, length, end_length;
   uint32_t i;
-  if (self.kind != HRI_STRING || end.kind != HRI_STRING) return hri_run_fail(run, "truncate needs texts");
+  if (end.kind != HRI_STRING) return hri_run_fail(run, "truncate: the end must be str, not %s", hri_type_name(end));
   HRI_TRY(need_integer(run, values[0], 255, &wanted));
   if (given(values[3])) HRI_TRY(need_integer(run, values[3], 5, &leeway));
   HRI_TRY(hri_length(run, self, &length));
   HRI_TRY(hri_length(run, end, &end_length));
   if (wanted < end_length || leeway < 0) return hri_run_fail(run, "truncate: a length below that of the end, or a leeway below 0");
   *out = self;
-  if (leeway > INT64_MAX - wanted || length <= wanted + leeway) return HR_OK;
+  if (leeway > INT64_MAX - wanted || length <= wanted + leeway) return HR_OK; /* a short list passes, too */
+  if (self.kind != HRI_STRING) return hri_run_fail(run, "truncate needs a text, not a %s", hri_type_name(self));
   HRI_TRY(hri_slice(run, self, hri_none(), hri_int(wanted - end_length), hri_none(), &cut));
   for (i = cut.count; i > 0 && !asked(values[1]) && cut.as.chars[i - 1] != ' ';) i--;
   if (i > 0 && !asked(values[1])) cut.count = i - 1;

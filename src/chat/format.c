@@ -53,7 +53,7 @@ static hr_status add_number(hri_run *run, hri_text *text, const spec *s, bool ne
   (void)snprintf(lead, sizeof lead, "%s%s", negative ? "-" : s->sign == '+' ? "+" : s->sign == ' ' ? " " : "", prefix);
   lead_count = strlen(lead);
   if (s->grouping && s->align == '=' && *s->fill == '0' && s->width > 0) return hri_run_unsupported(run, "a format with groups of digits behind zeros");
-  count = group_digits(digits, strlen(digits), s->grouping, isxdigit((unsigned char)s->type) && s->type != 'd' && s->type != 'e' && s->type != 'f' ? 4 : 3, grouped);
+  count = group_digits(digits, strlen(digits), s->grouping, s->type && strchr("boxX", s->type) ? 4 : 3, grouped);
   return add_padded(run, text, s, hri_chars(lead, lead_count), hri_chars(grouped, count), '>');
 }
 
@@ -96,8 +96,8 @@ static hr_status add_text_spec(hri_run *run, hri_text *text, const spec *s, hri_
 }
 
 static hr_status check_size(hri_run *run, const spec *s) {
-  if (s->width > FORMAT_WIDTH || s->precision > FORMAT_PRECISION) return hri_run_unsupported(run, "a format wider than %d or with more than %d decimals", FORMAT_WIDTH, FORMAT_PRECISION);
-  return HR_OK;
+  if (s->width <= FORMAT_WIDTH && s->precision <= FORMAT_PRECISION) return HR_OK;
+  return hri_run_unsupported(run, "a format wider than %d or with more than %d decimals", FORMAT_WIDTH, FORMAT_PRECISION);
 }
 
 /* ---- % ---- */

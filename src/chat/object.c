@@ -303,6 +303,9 @@ hr_status hri_method_find(hri_run *run, hri_value self, const char *name, size_t
   if (dunder(name, bytes)) return *out = undefined_like(HRI_LACK_UNSAFE, self, name, bytes), HR_OK;
   for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (kinds[i].kind != self.kind) continue;
+    /* those of Markup escape their arguments */
+    if (self.kind == HRI_STRING && self.flag && listed(" join replace center ljust rjust zfill partition rpartition format ", name, bytes))
+      return hri_run_unsupported(run, "'%.*s' of a text marked safe", (int)bytes, name);
     for (method = kinds[i].methods; method && method->name; method++)
       if (is(name, bytes, method->name)) return make_method(run, self, method, out);
     if (listed(kinds[i].hidden, name, bytes)) return *out = undefined_like(HRI_LACK_UNSAFE, self, name, bytes), HR_OK;

@@ -112,7 +112,8 @@ static hr_status from_config(hr_chat *chat, const char *path, bool with_template
 }
 
 static hr_status from_directory(hr_chat *chat, const char *path, hr_error *error) {
-  char *jinja = hri_path_join(path, "chat_template.jinja"), *config = hri_path_join(path, "tokenizer_config.json"), *map = hri_path_join(path, "special_tokens_map.json");
+  char *jinja = hri_path_join(path, "chat_template.jinja"), *config = hri_path_join(path, "tokenizer_config.json");
+  char *map = hri_path_join(path, "special_tokens_map.json");
   hr_status status = jinja && config && map ? HR_OK : hri_fail_memory(error, 64, "a path");
   if (status == HR_OK && hri_path_exists(jinja)) status = from_file(chat, jinja, error);
   if (status == HR_OK) status = from_config(chat, config, true, error);
@@ -237,10 +238,4 @@ const char *hr_chat_about(const hr_chat *chat) { return chat->template->about; }
 
 hr_status hr_chat_render(const hr_chat *chat, const char *json, uint64_t bytes, bool prompt, hr_rendered *out, hr_error *error) {
   return hri_chat_render_json(chat->template, chat->tokens.items, chat->tokens.count, json, bytes, prompt, out, error);
-}
-
-void hr_rendered_deinit(hr_rendered *rendered) {
-  hri_free(rendered->text);
-  hri_free(rendered->generated);
-  memset(rendered, 0, sizeof *rendered);
 }

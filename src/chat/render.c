@@ -133,3 +133,9 @@ hr_status hri_chat_render_json(const hri_template *template, const hri_token_nam
   hri_json_deinit(&root);
   return status;
 }
+
+void hr_rendered_deinit(hr_rendered *rendered) {
+  hri_free(rendered->text);
+  hri_free(rendered->generated);
+  memset(rendered, 0, sizeof *rendered);
+}

@@ -73,7 +73,7 @@ static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
   else HRI_TRY(hri_lexicon_from_directory(source, &w->lexicon, &w->has_lexicon, error));
   w->result->token_count = w->lexicon.tokens.count;
   w->result->has_template = w->lexicon.chat_template != NULL;
-  if (!w->has_lexicon) note(w, w->source.gguf ? "the file has no tokenizer" : "the directory has no tokenizer.json: the file gets no tokenizer");
+  if (!w->has_lexicon) note(w, w->source.gguf ? "the file has no tokenizer" : "the directory has neither tokenizer.json nor tokenizer.model: the file gets no tokenizer");
   return HR_OK;
 }
 

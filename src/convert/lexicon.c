@@ -9,12 +9,20 @@
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                            \
   "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/* The first of those with the same expression is the one that is written. */
+/* Words that begin or end with a capital, of o200k_base and Tekken. */
+#define CASED(contractions)                                                                                      \
+  "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" contractions \
+  "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" contractions
+#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
 static const hri_lexicon_split splits[] = {
-    {"gpt-2", NULL, false, false},
-    {"smollm", NULL, true, false},
-    {"llama-bpe", CL100K("\\p{N}{1,3}"), false, false},
-    {"qwen2", CL100K("\\p{N}"), false, true},
+    {.pre = "gpt-2"},
+    {.pre = "smollm", .digits = true},
+    {.pre = "llama-bpe", .regex = CL100K("\\p{N}{1,3}"), .ignore_merges = true},
+    {.pre = "dbrx", .regex = CL100K("\\p{N}{1,3}")},
+    {.pre = "qwen2", .regex = CL100K("\\p{N}"), .nfc = true},
+    {.pre = "gpt-4o", .regex = CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?") "|\\p{N}{1,3}" REST},
+    {.pre = "tekken", .regex = CASED("") "|\\p{N}" REST, .ignore_merges = true},
 };
 
 static const struct {
@@ -22,7 +30,7 @@ static const struct {
 } alike[] = {
     {"gpt2", "gpt-2"},        {"phi-2", "gpt-2"},      {"olmo", "gpt-2"},       {"starcoder", "smollm"},       {"refact", "smollm"},
     {"codeshell", "smollm"},  {"llama3", "llama-bpe"}, {"llama-v3", "llama-bpe"}, {"falcon3", "llama-bpe"},    {"pixtral", "llama-bpe"},
-    {"deepseek-r1-qwen", "qwen2"}, {"megrez", "qwen2"},
+    {"deepseek-r1-qwen", "qwen2"}, {"megrez", "qwen2"}, {"smaug-bpe", "dbrx"}, {"llama4", "gpt-4o"},
 };
 
 const hri_lexicon_split *hri_lexicon_split_named(const char *pre) {
@@ -33,11 +41,11 @@ const hri_lexicon_split *hri_lexicon_split_named(const char *pre) {
   return NULL;
 }
 
-const hri_lexicon_split *hri_lexicon_split_like(const char *regex, bool digits) {
+const hri_lexicon_split *hri_lexicon_split_like(const char *regex, bool digits, bool ignore_merges) {
   if (regex && strcmp(regex, GPT2) == 0) regex = NULL;
   for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
     bool same = regex && splits[i].regex ? strcmp(regex, splits[i].regex) == 0 : !regex && !splits[i].regex;
-    if (same && digits == splits[i].digits) return &splits[i];
+    if (same && digits == splits[i].digits && ignore_merges == splits[i].ignore_merges) return &splits[i];
   }
   return NULL;
 }

@@ -42,14 +42,15 @@ void hri_lexicon_init(hri_lexicon *lexicon);
 void hri_lexicon_deinit(hri_lexicon *lexicon);
 
 /* A splitting of text into words that both formats know: its name in GGUF, its regular expression (NULL: the built-in one of
- * ByteLevel), digits split off one by one before it, and whether text is brought to NFC. */
+ * ByteLevel), digits split off one by one before it; and what llama.cpp does for that name besides: bring text to NFC (or not care),
+ * take a word that is a token at once. */
 typedef struct hri_lexicon_split {
   const char *pre, *regex;
-  bool digits, nfc;
+  bool digits, nfc, ignore_merges;
 } hri_lexicon_split;
 /* By name (also the names that llama.cpp treats alike), or by what tokenizer.json has; NULL when it is unknown. */
 const hri_lexicon_split *hri_lexicon_split_named(const char *pre);
-const hri_lexicon_split *hri_lexicon_split_like(const char *regex, bool digits);
+const hri_lexicon_split *hri_lexicon_split_like(const char *regex, bool digits, bool ignore_merges);
 
 /* Merges and scores say the same of a sentencepiece vocabulary. Scores from merges: a token's is the rank of the first merge
  * that makes it, counted downwards. Merges from scores, where there are none: all splits of a token into two tokens, the tokens
@@ -57,8 +58,8 @@ const hri_lexicon_split *hri_lexicon_split_like(const char *regex, bool digits);
 hr_status hri_lexicon_score(hri_lexicon *lexicon, hr_error *error);
 hr_status hri_lexicon_derive_merges(hri_lexicon *lexicon, hr_error *error);
 
-/* From a Hugging Face directory: tokenizer.json, tokenizer_config.json, chat_template.jinja. *found is false when there is no
- * tokenizer.json. INPUT, and UNSUPPORTED for what GGUF has no word for. */
+/* From a Hugging Face directory: tokenizer.json, else tokenizer.model; tokenizer_config.json, chat_template.jinja. *found is
+ * false when there is neither of the first two. INPUT, and UNSUPPORTED for what GGUF has no word for. */
 hr_status hri_lexicon_from_directory(const char *directory, hri_lexicon *lexicon, bool *found, hr_error *error);
 /* The same from the keys of a GGUF file, which must stay open; *found is false when it has no tokenizer. */
 hr_status hri_lexicon_from_gguf(const hri_gguf *file, hri_lexicon *lexicon, bool *found, hr_error *error);

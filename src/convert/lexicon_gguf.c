@@ -154,7 +154,7 @@ hr_status hri_lexicon_to_gguf(const hri_lexicon *v, uint32_t size, hri_gguf_keys
   }
   hri_gguf_put_array(keys, "tokenizer.ggml.token_type", HRI_GGUF_I32, size);
   for (uint32_t i = 0; i < size; i++) hri_gguf_add_i32(keys, token_at(v, i) ? (int32_t)token_at(v, i)->type : HRI_LEX_UNUSED);
-  put_merges(keys, v);
+  if (v->merges.count > 0) put_merges(keys, v);
   for (int i = 0; i < HRI_LEXICON_NAMED; i++)
     if (v->named[i] >= 0) hri_gguf_put_u32(keys, named_keys[i], (uint32_t)v->named[i]);
   hri_gguf_put_bool(keys, "tokenizer.ggml.add_bos_token", v->add_bos);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json_scan.h"
 #include "convert/lexicon.h"
+#include "tokenizer/sentencepiece.h"
 
 enum { FILE_LIMIT = 256 << 20, CONFIG_LIMIT = 64 << 20, MAX_TOKENS = 1 << 24 };
 
@@ -16,7 +17,7 @@ typedef struct reader {
   const char *path;
   hri_json normalizer, pre_tokenizer, post_processor;
   const char *unk;
-  bool byte_fallback, has_vocabulary;
+  bool byte_fallback, ignore_merges, has_vocabulary;
 } reader;
 
 static hr_status unsupported(const reader *r, hr_error *error, const char *part, const char *what) {
@@ -116,6 +117,7 @@ static hr_status read_model(reader *r, hri_json_scan *scan, hr_error *error) {
       r->unk = text;
     } else {
       if (strcmp(key, "byte_fallback") == 0) r->byte_fallback = first == 't';
+      if (strcmp(key, "ignore_merges") == 0) r->ignore_merges = first == 't';
       HRI_TRY(hri_json_scan_skip(scan, error));
     }
   }
@@ -223,8 +225,8 @@ static hr_status read_byte_level(reader *r, hr_error *error) {
       return unsupported(r, error, "pre_tokenizer", type);
     }
   }
-  split = byte_level && own != (regex != NULL) ? hri_lexicon_split_like(regex, digits) : NULL;
-  if (!split) return unsupported(r, error, "pre_tokenizer", regex ? "its regular expression" : "its sequence");
+  split = byte_level && own != (regex != NULL) ? hri_lexicon_split_like(regex, digits, r->ignore_merges) : NULL;
+  if (!split) return unsupported(r, error, "pre_tokenizer", regex ? "its regular expression (with ignore_merges as it is)" : "its sequence");
   if (nfc && (strcmp(type_of(&r->normalizer), "NFC") != 0 || !split->nfc)) return unsupported(r, error, "normalizer", type_of(&r->normalizer));
   r->lexicon->pre = split->pre;
   return HR_OK;
@@ -343,21 +345,63 @@ static hr_status interpret(reader *r, const char *directory, hr_error *error) {
   return read_beside(r, directory, error);
 }
 
-hr_status hri_lexicon_from_directory(const char *directory, hri_lexicon *lexicon, bool *found, hr_error *error) {
-  char *path = hri_path_join(directory, "tokenizer.json");
-  reader r = {.lexicon = lexicon, .path = path};
+/* ---- tokenizer.model, where there is no tokenizer.json ---- */
+
+/* Pieces are tokens as they are, by their numbers; their texts get NULs. */
+static hr_status take_pieces(reader *r, const hri_sentencepiece *model, hr_error *error) {
+  hri_lexicon *v = r->lexicon;
+  const int32_t ids[HRI_LEXICON_NAMED] = {model->bos_id, model->eos_id, model->unk_id, model->pad_id};
+  uint64_t bytes = 1;
+  char *next;
+  for (uint32_t i = 0; i < model->piece_count; i++) bytes += model->pieces[i].bytes + 1;
+  next = v->text = hri_alloc(bytes);
+  if (!next) return hri_fail_memory(error, bytes, r->path);
+  for (uint32_t i = 0; i < model->piece_count; i++) {
+    const hri_sp_piece *piece = &model->pieces[i];
+    hri_lexicon_token token = {next, piece->bytes, (hri_lex_type)piece->type, piece->score};
+    memcpy(next, piece->text, piece->bytes);
+    next[piece->bytes] = 0;
+    next += piece->bytes + 1;
+    if (!hri_array_push(&v->tokens, token)) return hri_fail_memory(error, bytes, r->path);
+  }
+  for (int i = 0; i < HRI_LEXICON_NAMED; i++) v->named[i] = ids[i];
+  return HR_OK;
+}
+
+static hr_status read_sentencepiece_model(reader *r, const char *directory, hr_error *error) {
+  hri_sentencepiece model = {0};
+  hr_status status = hri_sentencepiece_read(r->path, &model, error);
+  if (status == HR_OK) status = take_pieces(r, &model, error);
+  r->lexicon->sentencepiece = true;
+  r->lexicon->pre = "default";
+  r->lexicon->space_prefix = model.add_dummy_prefix;
+  r->lexicon->add_bos = model.bos_id >= 0; /* as Llama and Gemma; tokenizer_config.json may say otherwise */
+  if (status == HR_OK && !model.byte_fallback) status = unsupported(r, error, "trainer_spec", "a vocabulary without bytes");
+  hri_sentencepiece_deinit(&model);
+  return status == HR_OK ? read_beside(r, directory, error) : status;
+}
+
+static hr_status read_json_tokenizer(reader *r, const char *directory, hr_error *error) {
   uint64_t bytes;
-  hr_status status = HR_OK;
-  if (!path) return hri_fail_memory(error, strlen(directory), "a path");
-  *found = hri_path_exists(path);
-  if (!*found) goto out;
-  HRI_TRY_OUT(hri_file_read(path, FILE_LIMIT, &lexicon->text, &bytes, error));
-  HRI_TRY_OUT(read_file(&r, bytes, error));
-  HRI_TRY_OUT(interpret(&r, directory, error));
-out:
+  HRI_TRY(hri_file_read(r->path, FILE_LIMIT, &r->lexicon->text, &bytes, error));
+  HRI_TRY(read_file(r, bytes, error));
+  return interpret(r, directory, error);
+}
+
+hr_status hri_lexicon_from_directory(const char *directory, hri_lexicon *lexicon, bool *found, hr_error *error) {
+  char *json = hri_path_join(directory, "tokenizer.json"), *model = hri_path_join(directory, "tokenizer.model");
+  reader r = {.lexicon = lexicon};
+  hr_status status = json && model ? HR_OK : hri_fail_memory(error, strlen(directory), "a path");
+  *found = status == HR_OK && (hri_path_exists(json) || hri_path_exists(model));
+  if (*found) {
+    bool is_json = hri_path_exists(json);
+    r.path = is_json ? json : model;
+    status = is_json ? read_json_tokenizer(&r, directory, error) : read_sentencepiece_model(&r, directory, error);
+  }
   hri_json_deinit(&r.normalizer);
   hri_json_deinit(&r.pre_tokenizer);
   hri_json_deinit(&r.post_processor);
-  hri_free(path);
+  hri_free(json);
+  hri_free(model);
   return status;
 }

@@ -206,7 +206,7 @@ static void put_vocabulary(hri_json_writer *w, const hri_lexicon *v) {
   hri_json_end_object(w);
 }
 
-static void put_model(hri_json_writer *w, const hri_lexicon *v) {
+static void put_model(hri_json_writer *w, const hri_lexicon *v, const hri_lexicon_split *split) {
   const hri_lexicon_token *unk = v->sentencepiece && v->named[HRI_LEXICON_UNK] >= 0 ? &v->tokens.items[v->named[HRI_LEXICON_UNK]] : NULL;
   hri_json_key(w, "model");
   hri_json_begin_object(w);
@@ -219,7 +219,7 @@ static void put_model(hri_json_writer *w, const hri_lexicon *v) {
   field_constant(w, "end_of_word_suffix", "null");
   hri_json_field_bool(w, "fuse_unk", v->sentencepiece);
   hri_json_field_bool(w, "byte_fallback", v->sentencepiece);
-  hri_json_field_bool(w, "ignore_merges", strcmp(v->pre, "llama-bpe") == 0);
+  hri_json_field_bool(w, "ignore_merges", split && split->ignore_merges);
   put_vocabulary(w, v);
   hri_json_key(w, "merges");
   hri_json_begin_array(w);
@@ -252,7 +252,7 @@ static hr_status write_tokenizer(const hri_lexicon *v, const hri_lexicon_split *
   field_constant(&w, "padding", "null");
   put_added(&w, v);
   put_components(&w, v, split);
-  put_model(&w, v);
+  put_model(&w, v, split);
   hri_json_end_object(&w);
   return write_text(directory, "tokenizer.json", &text, error);
 }
@@ -285,9 +285,8 @@ hr_status hri_lexicon_to_directory(hri_lexicon *v, const char *directory, uint64
   const hri_lexicon_split *split = v->sentencepiece ? NULL : hri_lexicon_split_named(v->pre);
   if (!v->sentencepiece && !split) {
     hri_fail(error, HR_ERROR_UNSUPPORTED, "tokenizer.ggml.pre is '%.40s', which is not supported", v->pre);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "gpt-2, smollm, llama-bpe and qwen2 are; convert with --without-tokenizer and take the tokenizer from the original model");
+    return hri_hint(error, HR_ERROR_UNSUPPORTED, "gpt-2, smollm, llama-bpe, dbrx, qwen2, gpt-4o and tekken are; convert with --without-tokenizer and take the tokenizer from the original model");
   }
-  if (split) v->pre = split->pre;
   if (v->gemma) HRI_TRY(respell_blanks(v, error));
   if (v->sentencepiece && v->merges.count == 0) HRI_TRY(hri_lexicon_derive_merges(v, error));
   HRI_TRY(write_tokenizer(v, split, directory, error));

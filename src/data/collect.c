@@ -95,9 +95,9 @@ hr_status hri_data_mend(hri_dataset *dataset, hr_error *error) {
 void hri_data_ignore(hri_dataset *dataset, const char *name) {
   char *list = dataset->found.ignored;
   size_t used = strlen(list), length = strlen(name);
+  if (used + length + 3 > HRI_DATA_IGNORED_BYTES || length == 0) return;
   for (const char *at = list; (at = strstr(at, name)); at++) /* named before? */
     if ((at == list || at[-1] == ' ') && (at[length] == 0 || at[length] == ',')) return;
-  if (used + length + 3 > HRI_DATA_IGNORED_BYTES || length == 0) return;
   (void)snprintf(list + used, HRI_DATA_IGNORED_BYTES - used, "%s%s", used ? ", " : "", name);
   for (; list[used]; used++)
     if ((unsigned char)list[used] < 0x20) list[used] = '?';

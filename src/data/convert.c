@@ -30,7 +30,7 @@ typedef struct converter {
   hri_records records;
   hri_fields fields;
   hr_data_format format;
-  hr_tokens tokens;
+  hr_tokens tokens, prompt;
   HRI_ARRAY(int32_t) ids;
   HRI_ARRAY(uint8_t) counted;
   talk talk;
@@ -127,16 +127,25 @@ static hr_status convert_text(converter *c, hr_error *error) {
 
 /* ---- prompt and completion ---- */
 
-/* Text [0, begin) is the prompt. A token that holds bytes of both belongs to it. */
+/* How many tokens of the whole are the prompt's: those of the prompt alone, as far as the whole begins with them. */
+static uint64_t prompt_count(converter *c) {
+  uint64_t count = 0, most = c->prompt.count < c->tokens.count ? c->prompt.count : c->tokens.count;
+  while (count < most && c->prompt.ids[count] == c->tokens.ids[count]) count++;
+  c->dataset->found.split_prefixes += count < c->prompt.count;
+  return count;
+}
+
+/* Text [0, begin) is the prompt. */
 static hr_status convert_pair(converter *c, const char *text, size_t bytes, size_t begin, hr_error *error) {
   const hri_encoder *e = c->dataset->encoder;
+  uint64_t count;
   if (e->before_count > 0) c->dataset->found.facts |= HRI_DATA_BEGIN_ADDED;
-  HRI_TRY(hri_encoder_run(e, c->where, text, bytes, true, &c->tokens, error));
+  HRI_TRY(hri_encoder_run(e, c->where, text, bytes, false, &c->tokens, error));
+  HRI_TRY(hri_encoder_run(e, c->where, text, begin, false, &c->prompt, error));
+  count = prompt_count(c);
   HRI_TRY(push_all(c, e->before, e->before_count, false, error));
-  for (uint64_t i = 0; i < c->tokens.count; i++) {
-    HRI_TRY(push(c, c->tokens.ids[i], c->tokens.begin[i] >= begin, error));
-    c->dataset->found.split_prefixes += c->tokens.begin[i] < begin && c->tokens.end[i] > begin;
-  }
+  HRI_TRY(push_all(c, c->tokens.ids, count, false, error));
+  HRI_TRY(push_all(c, c->tokens.ids + count, c->tokens.count - count, true, error));
   HRI_TRY(push_end(c, true, error));
   return finish(c, scope_of(c) == HR_LOSS_SCOPE_ALL, error);
 }
@@ -502,6 +511,7 @@ hr_status hri_data_read_records(hri_dataset *dataset, hri_reader *reader, hr_err
   hri_records_deinit(&c.records);
   hri_array_free(&c.fields.turns);
   hr_tokens_deinit(&c.tokens);
+  hr_tokens_deinit(&c.prompt);
   hri_array_free(&c.ids);
   hri_array_free(&c.counted);
   hri_text_deinit(&c.talk.json);

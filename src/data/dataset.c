@@ -332,3 +332,12 @@ hr_status hri_dataset_row(hri_dataset *dataset, uint64_t row, int32_t *ids, int3
   if (counted) *counted = labels;
   return HR_OK;
 }
+
+hr_status hri_dataset_row_length(const hri_dataset *dataset, uint64_t row, uint64_t *length, hr_error *error) {
+  hri_row entry;
+  if (row >= dataset->index.row_count)
+    return hri_fail(error, HR_ERROR_INTERNAL, "row %llu of %llu rows of data", (unsigned long long)row, (unsigned long long)dataset->index.row_count);
+  HRI_TRY(hri_row_index_rows(&dataset->index, row, &entry, 1, error));
+  *length = entry.tokens;
+  return HR_OK;
+}

@@ -68,10 +68,6 @@ hr_status hri_dataset_row(hri_dataset *dataset, uint64_t row, int32_t *ids, int3
 
 /* Tokens of a row without its padding. */
 hr_status hri_dataset_row_length(const hri_dataset *dataset, uint64_t row, uint64_t *length, hr_error *error);
-/* At most `most` (1 to 64) row lengths, rising, the last one the longest row's, such that padding every row to the nearest of
- * them that holds it takes the fewest tokens; lengths between are multiples of a 64th of the sequence. */
-hr_status hri_dataset_buckets(const hri_dataset *dataset, uint32_t most, uint32_t *lengths, uint32_t *count, hr_error *error);
-
 /* The row that is the k-th of an epoch, 0 <= k < count. */
 static inline uint64_t hri_dataset_order(uint64_t count, uint64_t seed, bool shuffle, uint64_t epoch, uint64_t k) {
   return shuffle ? hri_permute(k, count, seed, epoch) : k;

@@ -99,7 +99,7 @@ static void add_losses(hri_text *text, const hri_dataset *dataset) {
   if (found->split_prefixes > 0) {
     hri_text_add(text, "; in ");
     add_count(text, found->split_prefixes, "row");
-    hri_text_add(text, " one token holds the end of the prompt and the begin of the completion: it does not count");
+    hri_text_add(text, " the prompt's last tokens are others before the completion (does it end with a blank?): labels count from the first that differs");
   }
   if (packed->cut_documents > 0 && (found->facts & HRI_DATA_HAS_LABELS || dataset->truncate != HR_TRUNCATE_SPLIT)) {
     hri_text_add(text, "; ");

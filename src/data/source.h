@@ -47,7 +47,7 @@ enum { HRI_DATA_NOTE_BYTES = 3072, HRI_DATA_IGNORED_BYTES = 320, HRI_DATA_BROKEN
 typedef struct hri_data_found {
   uint32_t facts;                  /* HRI_DATA_* */
   uint64_t document_count, token_count, label_count; /* labels: if no document is cut */
-  uint64_t empty_count, broken_count, split_prefixes; /* split_prefixes: prompts whose tokens are no prefix of the whole */
+  uint64_t empty_count, broken_count, split_prefixes; /* split_prefixes: prompts whose tokens are no beginning of the whole's */
   hri_document longest[HR_DATA_LONGEST];
   uint32_t longest_count;
   char ignored[HRI_DATA_IGNORED_BYTES];  /* columns, with commas */

@@ -55,10 +55,10 @@ static hr_status check_llama3(const char *name, const hr_rope *rope, hr_error *e
 
 static hr_status check_yarn(const char *name, const hr_rope *rope, hr_error *error) {
   if (rope->theta <= 1) return hri_fail(error, HR_ERROR_USAGE, "%s.theta is %g; yarn needs one above 1", name, rope->theta);
-  if (not_negative(rope->beta_fast) && not_negative(rope->beta_slow) && not_negative(rope->attention_factor) && isfinite(rope->mscale) &&
-      isfinite(rope->mscale_all_dim))
+  if (not_negative(rope->beta_fast) && not_negative(rope->beta_slow) && not_negative(rope->attention_factor) && not_negative(rope->mscale) &&
+      not_negative(rope->mscale_all_dim))
     return HR_OK;
-  return hri_fail(error, HR_ERROR_USAGE, "%s: beta_fast, beta_slow and attention_factor must not be negative, mscale and mscale_all_dim finite", name);
+  return hri_fail(error, HR_ERROR_USAGE, "%s: beta_fast, beta_slow, attention_factor, mscale and mscale_all_dim must not be negative", name);
 }
 
 static hr_status check_longrope(const char *name, const hr_rope *rope, uint32_t rotary_size, hr_error *error) {
@@ -147,6 +147,7 @@ static const char *odd_field(const hr_model *m, const hr_model *want) {
   if (fabs(m->embedding_scale - embedding) > 1e-12 * embedding) return "embedding_scale";
   if (!gemma && m->attention_softcap != 0) return "attention_softcap";
   if (!gemma && m->logit_softcap != 0) return "logit_softcap";
+  if (gemma && !(m->attention_scale >= 3e-5 && m->attention_scale <= 4e4)) return "attention_scale"; /* query_pre_attn_scalar of 1e-9 to 1e9 */
   if (!gemma && fabs(m->attention_scale - scale) > 1e-12 && !(gpt2 && m->attention_scale == 1.0)) return "attention_scale";
   if (!gpt2 && m->rotary_size != m->head_size && m->family != HR_FAMILY_PHI3) return "rotary_size";
   if (m->rope.scaling != HR_ROPE_DEFAULT && m->rope.scaling != HR_ROPE_LONGROPE && m->family == HR_FAMILY_PHI3) return "rope.scaling";

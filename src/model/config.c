@@ -287,7 +287,7 @@ static hr_status read_gemma(const hri_json *root, hr_model *model, hr_error *err
   double scalar = 256;
   HRI_TRY(read_switch(root, "attn_logit_softcapping", &model->attention_softcap, error));
   HRI_TRY(read_switch(root, "final_logit_softcapping", &model->logit_softcap, error));
-  HRI_TRY(hri_config_number(root, "query_pre_attn_scalar", 0, 1e9, false, &scalar, error));
+  HRI_TRY(hri_config_number(root, "query_pre_attn_scalar", 1e-9, 1e9, false, &scalar, error));
   model->attention_scale = pow(scalar, -0.5);
   return HR_OK;
 }

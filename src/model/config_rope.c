@@ -44,8 +44,8 @@ static hr_status read_yarn(const reading *r, const hri_json *dict, hr_error *err
   bool truncate = true;
   HRI_TRY(hri_config_number(dict, "beta_fast", 0, MAX_FACTOR, true, &rope->beta_fast, error));
   HRI_TRY(hri_config_number(dict, "beta_slow", 0, MAX_FACTOR, true, &rope->beta_slow, error));
-  HRI_TRY(hri_config_number(dict, "mscale", -MAX_FACTOR, MAX_FACTOR, true, &rope->mscale, error));
-  HRI_TRY(hri_config_number(dict, "mscale_all_dim", -MAX_FACTOR, MAX_FACTOR, true, &rope->mscale_all_dim, error));
+  HRI_TRY(hri_config_number(dict, "mscale", 0, MAX_FACTOR, true, &rope->mscale, error));
+  HRI_TRY(hri_config_number(dict, "mscale_all_dim", 0, MAX_FACTOR, true, &rope->mscale_all_dim, error));
   HRI_TRY(hri_config_number(dict, "attention_factor", 0, MAX_FACTOR, false, &rope->attention_factor, error));
   HRI_TRY(hri_json_opt_bool(dict, "truncate", &truncate, error));
   rope->no_truncation = !truncate;

@@ -55,11 +55,16 @@ static void put_first_window(hri_json_writer *w, const hr_model *m) {
   hri_json_put_u64(w, first);
 }
 
-/* The scale is this to the power of -0.5; transformers wants a whole number where it is one. */
+/* The scale is this to the power of -0.5, exactly as it is read back; transformers wants a whole number where it is one. */
 static void put_query_scalar(hri_json_writer *w, const hr_model *m) {
   double scalar = 1 / (m->attention_scale * m->attention_scale), whole = nearbyint(scalar);
-  if (whole > 0 && pow(whole, -0.5) == m->attention_scale) hri_json_put_u64(w, (uint64_t)whole);
-  else hri_json_put_double(w, scalar);
+  if (whole > 0 && pow(whole, -0.5) == m->attention_scale) {
+    hri_json_put_u64(w, (uint64_t)whole);
+    return;
+  }
+  for (int k = 0; k < 8 && pow(scalar, -0.5) < m->attention_scale; k++) scalar = nextafter(scalar, 0);
+  for (int k = 0; k < 8 && pow(scalar, -0.5) > m->attention_scale; k++) scalar = nextafter(scalar, INFINITY);
+  hri_json_put_double(w, scalar);
 }
 
 /* The share that, times the head size and cut to a whole number, is the rotary size. */

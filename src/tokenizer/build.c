@@ -61,6 +61,7 @@ hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, const char 
   uint64_t left_bytes = strlen(left), right_bytes = strlen(right), skip = tokenizer->bpe.prefix ? strlen(tokenizer->bpe.prefix) : 0;
   uint32_t left_id = hri_vocab_find_model(vocab, left, left_bytes), right_id = hri_vocab_find_model(vocab, right, right_bytes), result;
   char small[256], *joined = small;
+  if (left_bytes == 0 || right_bytes == 0) return hri_fail(error, HR_ERROR_INPUT, "%s: merge %u has an empty part", tokenizer->file, index);
   if (left_id == HRI_TOKEN_NONE) return missing_part(tokenizer, left, right, "the first", index, error);
   if (right_id == HRI_TOKEN_NONE) return missing_part(tokenizer, left, right, "the second", index, error);
   if (skip > right_bytes) skip = right_bytes;

@@ -34,8 +34,9 @@ hr_status hri_build_from_tiktoken(const char *path, hr_tokenizer *tokenizer, hr_
 /* From the tokenizer.ggml keys of an open GGUF file. */
 hr_status hri_build_from_gguf(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error);
 
-/* tokenizer_config.json and special_tokens_map.json in a directory; missing files are fine. */
-hr_status hri_build_config(const char *directory, hr_tokenizer *tokenizer, hr_error *error);
+/* tokenizer_config.json and what else lies in the directory; missing files are fine. `template`: add_bos_token and
+ * add_eos_token count. */
+hr_status hri_build_config(const char *directory, bool template, hr_tokenizer *tokenizer, hr_error *error);
 
 /* Pre-tokenizers by the names of tokenizer.ggml.pre, as the JSON of tokenizer.json; NULL when the name is not known. */
 typedef struct hri_pre_type {

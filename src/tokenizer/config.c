@@ -1,8 +1,8 @@
 /* What lies beside a tokenizer file: tokenizer_config.json, special_tokens_map.json and added_tokens.json, read as
  * transformers 5 reads them (tokenization_utils_base.py, from_pretrained; tokenization_utils_tokenizers.py):
  *   - added_tokens_decoder adds tokens or changes their flags; where it is given, the other two files do not count;
- *   - named tokens (bos_token, ...) that are no added tokens become special ones;
- *   - add_bos_token or add_eos_token, once one of them is given, take the place of the post-processor. */
+ *   - named tokens (bos_token, ..., image_token, ...) that are no added tokens become special ones;
+ *   - add_bos_token and add_eos_token say what is put around a text, but not beside a tokenizer.json, which says so itself. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -84,6 +84,24 @@ static hr_status put_special(hr_tokenizer *tokenizer, const hri_json *json, int3
   return HR_OK;
 }
 
+/* Tokens that a model has for itself: other keys that end in "_token". */
+static hr_status put_others(hr_tokenizer *tokenizer, const hri_json *config, hr_error *error) {
+  static const char end[] = "_token";
+  const size_t tail = sizeof end - 1;
+  const char *key;
+  json_t *value;
+  int32_t id;
+  if (!config->value) return HR_OK;
+  json_object_foreach(config->value, key, value) {
+    size_t length = strlen(key);
+    hri_json json;
+    if (!json_is_string(value) || length < tail || strcmp(key + length - tail, end) != 0) continue;
+    json = hri_json_member(config, key);
+    HRI_TRY(put_special(tokenizer, &json, &id, error));
+  }
+  return HR_OK;
+}
+
 static hr_status put_list(hr_tokenizer *tokenizer, const hri_json *config, const char *key, hr_error *error) {
   hri_json list = hri_json_member(config, key);
   int32_t id;
@@ -112,7 +130,7 @@ static hr_status put_named(hr_tokenizer *tokenizer, const hri_json *first, const
   return put_list(tokenizer, first, "extra_special_tokens", error);
 }
 
-static hr_status apply(hr_tokenizer *tokenizer, const hri_json *config, const hri_json *map, const hri_json *added, hr_error *error) {
+static hr_status apply(hr_tokenizer *tokenizer, const hri_json *config, const hri_json *map, const hri_json *added, bool template, hr_error *error) {
   const hri_json none = {0};
   bool has_decoder = config->value && hri_json_has(config, "added_tokens_decoder");
   bool bos = false, eos = false;
@@ -123,20 +141,21 @@ static hr_status apply(hr_tokenizer *tokenizer, const hri_json *config, const hr
     HRI_TRY(put_numbered(tokenizer, added, true, error));
   }
   HRI_TRY(put_named(tokenizer, has_decoder ? &none : map, config, error));
-  if (!config->value) return HR_OK;
+  HRI_TRY(put_others(tokenizer, config, error));
+  if (!config->value || !template) return HR_OK;
   if (!json_object_get(config->value, "add_bos_token") && !json_object_get(config->value, "add_eos_token")) return HR_OK;
   HRI_TRY(hri_json_opt_bool(config, "add_bos_token", &bos, error));
   HRI_TRY(hri_json_opt_bool(config, "add_eos_token", &eos, error));
   return hri_build_template(tokenizer, bos, eos, error);
 }
 
-hr_status hri_build_config(const char *directory, hr_tokenizer *tokenizer, hr_error *error) {
+hr_status hri_build_config(const char *directory, bool template, hr_tokenizer *tokenizer, hr_error *error) {
   static const char *const names[3] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"};
   hri_json files[3] = {{0}};
   char *paths[3] = {NULL};
   hr_status status = HR_OK;
   for (uint32_t i = 0; i < 3 && status == HR_OK; i++) status = read_beside(directory, names[i], &paths[i], &files[i], error);
-  if (status == HR_OK) status = apply(tokenizer, &files[0], &files[1], &files[2], error);
+  if (status == HR_OK) status = apply(tokenizer, &files[0], &files[1], &files[2], template, error);
   for (uint32_t i = 0; i < 3; i++) {
     hri_json_deinit(&files[i]);
     hri_free(paths[i]);

@@ -10,7 +10,7 @@
 #include "tokenizer/parts.h"
 
 #define MOST_FILE_BYTES ((uint64_t)1 << 30)
-enum { MOST_PART_BYTES = 4 << 20, MOST_AFFIX_BYTES = 64 };
+enum { MOST_PART_BYTES = 1 << 20, MOST_AFFIX_BYTES = 64 };
 
 typedef struct pair { char *left, *right; } pair; /* of a merge; they point into the text */
 typedef struct added_entry { char *content; hri_added_token flags; } added_entry;

@@ -94,11 +94,6 @@ hr_status hri_normalizer_add_sentencepiece(hri_normalizer *normalizer, const hri
   return add(normalizer, what, error);
 }
 
-hr_status hri_normalizer_add_charsmap(hri_normalizer *normalizer, const char *map, uint32_t bytes, hr_error *error) {
-  hri_sentencepiece only_rules = {.charsmap = map, .charsmap_bytes = bytes};
-  return hri_normalizer_add_sentencepiece(normalizer, &only_rules, error);
-}
-
 /* ---- writing ---- */
 
 static bool reserve(hri_normal_writer *writer, size_t more) {

@@ -30,11 +30,9 @@ hr_status hri_normalizer_add_replace(hri_normalizer *normalizer, const char *pat
                                      const char *content, size_t content_bytes, hr_error *error);
 hr_status hri_normalizer_add_prepend(hri_normalizer *normalizer, const char *prefix, size_t bytes, hr_error *error);
 /* All that a SentencePiece model does to text before its BPE, in one step: the rules of its charsmap, removal of extra
- * whitespace, the dummy prefix, blanks as U+2581; user-defined pieces are kept as they are. What it needs is copied. */
-/* Pieces may be left out (piece_count 0) where none is user-defined. */
+ * whitespace, the dummy prefix, blanks as U+2581; user-defined pieces are kept as they are. What it needs is copied.
+ * Pieces may be left out (piece_count 0) where none is user-defined. INPUT for a malformed charsmap. */
 hr_status hri_normalizer_add_sentencepiece(hri_normalizer *normalizer, const hri_sentencepiece *model, hr_error *error);
-/* Only the rules of a precompiled_charsmap, where nothing else of the model is to be done. */
-hr_status hri_normalizer_add_charsmap(hri_normalizer *normalizer, const char *map, uint32_t bytes, hr_error *error);
 
 /* Appends the steps of a "normalizer" value of tokenizer.json (null adds nothing). INPUT names file, field and value. */
 hr_status hri_normalizer_read(hri_normalizer *normalizer, const hri_json *json, hr_error *error);

@@ -39,7 +39,8 @@ static hr_status load_charsmap(hri_sp_normalizer *n, const hri_sentencepiece *mo
   if (!map) return HR_OK;
   if (bytes >= 4) trie_bytes = map[0] | (uint32_t)map[1] << 8 | (uint32_t)map[2] << 16 | (uint32_t)map[3] << 24;
   if (bytes < 4 || trie_bytes == 0 || trie_bytes % 4 != 0 || trie_bytes >= bytes - 4 || map[bytes - 1] != 0) {
-    (void)hri_fail(error, HR_ERROR_INPUT, "field 'normalizer_spec.precompiled_charsmap' of %u bytes is malformed (its trie has %u)", bytes, trie_bytes);
+    (void)hri_fail(error, HR_ERROR_INPUT, "field 'normalizer_spec.precompiled_charsmap' of %u bytes is malformed (its trie has %u)", bytes,
+                   trie_bytes);
     return hri_hint(error, HR_ERROR_INPUT, "fetch the SentencePiece model again");
   }
   n->unit_count = trie_bytes / 4;

@@ -61,6 +61,8 @@ hr_status hri_splitter_create_class(hri_split_class which, hri_split_behavior be
       [HRI_SPLIT_PUNCTUATION] = hri_unicode_is_punctuation, [HRI_SPLIT_WORDS] = hri_unicode_is_word};
   HRI_TRY(create(HRI_SPLIT_CLASS, behavior, invert, splitter, error));
   (*splitter)->is_in = tests[which];
+  for (uint32_t byte = 0; byte < 256; byte++)
+    (*splitter)->ascii[byte] = byte < 0x80 && !tests[which](byte) ? HRI_SPLIT_OUTSIDE : HRI_SPLIT_LOOK;
   for (uint32_t point = 0; point < 0x80; point++) (*splitter)->ascii_in[point] = tests[which](point);
   return HR_OK;
 }
@@ -106,23 +108,18 @@ static bool literal_match(const hri_split *split, uint32_t start, hri_piece *mat
 }
 
 static bool class_match(const hri_split *split, uint32_t start, hri_piece *match) {
+  const hri_splitter *splitter = split->splitter;
   uint32_t at = start;
-  while (at < split->bytes) {
-    uint32_t point = (unsigned char)split->text[at];
+  for (;;) {
+    uint32_t point;
     bool valid;
-    size_t step = 1;
-    if (point < 0x80 && !split->splitter->ascii_in[point]) {
-      at++;
-      continue;
-    }
-    if (point >= 0x80) step = hri_utf8_decode(split->text + at, split->bytes - at, &point, &valid);
-    if (split->splitter->is_in(point)) {
-      *match = (hri_piece){at, at + (uint32_t)step};
-      return true;
-    }
+    size_t step;
+    while (at < split->bytes && splitter->ascii[(uint8_t)split->text[at]] == HRI_SPLIT_OUTSIDE) at++;
+    if (at == split->bytes) return false;
+    step = hri_utf8_decode(split->text + at, split->bytes - at, &point, &valid);
+    if (splitter->is_in(point)) return *match = (hri_piece){at, at + (uint32_t)step}, true;
     at += (uint32_t)step;
   }
-  return false;
 }
 
 static hr_status find(hri_split *split, uint32_t start, hri_piece *match, bool *found, hr_error *error) {

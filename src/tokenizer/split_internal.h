@@ -38,6 +38,8 @@ const hri_split_known *hri_split_known_named(const char *name);
 
 typedef enum hri_split_kind { HRI_SPLIT_KNOWN = 0, HRI_SPLIT_LITERAL, HRI_SPLIT_CLASS, HRI_SPLIT_REGEX } hri_split_kind;
 
+enum { HRI_SPLIT_OUTSIDE = 0, HRI_SPLIT_LOOK = 1 };
+
 struct hri_splitter {
   hri_split_kind kind;
   hri_split_behavior behavior;
@@ -46,6 +48,7 @@ struct hri_splitter {
   char *literal; /* of this length; an empty one matches between all characters */
   size_t literal_bytes;
   bool (*is_in)(uint32_t point);
+  uint8_t ascii[256]; /* by byte, for classes: HRI_SPLIT_OUTSIDE needs no further look */
   bool ascii_in[128]; /* the same for ASCII, looked up */
   pcre2_code *code;
   bool jit;

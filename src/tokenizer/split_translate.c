@@ -11,15 +11,13 @@
  *   \uHHHH \xHH
  * Each class becomes one PCRE2 class where it can, else a group of classes with lookaheads that takes one character.
  * Not rewritten: folding of one character to several ((?i)ss does not match U+00DF). */
-#include <stdlib.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "tokenizer/split_internal.h"
 #include "tokenizer/unicode.h"
 
 enum { DEPTH_MAX = 64, NEST_MAX = 16, PATTERN_MAX_BYTES = 1 << 20 };
-
-typedef HRI_ARRAY(uint32_t) points;
 
 typedef struct group {
   size_t begin;     /* of its "(" in the output */
@@ -34,8 +32,6 @@ typedef struct translator {
   bool has_atom;
   group groups[DEPTH_MAX];
   uint32_t depth, nest;
-  points fresh;     /* assigned by our tables, not by PCRE2's; sorted */
-  bool fresh_known;
   hr_error *error;
 } translator;
 
@@ -53,8 +49,26 @@ static bool next_is(const translator *t, const char *word) {
 
 /* ---- characters that PCRE2's tables do not know yet ---- */
 
+enum { FRESH_MAX = 2048 };
+
+/* The same for every pattern, so they are looked for once in a process; constant from then on. */
+static struct {
+  pthread_mutex_t lock;
+  bool known;
+  uint32_t count;
+  struct { uint32_t first, last; } ranges[FRESH_MAX];
+} fresh = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void add_point(uint32_t point) {
+  if (fresh.count > 0 && fresh.ranges[fresh.count - 1].last == point - 1) fresh.ranges[fresh.count - 1].last = point;
+  else if (fresh.count < FRESH_MAX) {
+    fresh.ranges[fresh.count].first = fresh.ranges[fresh.count].last = point;
+    fresh.count++;
+  }
+}
+
 /* Adds those of text[0, bytes) that match `unassigned`. */
-static bool add_unassigned(translator *t, pcre2_code *unassigned, pcre2_match_data *data, const char *text, size_t bytes) {
+static void add_unassigned(pcre2_code *unassigned, pcre2_match_data *data, const char *text, size_t bytes) {
   size_t start = 0;
   while (start < bytes && pcre2_match(unassigned, (PCRE2_SPTR)text, bytes, start, PCRE2_NO_UTF_CHECK, data, NULL) >= 0) {
     const size_t *vector = pcre2_get_ovector_pointer(data);
@@ -62,14 +76,13 @@ static bool add_unassigned(translator *t, pcre2_code *unassigned, pcre2_match_da
       uint32_t point;
       bool valid;
       at += hri_utf8_decode(text + at, vector[1] - at, &point, &valid);
-      if (!hri_array_push(&t->fresh, point)) return false;
+      add_point(point);
     }
     start = vector[1];
   }
-  return true;
 }
 
-static bool scan_tables(translator *t, pcre2_code *unassigned, pcre2_match_data *data) {
+static void scan_tables(pcre2_code *unassigned, pcre2_match_data *data) {
   char text[4096];
   size_t bytes = 0;
   const uint32_t skip = 1u << HRI_CATEGORY_CN | 1u << HRI_CATEGORY_CS | 1u << HRI_CATEGORY_CO;
@@ -77,48 +90,51 @@ static bool scan_tables(translator *t, pcre2_code *unassigned, pcre2_match_data 
     if (hri_unicode_set(point) & skip) continue;
     bytes += hri_utf8_encode(point, text + bytes);
     if (bytes <= sizeof text - 4) continue;
-    if (!add_unassigned(t, unassigned, data, text, bytes)) return false;
+    add_unassigned(unassigned, data, text, bytes);
     bytes = 0;
   }
-  return add_unassigned(t, unassigned, data, text, bytes);
+  add_unassigned(unassigned, data, text, bytes);
 }
 
-static hr_status find_fresh(translator *t) {
+static bool find_points(void) {
   int code = 0;
   size_t at = 0;
-  bool fine = false;
-  pcre2_general_context *general;
-  pcre2_compile_context *context;
-  pcre2_match_data *data;
+  pcre2_general_context *general = hri_regex_memory();
+  pcre2_compile_context *context = general ? pcre2_compile_context_create(general) : NULL;
+  pcre2_match_data *data = general ? pcre2_match_data_create(1, general) : NULL;
   pcre2_code *unassigned = NULL;
-  if (t->fresh_known) return HR_OK;
-  general = hri_regex_memory();
-  context = general ? pcre2_compile_context_create(general) : NULL;
-  data = general ? pcre2_match_data_create(1, general) : NULL;
-  if (context)
+  if (context && data)
     unassigned = pcre2_compile((PCRE2_SPTR) "\\p{Cn}+", PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at, context);
-  if (unassigned && data) {
+  if (unassigned) {
     (void)pcre2_jit_compile(unassigned, PCRE2_JIT_COMPLETE);
-    fine = scan_tables(t, unassigned, data);
+    scan_tables(unassigned, data);
   }
+  fresh.known = unassigned != NULL;
   pcre2_code_free(unassigned);
   pcre2_match_data_free(data);
   pcre2_compile_context_free(context);
   pcre2_general_context_free(general);
-  t->fresh_known = true;
-  return fine ? HR_OK : hri_fail_memory(t->error, sizeof(uint32_t), "the tables of a regex");
+  return fresh.known;
+}
+
+static hr_status find_fresh(const translator *t) {
+  bool known;
+  (void)pthread_mutex_lock(&fresh.lock);
+  known = fresh.known || find_points();
+  (void)pthread_mutex_unlock(&fresh.lock);
+  return known ? HR_OK : hri_fail_memory(t->error, sizeof fresh, "the tables of a regex");
 }
 
 /* Appends those of a set of categories as members of a class. */
-static void add_fresh(translator *t, uint32_t set, hri_text *out) {
-  for (size_t i = 0; i < t->fresh.count; i++) {
-    uint32_t first = t->fresh.items[i], last = first;
-    if ((hri_unicode_set(first) & set) == 0) continue;
-    while (i + 1 < t->fresh.count && t->fresh.items[i + 1] == last + 1 && (hri_unicode_set(last + 1) & set) != 0) {
-      last++;
-      i++;
+static void add_fresh(uint32_t set, hri_text *out) {
+  for (uint32_t i = 0; set != 0 && i < fresh.count; i++) {
+    uint32_t point = fresh.ranges[i].first;
+    while (point <= fresh.ranges[i].last) {
+      uint32_t first = point;
+      while (point <= fresh.ranges[i].last && (hri_unicode_set(point) & set) != 0) point++;
+      if (point > first) hri_text_add(out, "\\x{%x}-\\x{%x}", first, point - 1);
+      else point++;
     }
-    hri_text_add(out, "\\x{%x}-\\x{%x}", first, last);
   }
 }
 
@@ -149,26 +165,33 @@ static const named_set sets[] = {
     {"blank", "\\x{9}\\p{Zs}", 0}, {"ascii", "\\x{0}-\\x{7f}", 0}, {"any", "\\x{0}-\\x{10ffff}", 0},
     {"alphabetic", "\\p{Alphabetic}", HRI_SET_L}, {"uppercase", "\\p{Uppercase}", HRI_SET_LU}, {"lowercase", "\\p{Lowercase}", HRI_SET_LL},
     /* general categories */
-    {"l", "\\p{L}", HRI_SET_L}, {"letter", "\\p{L}", HRI_SET_L}, {"lu", "\\p{Lu}", HRI_SET_LU}, {"uppercaseletter", "\\p{Lu}", HRI_SET_LU},
-    {"ll", "\\p{Ll}", HRI_SET_LL}, {"lowercaseletter", "\\p{Ll}", HRI_SET_LL}, {"lt", "\\p{Lt}", HRI_SET_LT}, {"titlecaseletter", "\\p{Lt}", HRI_SET_LT},
-    {"lm", "\\p{Lm}", HRI_SET_LM}, {"modifierletter", "\\p{Lm}", HRI_SET_LM}, {"lo", "\\p{Lo}", HRI_SET_LO}, {"otherletter", "\\p{Lo}", HRI_SET_LO},
+    {"l", "\\p{L}", HRI_SET_L}, {"letter", "\\p{L}", HRI_SET_L}, {"lu", "\\p{Lu}", HRI_SET_LU},
+    {"uppercaseletter", "\\p{Lu}", HRI_SET_LU}, {"ll", "\\p{Ll}", HRI_SET_LL}, {"lowercaseletter", "\\p{Ll}", HRI_SET_LL},
+    {"lt", "\\p{Lt}", HRI_SET_LT}, {"titlecaseletter", "\\p{Lt}", HRI_SET_LT}, {"lm", "\\p{Lm}", HRI_SET_LM},
+    {"modifierletter", "\\p{Lm}", HRI_SET_LM}, {"lo", "\\p{Lo}", HRI_SET_LO}, {"otherletter", "\\p{Lo}", HRI_SET_LO},
     {"m", "\\p{M}", HRI_SET_M}, {"mark", "\\p{M}", HRI_SET_M}, {"combiningmark", "\\p{M}", HRI_SET_M},
     {"mn", "\\p{Mn}", 1u << HRI_CATEGORY_MN}, {"nonspacingmark", "\\p{Mn}", 1u << HRI_CATEGORY_MN},
-    {"mc", "\\p{Mc}", 1u << HRI_CATEGORY_MC}, {"spacingmark", "\\p{Mc}", 1u << HRI_CATEGORY_MC}, {"me", "\\p{Me}", 1u << HRI_CATEGORY_ME},
-    {"enclosingmark", "\\p{Me}", 1u << HRI_CATEGORY_ME}, {"n", "\\p{N}", HRI_SET_N}, {"number", "\\p{N}", HRI_SET_N}, {"nd", "\\p{Nd}", ND},
-    {"decimalnumber", "\\p{Nd}", ND}, {"nl", "\\p{Nl}", 1u << HRI_CATEGORY_NL}, {"letternumber", "\\p{Nl}", 1u << HRI_CATEGORY_NL},
+    {"mc", "\\p{Mc}", 1u << HRI_CATEGORY_MC}, {"spacingmark", "\\p{Mc}", 1u << HRI_CATEGORY_MC},
+    {"me", "\\p{Me}", 1u << HRI_CATEGORY_ME}, {"enclosingmark", "\\p{Me}", 1u << HRI_CATEGORY_ME}, {"n", "\\p{N}", HRI_SET_N},
+    {"number", "\\p{N}", HRI_SET_N}, {"nd", "\\p{Nd}", ND}, {"decimalnumber", "\\p{Nd}", ND},
+    {"nl", "\\p{Nl}", 1u << HRI_CATEGORY_NL}, {"letternumber", "\\p{Nl}", 1u << HRI_CATEGORY_NL},
     {"no", "\\p{No}", 1u << HRI_CATEGORY_NO}, {"othernumber", "\\p{No}", 1u << HRI_CATEGORY_NO}, {"p", "\\p{P}", HRI_SET_P},
-    {"punctuation", "\\p{P}", HRI_SET_P}, {"pc", "\\p{Pc}", 1u << HRI_CATEGORY_PC}, {"connectorpunctuation", "\\p{Pc}", 1u << HRI_CATEGORY_PC},
-    {"pd", "\\p{Pd}", 1u << HRI_CATEGORY_PD}, {"dashpunctuation", "\\p{Pd}", 1u << HRI_CATEGORY_PD}, {"ps", "\\p{Ps}", 1u << HRI_CATEGORY_PS},
-    {"openpunctuation", "\\p{Ps}", 1u << HRI_CATEGORY_PS}, {"pe", "\\p{Pe}", 1u << HRI_CATEGORY_PE}, {"closepunctuation", "\\p{Pe}", 1u << HRI_CATEGORY_PE},
-    {"pi", "\\p{Pi}", 1u << HRI_CATEGORY_PI}, {"initialpunctuation", "\\p{Pi}", 1u << HRI_CATEGORY_PI}, {"pf", "\\p{Pf}", 1u << HRI_CATEGORY_PF},
-    {"finalpunctuation", "\\p{Pf}", 1u << HRI_CATEGORY_PF}, {"po", "\\p{Po}", 1u << HRI_CATEGORY_PO}, {"otherpunctuation", "\\p{Po}", 1u << HRI_CATEGORY_PO},
-    {"s", "\\p{S}", HRI_SET_S}, {"symbol", "\\p{S}", HRI_SET_S}, {"sm", "\\p{Sm}", 1u << HRI_CATEGORY_SM}, {"mathsymbol", "\\p{Sm}", 1u << HRI_CATEGORY_SM},
-    {"sc", "\\p{Sc}", 1u << HRI_CATEGORY_SC}, {"currencysymbol", "\\p{Sc}", 1u << HRI_CATEGORY_SC}, {"sk", "\\p{Sk}", 1u << HRI_CATEGORY_SK},
-    {"modifiersymbol", "\\p{Sk}", 1u << HRI_CATEGORY_SK}, {"so", "\\p{So}", 1u << HRI_CATEGORY_SO}, {"othersymbol", "\\p{So}", 1u << HRI_CATEGORY_SO},
-    {"z", "\\p{Z}", 0}, {"separator", "\\p{Z}", 0}, {"zs", "\\p{Zs}", 0}, {"spaceseparator", "\\p{Zs}", 0}, {"zl", "\\p{Zl}", 0},
-    {"lineseparator", "\\p{Zl}", 0}, {"zp", "\\p{Zp}", 0}, {"paragraphseparator", "\\p{Zp}", 0}, {"cc", "\\p{Cc}", 0}, {"control", "\\p{Cc}", 0},
-    {"cf", "\\p{Cf}", 1u << HRI_CATEGORY_CF}, {"format", "\\p{Cf}", 1u << HRI_CATEGORY_CF}, {"co", "\\p{Co}", 0}, {"privateuse", "\\p{Co}", 0},
+    {"punctuation", "\\p{P}", HRI_SET_P}, {"pc", "\\p{Pc}", 1u << HRI_CATEGORY_PC},
+    {"connectorpunctuation", "\\p{Pc}", 1u << HRI_CATEGORY_PC}, {"pd", "\\p{Pd}", 1u << HRI_CATEGORY_PD},
+    {"dashpunctuation", "\\p{Pd}", 1u << HRI_CATEGORY_PD}, {"ps", "\\p{Ps}", 1u << HRI_CATEGORY_PS},
+    {"openpunctuation", "\\p{Ps}", 1u << HRI_CATEGORY_PS}, {"pe", "\\p{Pe}", 1u << HRI_CATEGORY_PE},
+    {"closepunctuation", "\\p{Pe}", 1u << HRI_CATEGORY_PE}, {"pi", "\\p{Pi}", 1u << HRI_CATEGORY_PI},
+    {"initialpunctuation", "\\p{Pi}", 1u << HRI_CATEGORY_PI}, {"pf", "\\p{Pf}", 1u << HRI_CATEGORY_PF},
+    {"finalpunctuation", "\\p{Pf}", 1u << HRI_CATEGORY_PF}, {"po", "\\p{Po}", 1u << HRI_CATEGORY_PO},
+    {"otherpunctuation", "\\p{Po}", 1u << HRI_CATEGORY_PO}, {"s", "\\p{S}", HRI_SET_S}, {"symbol", "\\p{S}", HRI_SET_S},
+    {"sm", "\\p{Sm}", 1u << HRI_CATEGORY_SM}, {"mathsymbol", "\\p{Sm}", 1u << HRI_CATEGORY_SM},
+    {"sc", "\\p{Sc}", 1u << HRI_CATEGORY_SC}, {"currencysymbol", "\\p{Sc}", 1u << HRI_CATEGORY_SC},
+    {"sk", "\\p{Sk}", 1u << HRI_CATEGORY_SK}, {"modifiersymbol", "\\p{Sk}", 1u << HRI_CATEGORY_SK},
+    {"so", "\\p{So}", 1u << HRI_CATEGORY_SO}, {"othersymbol", "\\p{So}", 1u << HRI_CATEGORY_SO}, {"z", "\\p{Z}", 0},
+    {"separator", "\\p{Z}", 0}, {"zs", "\\p{Zs}", 0}, {"spaceseparator", "\\p{Zs}", 0}, {"zl", "\\p{Zl}", 0},
+    {"lineseparator", "\\p{Zl}", 0}, {"zp", "\\p{Zp}", 0}, {"paragraphseparator", "\\p{Zp}", 0}, {"cc", "\\p{Cc}", 0},
+    {"control", "\\p{Cc}", 0}, {"cf", "\\p{Cf}", 1u << HRI_CATEGORY_CF}, {"format", "\\p{Cf}", 1u << HRI_CATEGORY_CF},
+    {"co", "\\p{Co}", 0}, {"privateuse", "\\p{Co}", 0},
 };
 /* \p{name} that PCRE2 takes as it stands; every other name is a script. */
 static const char *const binary_properties[] = {
@@ -187,11 +210,11 @@ static hr_status add_set(translator *t, const named_set *set, bool negate, membe
   HRI_TRY(find_fresh(t));
   if (negate) {
     hri_text_add(&to->others, "|[^%s", set->members);
-    add_fresh(t, set->categories, &to->others);
+    add_fresh(set->categories, &to->others);
     hri_text_add(&to->others, "]");
   } else {
     hri_text_add(&to->simple, "%s", set->members);
-    add_fresh(t, set->categories, &to->simple);
+    add_fresh(set->categories, &to->simple);
   }
   return HR_OK;
 }
@@ -370,6 +393,7 @@ static hr_status read_operands(translator *t, hri_text *out, bool *plain) {
     }
     open = status == HR_OK && next_is(t, "&&");
     if (status == HR_OK && t->at == begin) status = fail(t, begin, "an empty class");
+    if (part.simple.failed || part.others.failed) status = hri_fail_memory(t->error, part.simple.length, "a regex");
     if (status == HR_OK) {
       const char *simple = hri_text_get(&part.simple), *others = hri_text_get(&part.others);
       *plain = first && !open && part.others.length == 0;
@@ -377,7 +401,6 @@ static hr_status read_operands(translator *t, hri_text *out, bool *plain) {
       else hri_text_add(out, "%s(?:%s%s%s%s)%s", open ? "(?=" : "", *simple ? "[" : "", simple, *simple ? "]" : "",
                         *simple ? others : others + 1, open ? ")" : "");
     }
-    if (part.simple.failed || part.others.failed) status = hri_fail_memory(t->error, part.simple.length, "a regex");
     hri_text_deinit(&part.simple);
     hri_text_deinit(&part.others);
     HRI_TRY(status);
@@ -437,7 +460,7 @@ static hr_status read_escape(translator *t) {
     for (uint32_t side = 0; side < 4; side++) {
       static const char *const between[] = {"])(?![", "])|(?<![", "])(?=[", "]))"};
       hri_text_add(t->out, "%s", bare_word.members);
-      add_fresh(t, WORD_SET, t->out);
+      add_fresh(WORD_SET, t->out);
       hri_text_add(t->out, "%s", between[side]);
     }
     return HR_OK;
@@ -621,6 +644,5 @@ hr_status hri_regex_translate(const char *pattern, size_t bytes, hri_text *out, 
   if (status == HR_OK && t.depth > 0) status = fail(&t, bytes, "a group without an end");
   if (status == HR_OK) close_options(&t);
   if (status == HR_OK && out->failed) status = hri_fail_memory(error, bytes, "a regex");
-  hri_array_free(&t.fresh);
   return status;
 }

@@ -80,7 +80,7 @@ static hr_status build_from_file(const char *path, hr_tokenizer *tokenizer, hr_e
   HRI_TRY(status);
   directory = directory_of(path);
   if (!directory) return hri_fail_memory(error, strlen(path) + 1, path);
-  status = hri_build_config(directory, tokenizer, error);
+  status = hri_build_config(directory, !ends_with(path, ".json"), tokenizer, error);
   hri_free(directory);
   return status;
 }

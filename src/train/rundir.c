@@ -41,6 +41,7 @@ void hri_rundir_discard(const char *directory) {
   if (join(path, directory, "run.json", NULL) != HR_OK || hri_path_exists(path)) return; /* it did start */
   for (size_t k = 0; k < sizeof made / sizeof *made; k++)
     if (join(path, directory, made[k], NULL) == HR_OK && unlink(path) != 0) (void)rmdir(path);
+  if (join(path, directory, "data-cache", NULL) == HR_OK) (void)hri_dir_remove(path, NULL);
   (void)rmdir(directory); /* only when nothing else is in it */
 }
 
@@ -141,6 +142,7 @@ hr_status hri_rundir_write_run(const char *directory, const hri_session *s, cons
   hri_json_field_string(w, "model", s->plan->spec.model.name);
   hri_json_field_u64(w, "step", p->step);
   hri_json_field_u64(w, "steps", p->steps);
+  hri_json_field_u64(w, "broken_rows", p->broken_rows);
   put_job(w, &s->plan->spec);
   put_plan(w, s, result);
   put_machine(w, s);

@@ -9,6 +9,7 @@ typedef struct hri_progress { /* what a checkpoint remembers besides tensors */
   uint64_t step, steps, tokens_total;
   int64_t applied_steps;
   uint64_t data_hash, rows_seen;
+  uint64_t broken_rows;   /* of the training data, passed over: in run.json, not in a checkpoint */
   double best_eval_loss, last_loss;
 } hri_progress;
 

@@ -125,6 +125,7 @@ static hr_status take_carry(hri_session *s, bool resumed, hr_error *error) {
   hri_source own = {0};
   hr_status status;
   hri_carry_deinit(&s->carry);
+  s->carry.dtype = HRI_FILE_F32;
   if (!resumed) return hri_carry_take(&s->carry, &s->source, error);
   if (!plan->spec.model.directory[0] || !hri_path_exists(plan->spec.model.directory)) return HR_OK;
   HRI_TRY(hri_source_open(&own, &plan->spec.model, &plan->job, plan->cpu, NULL, NULL, plan->spec.seed, error));
@@ -138,7 +139,6 @@ hr_status hri_session_load(hri_session *s, const char *directory, const char *st
   hri_control *control;
   hr_status status;
   HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, states_file, s->plan->spec.seed, error));
-  s->carry.dtype = HRI_FILE_F32;
   HRI_TRY(take_carry(s, directory != NULL, error));
   s->transfer = (hri_transfer){.context = s, .fill = fill, .sink = sink};
   HRI_TRY(hri_executor_create(&s->plan->job, &s->plan->placement, s->plan->cpu, &s->transfer, &options, &s->executor, error));

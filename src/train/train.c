@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <headroom/tokenizer.h>
+
 #include "base/file.h"
 #include "base/text.h"
 #include "device/host.h"
@@ -21,6 +23,7 @@ typedef struct trainer {
   const hr_job *job;
   const hr_run_options *options;
   hri_dataset *data, *eval_data;
+  hr_tokenizer *tokenizer; /* for samples; NULL: tokens are bytes */
   hri_profile *profile; /* NULL: not asked for */
   hri_progress progress;
   hr_metrics metrics;
@@ -153,31 +156,59 @@ static void warn_near_limit(trainer *t) {
 
 /* ---- evaluation, samples, checkpoints ---- */
 
+enum { SAMPLE_PROMPT = 256, SAMPLE_TOKENS = 120 };
+
+/* The prompt's ids: by the model's tokenizer, or bytes. */
+static hr_status sample_ids(const trainer *t, hr_tokens *ids, hr_error *error) {
+  const char *prompt = t->options->sample_prompt;
+  static const int32_t largest_byte = 255;
+  if (t->tokenizer) return hr_tokenizer_encode(t->tokenizer, prompt, strlen(prompt), HR_ENCODE_SPECIAL, ids, error);
+  ids->count = t->job->model.vocabulary_size > (uint32_t)largest_byte ? strlen(prompt) : 0;
+  ids->ids = hri_alloc((ids->count + 1) * sizeof *ids->ids);
+  if (!ids->ids) return hri_fail_memory(error, ids->count * sizeof *ids->ids, "the prompt");
+  for (uint64_t k = 0; k < ids->count; k++) ids->ids[k] = (unsigned char)prompt[k];
+  return HR_OK;
+}
+
+static hr_status sample_text(const trainer *t, const int32_t *ids, uint64_t count, hri_text *text, hr_error *error) {
+  char *decoded;
+  uint64_t bytes;
+  if (!t->tokenizer) {
+    for (uint64_t k = 0; k < count; k++)
+      if (hr_byte_of_token(&t->job->model, ids[k]) >= 0) hri_text_add_bytes(text, &(char){(char)ids[k]}, 1);
+    return HR_OK;
+  }
+  HRI_TRY(hr_tokenizer_decode(t->tokenizer, ids, count, HR_DECODE_SKIP_SPECIAL, &decoded, &bytes, error));
+  hri_text_add_bytes(text, decoded, bytes);
+  hr_free(decoded);
+  return HR_OK;
+}
+
 static hr_status sample(trainer *t, hr_error *error) {
   hri_sampler sampler = {.temperature = 0.8, .top_p = 1, .top_k = 40, .seed = t->job->seed};
   const hr_model *model = &t->job->model;
-  const char *prompt = t->options->sample_prompt;
   hri_text text = {0};
+  hr_tokens prompt = {0};
   const float *logits = NULL;
-  uint64_t length = 0, count = strlen(prompt);
-  int32_t ids[256], token;
+  int32_t made[SAMPLE_TOKENS];
+  uint64_t length = 0, count = 0;
   hr_status status = HR_OK;
-  if (model->vocabulary_size < 256 || count == 0) return HR_OK;
-  if (count > 255) count = 255;
-  if (count + 2 > t->job->context_length) return HR_OK;
-  for (uint64_t k = 0; k < count; k++) ids[k] = (unsigned char)prompt[k];
-  hri_text_add_bytes(&text, prompt, count);
-  HRI_TRY_OUT(hri_session_feed(&t->session, ids, count, &length, &logits, error));
-  for (uint64_t k = 0; k < 120 && length + 1 < t->job->context_length; k++) {
-    int byte;
-    HRI_TRY_OUT(hri_sample(&sampler, logits, model->vocabulary_size, t->progress.step * 1000 + k, &token, error));
-    byte = hr_byte_of_token(model, token);
-    if (byte < 0) break;
-    hri_text_add_bytes(&text, &(char){(char)byte}, 1);
+  HRI_TRY_OUT(sample_ids(t, &prompt, error));
+  if (prompt.count > SAMPLE_PROMPT) prompt.count = SAMPLE_PROMPT;
+  if (prompt.count == 0 || prompt.count + 2 > t->job->context_length) goto out; /* nothing to continue, or no room for it */
+  HRI_TRY_OUT(hri_session_feed(&t->session, prompt.ids, prompt.count, &length, &logits, error));
+  while (count < SAMPLE_TOKENS && length + 1 < t->job->context_length) {
+    int32_t token;
+    HRI_TRY_OUT(hri_sample(&sampler, logits, model->vocabulary_size, t->progress.step * 1000 + count, &token, error));
+    if (token == model->eos_token || (!t->tokenizer && hr_byte_of_token(model, token) < 0)) break;
+    made[count++] = token;
     HRI_TRY_OUT(hri_session_feed(&t->session, &token, 1, &length, &logits, error));
   }
+  hri_text_add(&text, "%s", t->options->sample_prompt);
+  HRI_TRY_OUT(sample_text(t, made, count, &text, error));
   hri_session_tell(&t->session, HR_EVENT_SAMPLE, &t->metrics, hri_text_get(&text));
 out:
+  hr_tokens_deinit(&prompt);
   hri_text_deinit(&text);
   return status;
 }
@@ -302,7 +333,9 @@ static hr_status start(trainer *t, hr_error *error) {
   char states[4096];
   bool resume = o->resume_directory != NULL;
   hri_control *control;
+  const char *model = t->job->model.directory;
   HRI_TRY(prepare_profile(t, error));
+  if (o->sample_prompt && model[0] && hr_tokenizer_present(model)) HRI_TRY(hr_tokenizer_open(model, &t->tokenizer, error));
   HRI_TRY(open_data(t, error));
   t->progress = (hri_progress){.best_eval_loss = NAN, .last_loss = NAN};
   t->progress.data_hash = hri_dataset_hash(t->data);
@@ -315,6 +348,7 @@ static hr_status start(trainer *t, hr_error *error) {
   hri_session_tell(&t->session, HR_EVENT_LOADED, NULL, resume ? t->path : t->job->model.directory[0] ? t->job->model.directory : "new weights from the seed");
   control = hri_executor_control(t->session.executor);
   control->applied_steps = t->progress.applied_steps;
+  t->progress.broken_rows = hri_dataset_broken_count(t->data);
   t->steps_at_start = t->progress.step;
   t->metrics.eval_loss = NAN;
   t->metrics.best_eval_loss = t->progress.best_eval_loss;
@@ -390,6 +424,7 @@ out:
   hri_dataset_destroy(t.data);
   hri_dataset_destroy(t.eval_data);
   hri_profile_destroy(t.profile);
+  hr_tokenizer_close(t.tokenizer);
   hri_session_close(&t.session);
   return status;
 }

@@ -8,6 +8,8 @@
 #include "ops/move/random.h"
 #include "train/weights_move.h"
 
+_Static_assert((int)HRI_PARAM_PARTS <= (int)HRI_MOVES, "the parts of a parameter are moved in one call");
+
 /* ---- finding tensors ---- */
 
 /* The tensor of a part under the first spelling of its name that is there; *other (may be NULL) gets a second one, or NONE. */

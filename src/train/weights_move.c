@@ -104,6 +104,17 @@ static hr_status check_finite(const plan *p, const hri_move *m, const void *valu
   return bad < 0 ? HR_OK : refuse_value(m, first + (uint64_t)bad, error);
 }
 
+/* What was written as F16: infinity stands there for a value that was too large, and nobody could load the file. */
+static hr_status check_fit(const hri_move *m, const uint16_t *halves, uint64_t count, hr_error *error) {
+  uint16_t any = 0;
+  hr_status status;
+  if (m->type != HRI_GGML_F16) return HR_OK;
+  for (uint64_t i = 0; i < count; i++) any |= (uint16_t)((halves[i] & 0x7C00) + 0x0400); /* all exponent bits: carries into the sign */
+  if (!(any & 0x8000)) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s holds a value that F16 cannot hold", m->path, m->name);
+  return hri_hint(error, status, "save as bf16 or f32; the last checkpoint has all values");
+}
+
 static void add_to(const hri_move *m, float *values, uint64_t count) {
   for (uint64_t i = 0; m->add != 0 && i < count; i++) values[i] += m->add;
 }
@@ -179,6 +190,7 @@ static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uin
       encode(p, m, l.raw, l.values, count);
     }
   }
+  HRI_TRY(check_fit(m, l.raw, count, error));
   return m->bytes(m, file_bytes(m, first), file_bytes(m, count), is_direct(m) ? from : l.raw, error);
 }
 
@@ -252,6 +264,7 @@ static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint6
     for (uint64_t r = 0; r < rows; r++) get(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns);
     turn(values, l.turned, rows, columns);
     if (values != l.raw) encode(p, m, l.raw, values, rows * columns);
+    HRI_TRY(check_fit(m, l.raw, rows * columns, error));
     return tile_bytes(m, row, rows, column, columns, l.raw, error);
   }
   HRI_TRY(tile_bytes(m, row, rows, column, columns, l.raw, error));

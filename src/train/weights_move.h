@@ -24,8 +24,8 @@ typedef struct hri_move {
   float add;              /* in: to each value */
   void *at;               /* [rows, columns] in the arena, no blanks between rows */
   hri_real real;
-  bool finite;            /* in: NaN and infinity are refused, by `path` and `name` */
-  const char *path, *name;
+  bool finite;            /* in: NaN and infinity are refused */
+  const char *path, *name; /* for errors: of what is not finite, or does not fit into F16 */
 } hri_move;
 
 enum { HRI_MOVES = 4 }; /* most moves of one call */

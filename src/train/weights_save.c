@@ -195,7 +195,7 @@ hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const vo
     uint32_t index = sink->first_tensor[p] + k;
     moves[count++] = (hri_move){.bytes = write_bytes, .file = sink->weights, .index = index, .out = true, .type = hri_move_type(sink->tensors[index].dtype),
                                 .rows = part->rows, .columns = columns, .transposed = part->transposed,
-                                .at = hri_real_at(base, (int64_t)(part->row * columns), real), .real = real};
+                                .at = hri_real_at(base, (int64_t)(part->row * columns), real), .real = real, .path = HRI_WEIGHTS_FILE, .name = part->name};
   }
   return hri_moves_run(sink->cpu, moves, count, staging, staging_bytes, error);
 }

@@ -274,7 +274,7 @@ static hri_json read_json(const char *path) {
 }
 
 static void copy_file(const char *from, const char *to) {
-  size_t count;
+  size_t count = 0;
   char *bytes = get_file(from, &count);
   assert_non_null(bytes);
   put_file(to, bytes, count);
@@ -347,6 +347,24 @@ static void test_tokenizers(void **state) {
   }
 }
 
+static void test_splits(void **state) {
+  static const char *const names[] = {"gpt-2", "smollm", "llama-bpe", "dbrx", "qwen2", "gpt-4o", "tekken"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const hri_lexicon_split *split = hri_lexicon_split_named(names[i]);
+    assert_non_null(split);
+    assert_string_equal(split->pre, names[i]);
+    assert_ptr_equal(hri_lexicon_split_like(split->regex, split->digits, split->ignore_merges), split);
+    assert_null(hri_lexicon_split_like(split->regex, !split->digits, true));
+  }
+  assert_ptr_equal(hri_lexicon_split_named("starcoder"), hri_lexicon_split_named("smollm"));
+  assert_ptr_equal(hri_lexicon_split_named("llama3"), hri_lexicon_split_named("llama-bpe"));
+  assert_null(hri_lexicon_split_named("deepseek-llm"));
+  assert_null(hri_lexicon_split_like("\\w+", false, false));
+  assert_ptr_equal(hri_lexicon_split_like("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", false, false),
+                   hri_lexicon_split_named("gpt-2"));
+}
+
 /* Files of llama.cpp have scores and no merges: those that follow, and their order, are transformers'. */
 static void test_merges_from_scores(void **state) {
   static const char *const names[] = {"gemma2", "llama"};
@@ -402,6 +420,36 @@ static void test_scores_from_merges(void **state) {
   hri_lexicon_deinit(&lexicon);
   hri_gguf_close(file);
   hri_json_deinit(&want);
+}
+
+/* A directory with a SentencePiece model only: pieces, kinds and scores are taken as they are. */
+static void test_sentencepiece_model(void **state) {
+  const char *directory = kept("%s/pieces", scratch), *path = kept("%s/pieces.gguf", scratch), *back = kept("%s/pieces-back", scratch);
+  hri_gguf *file;
+  hri_gguf_strings tokens;
+  hri_gguf_numbers types;
+  hri_json got, model, merges;
+  hr_convert_result result;
+  (void)state;
+  make_model(directory, 4000, 8, 0.5f);
+  copy_file(kept("%s/%s", HR_TEST_DATA, "parity/sentencepiece/plain.model"), path_of("%s/tokenizer.model", directory));
+  result = convert(directory, path, NULL);
+  assert_true(result.token_count > 256 && result.token_count <= 4000);
+  file = open_gguf(path);
+  assert_int_equal(hri_gguf_get_strings(file, "tokenizer.ggml.tokens", &tokens, NULL), HR_OK);
+  assert_int_equal(hri_gguf_get_numbers(file, "tokenizer.ggml.token_type", &types, NULL), HR_OK);
+  assert_string_equal(hri_gguf_next(&tokens, NULL), "<unk>");
+  assert_int_equal(hri_gguf_integer_at(&types, 0), HRI_LEX_UNKNOWN);
+  assert_int_equal(hri_gguf_integer_at(&types, 3), HRI_LEX_BYTE);
+  assert_int_equal(hri_gguf_integer_at(&types, 3999), HRI_LEX_UNUSED);
+  assert_false(hri_gguf_has(file, "tokenizer.ggml.merges"));
+  hri_gguf_close(file);
+  (void)convert(path, back, NULL);
+  got = read_json(path_of("%s/tokenizer.json", back));
+  model = hri_json_member(&got, "model");
+  merges = hri_json_member(&model, "merges");
+  assert_true(hri_json_count(&merges) > 50);
+  hri_json_deinit(&got);
 }
 
 static void test_template(void **state) {
@@ -583,7 +631,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_memory_bounded),   cmocka_unit_test(test_families_to_gguf), cmocka_unit_test(test_families_from_gguf),
       cmocka_unit_test(test_descriptions),     cmocka_unit_test(test_pieces),           cmocka_unit_test(test_types),
-      cmocka_unit_test(test_deterministic),    cmocka_unit_test(test_tokenizers),       cmocka_unit_test(test_merges_from_scores), cmocka_unit_test(test_scores_from_merges),
+      cmocka_unit_test(test_deterministic),    cmocka_unit_test(test_tokenizers),       cmocka_unit_test(test_splits), cmocka_unit_test(test_merges_from_scores), cmocka_unit_test(test_scores_from_merges), cmocka_unit_test(test_sentencepiece_model),
       cmocka_unit_test(test_template),         cmocka_unit_test(test_usage),            cmocka_unit_test(test_bad_weights),
       cmocka_unit_test(test_bad_tokenizer),    cmocka_unit_test(test_memory_refused),   cmocka_unit_test(test_bad_keys),
   };

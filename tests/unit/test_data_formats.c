@@ -475,42 +475,6 @@ static void refused_memory_is_a_clean_error(void **state) {
   }
 }
 
-/* ---- row lengths ---- */
-
-static void buckets_waste_the_least(void **state) {
-  const char *path = in_directory("bucket.txt");
-  FILE *file = fopen(path, "wb");
-  hri_dataset_options options = options_for(&path);
-  hri_dataset *dataset;
-  uint32_t lengths[6], count;
-  uint64_t length;
-  (void)state;
-  assert_non_null(file);
-  for (int i = 0; i < 300; i++) {
-    for (int k = 0; k < (i % 3 == 0 ? 15 : i % 3 == 1 ? 99 : 319); k++) fputc('a', file);
-    fputc('\n', file);
-  }
-  fclose(file);
-  options.format = HR_DATA_LINES;
-  dataset = open_ok(&options);
-  assert_int_equal(hri_dataset_row_count(dataset), 300);
-  assert_int_equal(hri_dataset_row_length(dataset, 4, &length, NULL), HR_OK);
-  assert_int_equal(length, 100);
-  assert_int_equal(hri_dataset_buckets(dataset, 6, lengths, &count, NULL), HR_OK);
-  assert_int_equal(count, 3); /* more would not help */
-  assert_int_equal(lengths[0], 16);
-  assert_int_equal(lengths[1], 104); /* of 8, a 64th of 512 */
-  assert_int_equal(lengths[2], 320);
-  assert_int_equal(hri_dataset_buckets(dataset, 2, lengths, &count, NULL), HR_OK);
-  assert_int_equal(count, 2);
-  assert_int_equal(lengths[0], 104);
-  assert_int_equal(lengths[1], 320);
-  assert_int_equal(hri_dataset_buckets(dataset, 1, lengths, &count, NULL), HR_OK);
-  assert_int_equal(count, 1);
-  assert_int_equal(lengths[0], 320);
-  hri_dataset_destroy(dataset);
-}
-
 #define TEST(name) cmocka_unit_test(name)
 
 int main(void) {
@@ -535,7 +499,6 @@ int main(void) {
       TEST(conversations_need_a_template),
       TEST(columns_that_are_not_used_are_named_once),
       TEST(refused_memory_is_a_clean_error),
-      TEST(buckets_waste_the_least),
   };
   return cmocka_run_group_tests_name("data_formats", tests, setup, teardown);
 }

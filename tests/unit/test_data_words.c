@@ -172,33 +172,43 @@ static void text_fields_have_the_tokens_of_the_whole(void **state) {
   free(text);
 }
 
-/* What the post-processor puts in front stands in front of the prompt; the completion begins where the prompt's bytes end. */
-static void completions_begin_behind_the_prompt(void **state) {
-  static const char content[] = "{\"prompt\": \"What is it? \", \"completion\": \"A fox.\"}";
-  const char *path = write_file("p.jsonl", content, strlen(content));
-  (void)state;
-  for (int i = 0; i < NAMES; i++) {
-    hr_tokenizer *tokenizer = open_tokenizer(names[i]);
-    hri_dataset_options options = options_for(&path, tokenizer, 3);
-    row r = read_row(&options);
-    hr_tokens whole = {0};
-    uint64_t counted = 0, expected = 0;
-    assert_int_equal(hr_tokenizer_encode(tokenizer, "What is it? A fox.", 18, HR_ENCODE_SPECIAL | HR_ENCODE_OFFSETS, &whole, NULL), HR_OK);
-    assert_true(r.length >= whole.count && r.length <= whole.count + 1);
-    for (uint64_t k = 0; k < whole.count; k++) {
-      bool added = whole.end[k] == whole.begin[k], completion = added ? k > 0 : whole.begin[k] >= 12; /* added: in front, or behind */
-      assert_int_equal(r.ids[k], whole.ids[k]);
-      if (k > 0 && completion) assert_int_equal(r.targets[k - 1], whole.ids[k]);
-      if (k > 0 && !completion) assert_int_equal(r.targets[k - 1], -100);
-      expected += completion;
-    }
-    expected += r.length - whole.count;
-    for (uint64_t k = 0; k < r.length; k++) counted += r.targets[k] != -100;
-    assert_int_equal(counted, expected);
-    hr_tokens_deinit(&whole);
-    free(r.ids);
-    hr_tokenizer_close(tokenizer);
+/* What the post-processor puts in front stands in front of the prompt; labels count from the first token on that the prompt alone
+ * does not have. */
+static void check_completion(const char *name, const char *prompt, const char *completion, bool splits) {
+  hr_tokenizer *tokenizer = open_tokenizer(name);
+  char content[200], text[200];
+  const char *path;
+  hri_dataset_options options;
+  hr_tokens whole = {0}, alone = {0};
+  uint64_t same = 0, before = 0;
+  row r;
+  (void)snprintf(content, sizeof content, "{\"prompt\": \"%s\", \"completion\": \"%s\"}", prompt, completion);
+  (void)snprintf(text, sizeof text, "%s%s", prompt, completion);
+  path = write_file("p.jsonl", content, strlen(content));
+  options = options_for(&path, tokenizer, 3);
+  r = read_row(&options);
+  assert_int_equal(hr_tokenizer_encode(tokenizer, text, strlen(text), 0, &whole, NULL), HR_OK);
+  assert_int_equal(hr_tokenizer_encode(tokenizer, prompt, strlen(prompt), 0, &alone, NULL), HR_OK);
+  while (same < alone.count && same < whole.count && whole.ids[same] == alone.ids[same]) same++;
+  assert_int_equal(same < alone.count, splits);
+  while (r.ids[before] != whole.ids[0]) before++; /* the tokens in front */
+  assert_true(before <= 2 && r.length >= before + whole.count);
+  for (uint64_t k = 0; k < whole.count; k++) {
+    assert_int_equal(r.ids[before + k], whole.ids[k]);
+    if (before + k > 0) assert_int_equal(r.targets[before + k - 1], k < same ? -100 : whole.ids[k]);
   }
+  for (uint64_t k = before + whole.count; k < r.length; k++) assert_int_equal(r.targets[k - 1], r.ids[k]); /* the end counts */
+  hr_tokens_deinit(&whole);
+  hr_tokens_deinit(&alone);
+  free(r.ids);
+  hr_tokenizer_close(tokenizer);
+}
+
+static void completions_begin_behind_the_prompt(void **state) {
+  (void)state;
+  for (int i = 0; i < NAMES; i++) check_completion(names[i], "What is it?", " A fox.", false);
+  check_completion("smollm", "What is it? ", "A fox.", true);
+  check_completion("llama3", "What is it? ", "A fox.", true);
 }
 
 /* Special tokens in what the template writes are tokens, nothing is added in front or behind, and blanks behind the one that ends

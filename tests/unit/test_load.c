@@ -163,9 +163,11 @@ static void test_every_conversion_out(void **state) {
         memory_file arena = {malloc(values * 4), values * hri_real_bytes((hri_real)real), UINT64_MAX}, file = {malloc(values * each), values * each, UINT64_MAX};
         unsigned char *staging = aligned_alloc(64, 4 << 20);
         hri_move m = {.bytes = transfer, .file = &file, .out = true, .type = types[t], .rows = shapes[s].rows, .columns = shapes[s].columns,
-                      .transposed = shapes[s].transposed, .at = arena.bytes, .real = (hri_real)real};
+                      .transposed = shapes[s].transposed, .at = arena.bytes, .real = (hri_real)real, .path = "file", .name = "tensor"};
         hr_error error = {0};
         fill_file(&arena, real ? HRI_GGML_BF16 : HRI_GGML_F32);
+        for (uint64_t k = 0; k < values; k++) /* below 65504, so that they fit into F16 */
+          arena.bytes[k * (real ? 2 : 4) + (real ? 1 : 3)] &= 0x80 | 0x40 | 0x06;
         memset(file.bytes, 0xFF, file.count);
         assert_ok(hri_moves_run(cpus[s % 4], &m, 1, staging, 4 << 20, &error), &error);
         for (uint64_t r = 0; r < m.rows; r++)
@@ -177,6 +179,9 @@ static void test_every_conversion_out(void **state) {
             else memcpy(want, &value, 4);
             if (memcmp(want, file.bytes + file_index(&m, r, c) * each, each) != 0) fail_msg("shape %zu, type %s, real %d", s, hri_ggml_name(types[t]), real);
           }
+        hri_real_put(arena.bytes, (int64_t)(values / 2), 65520.0f, (hri_real)real); /* one that does not; bf16 makes it 65536 */
+        assert_int_equal(hri_moves_run(cpus[s % 4], &m, 1, staging, 4 << 20, &error), types[t] == HRI_GGML_F16 ? HR_ERROR_INPUT : HR_OK);
+        if (types[t] == HRI_GGML_F16) assert_says(&error, "file: tensor tensor holds a value that F16 cannot hold");
         free(arena.bytes);
         free(file.bytes);
         free(staging);
@@ -504,6 +509,30 @@ static void test_a_resumed_run_ends_like_its_source(void **state) {
   scratch_remove(checkpoint);
 }
 
+/* A run from scratch has no files to be like. */
+static void test_a_resumed_run_from_scratch_is_f32(void **state) {
+  const char *checkpoint = path_of("%s/scratch-checkpoint", scratch), *out = path_of("%s/scratch-out", scratch);
+  hr_error error = {0};
+  hri_session s;
+  hr_job job;
+  (void)state;
+  load_ok("micro-gpt2-bytes", HR_PRECISION_FP32, 1, &s);
+  assert_ok(hri_dir_make(checkpoint, &error), &error);
+  assert_ok(hri_session_save(&s, checkpoint, HRI_FILE_F32, true, &error), &error);
+  hri_session_close(&s);
+  open_job("micro-gpt2-bytes", HR_PRECISION_FP32, 1, &job);
+  assert_ok(hri_session_plan(&s, &job, NULL, &error), &error);
+  assert_ok(hri_session_load(&s, checkpoint, path_of("%s/optimizer.safetensors", checkpoint), &error), &error);
+  assert_ok(hri_dir_make(out, &error), &error);
+  assert_ok(hri_session_save(&s, out, (hri_file_dtype)HRI_AS_SOURCE, false, &error), &error);
+  hri_session_close(&s);
+  scratch_remove(checkpoint);
+  load_ok(out, HR_PRECISION_FP32, 1, &s);
+  assert_int_equal(s.carry.dtype, HRI_FILE_F32);
+  hri_session_close(&s);
+  scratch_remove(out);
+}
+
 /* ---- wrong tensors ---- */
 
 /* llama-mixed with the header entry `from` replaced by `to` of the same length. */
@@ -619,6 +648,7 @@ int main(void) {
       cmocka_unit_test(test_config_keeps_its_own_keys),
       cmocka_unit_test(test_companions),
       cmocka_unit_test(test_a_resumed_run_ends_like_its_source),
+      cmocka_unit_test(test_a_resumed_run_from_scratch_is_f32),
       cmocka_unit_test(test_wrong_tensors_are_named),
       cmocka_unit_test(test_spellings_and_strangers),
       cmocka_unit_test(test_refused_memory),

@@ -58,6 +58,8 @@ static const char *const shapes[] = {
     "micro-gpt2-bytes", /* tied, biases */
     "micro-llama-bytes", /* tied */
     "custom:family=llama,layers=2,hidden=48,heads=4,kv-heads=2,mlp=80,vocab=300,positions=128,tied=false",
+    "micro-gemma2-bytes",
+    "custom:family=gemma3_text,layers=2,hidden=48,heads=4,kv-heads=2,mlp=80,vocab=300,positions=128",
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -79,7 +81,8 @@ static const struct {
     {HRI_OP_ADD, "nnn"},            {HRI_OP_ACTIVATION, "nn"},         {HRI_OP_ACTIVATION_BACKWARD, "nnn"}, {HRI_OP_GLU, "nn"},
     {HRI_OP_GLU_BACKWARD, "nnn"},   {HRI_OP_ROPE, "n-wn"},             {HRI_OP_ROPE_TABLE, "w"},        {HRI_OP_ATTENTION, "n-nw"},
     {HRI_OP_ATTENTION_BACKWARD, "nnnw-n"}, {HRI_OP_ATTENTION_FULL, "n-nn"}, {HRI_OP_ATTENTION_FULL_BACKWARD, "nnn-n"}, {HRI_OP_ATTENTION_CACHED, "nnn-n"},
-    {HRI_OP_CROSS_ENTROPY, "n--nw"}, {HRI_OP_LOSS_SUM, "w-"},
+    {HRI_OP_CROSS_ENTROPY, "n--nw"}, {HRI_OP_LOSS_SUM, "w-"},          {HRI_OP_HEAD_NORM, "nwwnw"},     {HRI_OP_HEAD_NORM_BACKWARD, "nnwwwnww"},
+    {HRI_OP_SOFTCAP, "ww"},
 };
 
 #define OPERANDS(enumerator, name, operands) operands,
@@ -101,7 +104,10 @@ static uint32_t check_node(const hri_job *job, const hri_node *node, hr_precisio
     for (uint32_t i = 0; i < node->operand_count && types_of[k].types[i]; i++) { /* scratch stands behind */
       char want = types_of[k].types[i];
       hri_id id = hri_operands(job, node)[i].tensor;
-      if (want == 'l') want = id == job->generate_logits || id == job->decode_logits ? 'w' : 'n';
+      if (want == 'l') {
+        bool sampled = (node->program == HRI_PREFILL || node->program == HRI_DECODE) && job->storages.items[job->tensors.items[id].storage].role == HRI_ROLE_LOGITS;
+        want = sampled ? 'w' : 'n';
+      }
       if (!holds(want, type_at(job, node, i), precision))
         fail_msg("%s: operand %u of %s is %s", hr_precision_name(precision), i, hri_op_name(node->op), hri_dtype_name(type_at(job, node, i)));
     }

@@ -457,11 +457,72 @@ static void placement_gap_of_presets(void **state) {
   assert_true(worst <= 0.02);
 }
 
+/* ---- windows ---- */
+
+/* FLOPs of attention count the pairs that are seen, and of a cache what the window leaves of it. */
+static void windowed_attention_counts_what_is_seen(void **state) {
+  hri_job job;
+  (void)state;
+  hri_job_init(&job);
+  for (int64_t t = 1; t < 12; t++)
+    for (int64_t window = 0; window < 14; window++) {
+      hri_node node = {.op = HRI_OP_ATTENTION, .attr = {.i = {2, t, 3, 1, 5, window}}};
+      uint64_t pairs = 0;
+      for (int64_t q = 0; q < t; q++)
+        for (int64_t k = 0; k <= q; k++) pairs += window == 0 || q - k < window;
+      assert_true(hri_node_flops(&job, &node) == 4.0 * 2 * 3 * 5 * (double)pairs);
+      node.op = HRI_OP_ATTENTION_BACKWARD;
+      assert_true(hri_node_flops(&job, &node) == 2.5 * 4 * 2 * 3 * 5 * (double)pairs);
+      node = (hri_node){.op = HRI_OP_ATTENTION_CACHED, .attr = {.i = {1, 1, 3, 1, 5, window, t}}};
+      assert_true(hri_node_flops(&job, &node) == 4.0 * 3 * 5 * (double)(window > 0 && window < t ? window : t));
+    }
+  hri_job_deinit(&job);
+}
+
+/* gemma-like layers slide in turn, with the tables that belong to them; nobody else has a window. */
+static void layers_have_their_windows_and_tables(void **state) {
+  hr_job spec;
+  hri_job job;
+  hri_forward forwards[HRI_PROGRAM_COUNT];
+  hr_error e = {0};
+  uint32_t sliding = 0, full = 0;
+  hri_id tables[2] = {HRI_NONE, HRI_NONE};
+  (void)state;
+  hr_job_init(&spec);
+  assert_int_equal(hr_model_open("custom:layers=8,hidden=16,heads=2,family=gemma3_text", &spec.model, &e), HR_OK);
+  assert_int_equal(hr_device_find("rtx-3090", &spec.device, &e), HR_OK);
+  spec.model.sliding_window = 3;
+  spec.sequence_length = 8;
+  assert_int_equal(hr_job_finish(&spec, &e), HR_OK);
+  hri_job_init(&job);
+  assert_int_equal(hri_build(&job, &spec, forwards, &e), HR_OK);
+  assert_int_equal(job.ropes.count, 2);
+  assert_true(job.ropes.items[0].inverse[1] < job.ropes.items[1].inverse[1]); /* theta 1e6 and 1e4 */
+  for (size_t n = 0; n < job.nodes.count; n++) {
+    const hri_node *node = &job.nodes.items[n];
+    bool slides = node->layer >= 0 && spec.model.sliding[node->layer];
+    if (node->op == HRI_OP_ROPE) {
+      hri_id table = hri_operands(&job, node)[2].tensor;
+      if (tables[slides] == HRI_NONE) tables[slides] = table;
+      assert_int_equal(tables[slides], table);
+    }
+    if (node->op != HRI_OP_ATTENTION) continue;
+    assert_int_equal(node->attr.i[5], slides ? 3 : 0);
+    assert_int_equal(slides, node->layer != 5);
+    sliding += slides;
+    full += !slides;
+  }
+  assert_true(sliding > 0 && full > 0 && tables[0] != tables[1]);
+  hri_job_deinit(&job);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rule_1_write_before_read), cmocka_unit_test(rule_1_written_twice), cmocka_unit_test(rule_1_overwritten), cmocka_unit_test(rule_1_role),
       cmocka_unit_test(rule_3_missing_wait), cmocka_unit_test(rule_6_site), cmocka_unit_test(rule_7_shape), cmocka_unit_test(rule_7_packed), cmocka_unit_test(placement_proof_can_fail),
       cmocka_unit_test(allocation_failures_are_clean), cmocka_unit_test(random_jobs_obey_the_rules), cmocka_unit_test(automatic_packing_is_free), cmocka_unit_test(placement_gap_of_presets),
+      cmocka_unit_test(windowed_attention_counts_what_is_seen),
+      cmocka_unit_test(layers_have_their_windows_and_tables),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

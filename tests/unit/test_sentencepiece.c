@@ -130,6 +130,46 @@ static void normalizing_is_that_of_the_reference(void **context) {
   hri_json_deinit(&root);
 }
 
+/* The whole way from text to ids, through the public interface; text that looks like a control piece is text there. */
+static void ids_are_those_of_the_reference(void **context) {
+  hri_json root = open_json(FOLDER "expected.json"), cases = array_of(&root, "cases"), texts = array_of(&root, "texts");
+  hri_json splits = open_json(HR_TEST_DATA "/parity/splits/splits.json"), alphabet = array_of(&splits, "alphabet");
+  uint64_t count = (uint64_t)json_integer_value(hri_json_member(&splits, "random_texts").value);
+  (void)context;
+  for (uint64_t i = 0; i < hri_json_count(&cases); i++) {
+    hri_json item = hri_json_item(&cases, i), ids = array_of(&item, "ids");
+    const char *name = string_of(&item, "model");
+    hr_tokenizer *tokenizer;
+    hr_tokens tokens = {0};
+    uint64_t state = 4;
+    uint32_t digest = 0;
+    char path[512], text[256], found[9];
+    hr_error error;
+    (void)snprintf(path, sizeof path, FOLDER "%s", name);
+    must(hr_tokenizer_open(path, &tokenizer, &error), &error);
+    for (uint64_t k = 0; k < hri_json_count(&texts); k++) {
+      hri_json expected = hri_json_item(&ids, k);
+      const char *sample = json_string_value(hri_json_item(&texts, k).value);
+      must(hr_tokenizer_encode(tokenizer, sample, strlen(sample), HR_ENCODE_PLAIN, &tokens, &error), &error);
+      for (uint64_t t = 0; t < tokens.count; t++)
+        if (t >= hri_json_count(&expected) || tokens.ids[t] != json_integer_value(hri_json_item(&expected, t).value))
+          fail_msg("%s: '%s': token %u is %d", name, sample, (unsigned)t, tokens.ids[t]);
+      assert_int_equal(tokens.count, hri_json_count(&expected));
+    }
+    for (uint64_t k = 0; k < count; k++) {
+      must(hr_tokenizer_encode(tokenizer, text, random_text(&state, &alphabet, text), HR_ENCODE_PLAIN, &tokens, &error), &error);
+      for (uint64_t t = 0; t < tokens.count; t++)
+        for (uint32_t shift = 0; shift < 32; shift += 8) digest_byte(&digest, (uint8_t)(tokens.ids[t] >> shift));
+    }
+    (void)snprintf(found, sizeof found, "%08x", digest);
+    if (strcmp(found, string_of(&item, "random_ids")) != 0) fail_msg("%s: the digest of random ids differs", name);
+    hr_tokens_deinit(&tokens);
+    hr_tokenizer_close(tokenizer);
+  }
+  hri_json_deinit(&splits);
+  hri_json_deinit(&root);
+}
+
 static void models_are_read_in_full(void **context) {
   hri_sentencepiece model;
   hr_error error;
@@ -319,7 +359,8 @@ static void broken_rules_do_no_harm(void **context) {
   (void)context;
   must(hri_normalizer_create(&normalizer, &error), &error);
   for (uint32_t i = 0; i < 7; i++) {
-    assert_int_equal(hri_normalizer_add_charsmap(normalizer, sizes[i], bytes[i], &error), HR_ERROR_INPUT);
+    hri_sentencepiece rules = {.charsmap = sizes[i], .charsmap_bytes = bytes[i]};
+    assert_int_equal(hri_normalizer_add_sentencepiece(normalizer, &rules, &error), HR_ERROR_INPUT);
     assert_non_null(strstr(error.message, "precompiled_charsmap"));
   }
   assert_true(hri_normalizer_is_empty(normalizer));
@@ -329,7 +370,7 @@ static void broken_rules_do_no_harm(void **context) {
     hri_normal normal = {0};
     for (uint32_t i = 4; i + 1 < sizeof map; i++) map[i] = (uint8_t)(next_random(&state, 3) ? next_random(&state, 256) : 0);
     must(hri_normalizer_create(&normalizer, &error), &error);
-    must(hri_normalizer_add_charsmap(normalizer, (const char *)map, sizeof map, &error), &error);
+    must(hri_normalizer_add_sentencepiece(normalizer, &(hri_sentencepiece){.charsmap = (const char *)map, .charsmap_bytes = sizeof map}, &error), &error);
     for (uint32_t k = 0; k < 20; k++) {
       char text[8];
       for (uint32_t b = 0; b < 8; b++) text[b] = (char)next_random(&state, 256);
@@ -454,7 +495,8 @@ static void families_name_their_tokens(void **context) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(normalizing_is_that_of_the_reference), cmocka_unit_test(models_are_read_in_full), cmocka_unit_test(bad_models_are_named),
+      cmocka_unit_test(normalizing_is_that_of_the_reference), cmocka_unit_test(ids_are_those_of_the_reference),
+      cmocka_unit_test(models_are_read_in_full), cmocka_unit_test(bad_models_are_named),
       cmocka_unit_test(broken_fields_are_refused), cmocka_unit_test(broken_rules_do_no_harm), cmocka_unit_test(refused_memory_is_an_error),
       cmocka_unit_test(rank_files_are_read), cmocka_unit_test(families_name_their_tokens),
   };

@@ -54,19 +54,24 @@ static size_t point_text(uint32_t begin, char out[4096]) {
   return bytes;
 }
 
-/* CRC-32 as zlib has it, over bytes and 32-bit numbers. */
+/* CRC-32 as zlib has it, over bytes and over 32-bit numbers, four bytes at a time. */
+static uint32_t crc[4][256];
+
+static void make_crc(void) {
+  for (uint32_t i = 0; i < 256; i++) {
+    crc[0][i] = i;
+    for (int bit = 0; bit < 8; bit++) crc[0][i] = crc[0][i] >> 1 ^ (crc[0][i] & 1 ? 0xEDB88320u : 0);
+  }
+  for (uint32_t i = 0; i < 256; i++)
+    for (uint32_t k = 1; k < 4; k++) crc[k][i] = crc[k - 1][i] >> 8 ^ crc[0][crc[k - 1][i] & 255];
+}
 static void digest_byte(uint32_t *digest, uint8_t byte) {
-  static uint32_t table[256];
-  if (table[255] == 0)
-    for (uint32_t i = 0; i < 256; i++) {
-      table[i] = i;
-      for (int bit = 0; bit < 8; bit++) table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xEDB88320u : 0);
-    }
-  *digest = ~*digest;
-  *digest = ~(*digest >> 8 ^ table[(*digest ^ byte) & 255]);
+  uint32_t value = ~*digest;
+  *digest = ~(value >> 8 ^ crc[0][(value ^ byte) & 255]);
 }
 static void digest_number(uint32_t *digest, uint32_t number) {
-  for (uint32_t shift = 0; shift < 32; shift += 8) digest_byte(digest, (uint8_t)(number >> shift));
+  uint32_t value = ~*digest ^ number;
+  *digest = ~(crc[3][value & 255] ^ crc[2][value >> 8 & 255] ^ crc[1][value >> 16 & 255] ^ crc[0][value >> 24]);
 }
 
 static void must(hr_status status, const hr_error *error) {
@@ -484,9 +489,9 @@ static void normalizers_are_those_of_the_reference(void **context) {
     for (uint32_t k = 0; k < from.texts; k++) digest_normal(normalizer, &normal, text, random_text(&state, &from, text), &digest);
     check_digest(&item, "random", digest);
     digest = 0;
-    for (uint32_t begin = 0; begin < HRI_UNICODE_END; begin += 64)
+    for (uint32_t begin = hri_json_has(&item, "points") ? 0 : HRI_UNICODE_END; begin < HRI_UNICODE_END; begin += 64)
       if (begin < 0xD800 || begin >= 0xE000) digest_normal(normalizer, &normal, text, point_text(begin, text), &digest);
-    check_digest(&item, "points", digest);
+    if (hri_json_has(&item, "points")) check_digest(&item, "points", digest);
     hri_normal_deinit(&normal);
     hri_normalizer_destroy(normalizer);
   }
@@ -557,5 +562,6 @@ int main(void) {
       cmocka_unit_test(invalid_bytes_become_the_replacement),
       cmocka_unit_test(bad_normalizers_are_named),
   };
+  make_crc();
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

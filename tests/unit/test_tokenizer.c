@@ -247,7 +247,7 @@ static void test_config(void **state) {
   (void)state;
   begin_directory("gpt2");
   write_file("tokenizer_config.json", "{\"bos_token\":{\"content\":\"<|bos|>\",\"lstrip\":false},\"eos_token\":\"<|endoftext|>\",\"pad_token\":null,\"add_bos_token\":true,"
-                                      "\"add_eos_token\":true,\"additional_special_tokens\":[\"<|extra|>\"],\"chat_template\":\"x\"}");
+                                      "\"add_eos_token\":true,\"additional_special_tokens\":[\"<|extra|>\"],\"image_token\":\"<|image|>\",\"chat_template\":\"x\"}");
   write_file("special_tokens_map.json", "{\"eos_token\":{\"content\":\"<|end|>\"},\"pad_token\":\"<|endoftext|>\"}");
   tokenizer = open_directory();
   bos = hr_tokenizer_named(tokenizer, HR_TOKEN_BOS);
@@ -257,14 +257,10 @@ static void test_config(void **state) {
   assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_PAD), hr_tokenizer_find(tokenizer, "<|endoftext|>"));
   assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_UNK), -1);
   assert_true(bos >= 700 && eos > bos && hr_tokenizer_is_special(tokenizer, bos) && hr_tokenizer_find(tokenizer, "<|extra|>") > eos);
-  assert_int_equal(hr_tokenizer_size(tokenizer), hr_tokenizer_find(tokenizer, "<|extra|>") + 1);
-  encode(tokenizer, &(text){"a<|extra|>", 10}, HR_ENCODE_SPECIAL, &tokens);
-  assert_int_equal(tokens.count, 4);
-  assert_int_equal(tokens.ids[0], bos);
-  assert_int_equal(tokens.ids[2], hr_tokenizer_find(tokenizer, "<|extra|>"));
-  assert_int_equal(tokens.ids[3], eos);
-  encode(tokenizer, &(text){"a<|extra|>", 10}, 0, &tokens);
+  assert_int_equal(hr_tokenizer_size(tokenizer), hr_tokenizer_find(tokenizer, "<|image|>") + 1);
+  encode(tokenizer, &(text){"a<|extra|>", 10}, HR_ENCODE_SPECIAL, &tokens); /* the post-processor adds nothing */
   assert_int_equal(tokens.count, 2);
+  assert_int_equal(tokens.ids[1], hr_tokenizer_find(tokenizer, "<|extra|>"));
   hr_tokenizer_close(tokenizer);
   /* added_tokens_decoder: the map does not count, flags change, ids go by the order of ids */
   write_file("tokenizer_config.json", "{\"eos_token\":\"<|endoftext|>\",\"added_tokens_decoder\":{\"701\":{\"content\":\"<b>\",\"special\":true,\"normalized\":false},"
@@ -279,6 +275,36 @@ static void test_config(void **state) {
   assert_int_equal(tokens.end[0], 6);
   hr_tokenizer_close(tokenizer);
   hr_tokens_deinit(&tokens);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+/* A SentencePiece model begins a text with BOS; the file beside it may say otherwise. */
+static void test_template(void **state) {
+  static const struct { const char *config; uint32_t before, behind; } cases[] = {
+      {"{}", 1, 0}, {"{\"add_bos_token\":false}", 0, 0}, {"{\"add_bos_token\":true,\"add_eos_token\":true}", 1, 1}, {"{\"add_eos_token\":true}", 0, 1}};
+  char *model, path[160];
+  uint64_t count;
+  (void)state;
+  begin_directory(NULL);
+  assert_int_equal(hri_file_read(HR_TEST_DATA "/parity/sentencepiece/plain.model", 1 << 20, &model, &count, NULL), HR_OK);
+  (void)snprintf(path, sizeof path, "%s/tokenizer.model", directory);
+  assert_int_equal(hri_file_replace(path, model, count, NULL), HR_OK);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hr_tokenizer *tokenizer;
+    hr_tokens bare = {0}, tokens = {0};
+    write_file("tokenizer_config.json", cases[i].config);
+    tokenizer = open_directory();
+    encode(tokenizer, &(text){"words", 5}, 0, &bare);
+    encode(tokenizer, &(text){"words", 5}, HR_ENCODE_SPECIAL, &tokens);
+    assert_int_equal(tokens.count, bare.count + cases[i].before + cases[i].behind);
+    if (cases[i].before) assert_int_equal(tokens.ids[0], hr_tokenizer_named(tokenizer, HR_TOKEN_BOS));
+    if (cases[i].behind) assert_int_equal(tokens.ids[tokens.count - 1], hr_tokenizer_named(tokenizer, HR_TOKEN_EOS));
+    assert_memory_equal(tokens.ids + cases[i].before, bare.ids, bare.count * sizeof *bare.ids);
+    hr_tokens_deinit(&bare);
+    hr_tokens_deinit(&tokens);
+    hr_tokenizer_close(tokenizer);
+  }
+  hri_free(model);
   assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
 }
 
@@ -459,6 +485,7 @@ static const struct { const char *json, *message; } refused[] = {
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", "must be two parts"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b c\"]}}", "must be two parts"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "must have two parts"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\":0,\"\xE2\x96\x81\":1},\"merges\":[[\"\",\"\xE2\x96\x81\"]]}}", "merge 0 has an empty part"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"b\",\"c\"]]}}", "must have two parts"},
     {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", "field 'model.dropout' is set"},
     {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0},\"merges\":[]}}", "field 'model.unk_token': 'u' is not in the vocabulary"},
@@ -600,7 +627,7 @@ static void test_refused_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vectors),   cmocka_unit_test(test_remembered_words), cmocka_unit_test(test_long_pieces), cmocka_unit_test(test_config),
+      cmocka_unit_test(test_vectors),   cmocka_unit_test(test_remembered_words), cmocka_unit_test(test_long_pieces), cmocka_unit_test(test_config), cmocka_unit_test(test_template),
       cmocka_unit_test(test_gguf), cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_tiktoken),      cmocka_unit_test(test_refusals),         cmocka_unit_test(test_misuse),      cmocka_unit_test(test_threads),
       cmocka_unit_test(test_refused_memory),
   };

@@ -62,6 +62,7 @@ typedef struct backward_job {
   float *delta;    /* [B,H,T] */
   float *dq;       /* [slots][group][blocks * BACKWARD_QUERIES][wide]: sums of the heads in flight */
   int64_t *turns;  /* [slots][group][blocks] */
+  int32_t *least;  /* [B][blocks]: the first key that any query of a block sees */
   int64_t group, slots;
   int64_t stride, width; /* elements per row of qkv and of y */
   int64_t words, row;    /* words of a head, and of a packed row */
@@ -118,6 +119,7 @@ static backward_job make_job(const hri_attention_shape *shape, int threads) {
 static void take_shared(tile_carver *carver, backward_job *job) {
   uint64_t in_flight = (uint64_t)job->slots * (uint64_t)job->group, heads = (uint64_t)job->shape->batch * (uint64_t)job->shape->heads;
   job->delta = tile_take(carver, heads * (uint64_t)job->shape->sequence, sizeof(float));
+  job->least = tile_take(carver, (uint64_t)job->shape->batch * (uint64_t)job->blocks, sizeof(int32_t));
   job->turns = tile_take(carver, in_flight * (uint64_t)job->blocks, sizeof(int64_t));
   job->dq = tile_take(carver, in_flight * (uint64_t)job->blocks, BACKWARD_QUERIES * (uint64_t)job->wide * sizeof(float));
 }
@@ -196,6 +198,16 @@ static void begin_block(const backward_job *job, const backward_tiles *tiles, bl
     tiles->start[i] = tile_first_key(shape, doc_start, tile_min(spans->first + i, shape->sequence - 1));
     spans->least = tile_min(spans->least, tiles->start[i]);
   }
+}
+
+/* job->least of one block. With windows and documents most pairs of a block and a key tile see nothing of each other; this
+ * tells without a look at the queries. */
+static void find_least(const backward_job *job, int64_t b, int64_t block) {
+  const hri_attention_shape *shape = job->shape;
+  const int32_t *doc_start = job->doc_start ? job->doc_start + b * shape->sequence : NULL;
+  int64_t first = block * BACKWARD_QUERIES, end = tile_min(first + BACKWARD_QUERIES, shape->sequence), least = INT32_MAX;
+  for (int64_t t = first; t < end; t++) least = tile_min(least, tile_first_key(shape, doc_start, t));
+  job->least[b * job->blocks + block] = (int32_t)least;
 }
 
 /* Which queries of the block see each panel of the key tile; false when none. The tiles that a block sees are
@@ -455,10 +467,9 @@ static void run_tile(const backward_job *job, const backward_tiles *tiles, int64
   pack_keys(job, tiles, b, kv, key);
   memset(tiles->dkeys, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
   memset(tiles->dvalues, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
-  int64_t blocks = job->blocks; /* past the window no query sees the tile */
-  if (shape->window > 0) blocks = tile_min(blocks, (key + TILE_KEYS + shape->window - 2) / BACKWARD_QUERIES + 1);
-  for (int64_t block = key / BACKWARD_QUERIES; block < blocks; block++) {
+  for (int64_t block = key / BACKWARD_QUERIES; block < job->blocks; block++) {
     block_spans spans;
+    if (job->least[b * job->blocks + block] >= key + TILE_KEYS) continue;
     begin_block(job, tiles, &spans, b, block);
     if (!find_spans(tiles, &spans, key)) continue;
     for (int64_t g = 0; g < job->group; g++) {
@@ -510,6 +521,8 @@ static void run_job(backward_job *job, void *scratch, int threads) {
   {
     tile_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
     backward_tiles tiles = take_tiles(&carver, job);
+#pragma omp for schedule(static) nowait
+    for (int64_t i = 0; i < shape->batch * job->blocks; i++) find_least(job, i / job->blocks, i % job->blocks);
     if (job->y) {
 #pragma omp for schedule(static)
       for (int64_t row = 0; row < rows; row++) prepare(job, row);

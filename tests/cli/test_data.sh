@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# headroom data, and the data options of train and evaluate.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh" "$1"
+
+cat >chat.jsonl <<'JSONL'
+{"id": 1, "messages": [{"role": "user", "content": "What is 2+2?"}, {"role": "assistant", "content": "4"}]}
+{"id": 2, "messages": [{"role": "user", "content": "Name a colour."}, {"role": "assistant", "content": "Blue."}]}
+JSONL
+model=(--model tiny-llama-bytes --chat-template chatml)
+
+run data --help; expect_rc 0; expect_golden data-help.txt
+run data; refuses 2; expect_err 'no FILE is given'
+run data chat.jsonl; refuses 2; expect_err '--model is missing'
+run data nothing.jsonl "${model[@]}"; refuses 1; expect_err 'nothing.jsonl'
+run data chat.jsonl --model no-such-model; refuses 2
+
+# what it says; the masked part is in brackets where there is no colour
+run data chat.jsonl "${model[@]}" --seq 256
+expect_rc 0; expect_no_err
+expect_out 'chat.jsonl: JSONL of messages, bytes as tokens, chat template from preset'
+expect_out '^tokenizer +bytes$'
+expect_out '^documents +2$'
+expect_out '^counted labels +26, '
+expect_out '^longest +[0-9]+ tokens  chat.jsonl:2$'
+expect_out '^packing pack +1 rows of 256, [0-9.]+ % filled$'
+expect_out '^ +off +2 rows of 256'
+expect_out '^example 1: chat.jsonl:1, 74 tokens; what stands in \[\[ \]\] does not count$'
+expect_out '^\]\]4<\|im_end\|>\[\[$'
+run data chat.jsonl "${model[@]}" --color always --examples 1
+expect_rc 0; expect_out $'\033\\[2m<.im_start.>user'; expect_out 'what is dim does not count'
+
+run data chat.jsonl "${model[@]}" --json --loss all --examples 1
+expect_rc 0
+expect_json 'd["documents"] == 2' 'd["labels"] == d["tokens"] - 2' 'd["longest"][0]["line"] == 2' 'd["broken_rows"] == 0' \
+  'len(d["examples"]) == 1' 'all(s["counted"] for s in d["examples"][0]["stretches"])' 'd["packing"]["off"]["rows"] == 2' \
+  'd["length_percentiles"]["100"] == d["longest"][0]["tokens"]' '"not used: id" in d["note"]'
+
+# broken rows: listed and exit 5; named and refused, or skipped and counted by train
+cat >>chat.jsonl <<'JSONL'
+{"messages": []}
+{"messages": [{"role": "user", "content": "x"}]}
+JSONL
+run data chat.jsonl "${model[@]}"
+expect_rc 5; expect_out 'broken rows +2'; expect_out "chat.jsonl:3: field 'messages' is empty"; expect_out 'chat.jsonl:4: no label counts'
+expect_err '2 broken rows'; expect_err 'skip-bad'
+run data chat.jsonl "${model[@]}" --skip-bad; expect_rc 0
+train=(train micro-llama-bytes --chat-template chatml --seq 128 --steps 1 --threads 1)
+run "${train[@]}" --data chat.jsonl --out broken
+refuses 5; expect_err "chat.jsonl:3: field 'messages' is empty"; [ ! -e broken ] || fail 'a refused run left its directory'
+run "${train[@]}" --data chat.jsonl --out run --skip-bad --eval-data chat.jsonl
+expect_rc 0; expect_err '2 broken rows passed over'
+[ -d run/data-cache ] || fail 'no data-cache in the run'
+if [ -n "$have_python" ]; then
+  python3 -c 'import json; d = json.load(open("run/run.json")); assert d["broken_rows"] == 2, d' || fail 'run.json does not count the broken rows'
+fi
+run "${train[@]}" --data chat.jsonl --out run2 --skip-bad --data-cache run/data-cache
+expect_rc 0; expect_err 'from the cache'; [ ! -e run2/data-cache ] || fail 'a second cache'
+
+# percentiles: lines of 1 to 100 bytes and an end token each
+for i in $(seq 1 100); do head -c "$i" /dev/zero | tr '\0' x; echo; done >steps.txt
+run data steps.txt --model tiny-llama-bytes --format lines --json --examples 0
+expect_rc 0
+expect_json 'd["length_percentiles"] == {"10": 11, "25": 26, "50": 51, "75": 76, "90": 91, "99": 100, "100": 101}' 'd["examples"] == []' \
+  '[p["line"] for p in d["longest"]] == list(range(100, 92, -1))' 'd["packing"]["pack"]["fill"] > 0.99 or d["packing"]["pack"]["rows"] == 6'
+
+# formats, truncation, packing
+printf 'one\ntwo\n' >lines.txt
+run data lines.txt --model tiny-llama-bytes --format lines --json; expect_rc 0; expect_json 'd["documents"] == 2'
+run data lines.txt --model tiny-llama-bytes --json; expect_rc 0; expect_json 'd["documents"] == 1'
+run data lines.txt --model tiny-llama-bytes --format line; refuses 2; expect_err 'lines'
+run data lines.txt --model tiny-llama-bytes --seq 3 --truncate drop --document-separator '\n' --json
+refuses 5; expect_err 'no label that counts'
+run data lines.txt --model tiny-llama-bytes --seq 3 --truncate keep-end --document-separator '\n' --json
+expect_rc 0; expect_json 'd["packing"]["pack"] == {"rows": 2, "fill": 1, "cut_documents": 2, "dropped_documents": 0}'
+run evaluate run/final --data chat.jsonl --chat-template chatml --skip-bad --packing wrapped --loss completion --json
+expect_rc 0; expect_json 'd["tokens"] > 5'
+finish
