@@ -144,7 +144,7 @@ static hri_dataset *open_data(const hr_job *job) {
   hr_error error = {0};
   hri_dataset *set;
   hri_dataset_options options = {.paths = paths, .path_count = 1, .separator = "\n\n", .sequence = job->sequence_length,
-                                 .vocabulary = job->model.vocabulary_size, .eos_token = -1, .packing = false};
+                                 .vocabulary = job->model.vocabulary_size, .eos_token = -1, .packing = HR_PACKING_OFF};
   if (hri_dataset_open(&options, &set, &error) != HR_OK) fail_msg("%s", error.message);
   return set;
 }
@@ -209,7 +209,7 @@ static void test_training_equals_full_rows(void **state) {
     losses runs[2] = {{.count = 0}, {.count = 0}};
     for (int full = 0; full < 2; full++) {
       const char *paths[1] = {data}, *out = path_of("%s/run-%zu-%d", directory, c, full);
-      hr_run_options options = {.data_paths = paths, .data_path_count = 1, .document_separator = "\n\n", .out_directory = out, .on_event = on_event,
+      hr_run_options options = {.data_paths = paths, .data_path_count = 1, .data = {.document_separator = "\n\n"}, .out_directory = out, .on_event = on_event,
                                 .context = &runs[full], .profile_path = full ? path_of("%s/trace.json", directory) : NULL};
       hr_run_result result;
       if (hr_train(&job, &options, &result, &error) != HR_OK) fail_msg("%s", error.message);
