@@ -34,10 +34,11 @@ const cli_command commands[] = {
      "Prints the mean loss per counted label over all files, its exponential and the number of labels.",
      "headroom evaluate run/final --data held.txt", command_evaluate},
     {"generate", "MODEL --prompt TEXT [OPTIONS]", "continue a text", FOR_GENERATE, 0,
-     "Continues a prompt with a planned KV cache and writes what is new to standard output as it is made. Byte-level "
-     "models "
-     "take and give text; for others a prompt is a list of token ids, and ids are printed.",
+     "Continues a prompt with a planned KV cache and writes what is new to standard output as it is made; with --chat "
+     "the prompt is a user's message, and the model answers it. Byte-level models and models with a tokenizer take and "
+     "give text; for others a prompt is a list of token ids, and ids are printed.",
      "headroom generate run/final --prompt 'The memory of' --max-tokens 200\n"
+     "headroom generate ./SmolLM2-135M-Instruct --chat --prompt 'What is a budget?' --temperature 0\n"
      "headroom generate run/final --prompt-file - --temperature 0 < prompt.txt",
      command_generate},
     {"devices", "[NAME] [OPTIONS]", "the devices that a plan can be made for", FOR_DEVICES, 1,

@@ -34,7 +34,7 @@ enum { PT = FOR_PLAN | FOR_TRAIN, PTE = PT | FOR_EVALUATE, TED = FOR_TRAIN | FOR
 
 static const option options[OPTION_COUNT] = {
     [OPTION_MODEL] = {OF("model", KIND_TEXT, FOR_JOBS, "Job", "MODEL",
-                         "a preset (gpt2-124m, llama-2-7b, ...), a Hugging Face directory or a config.json"),
+                         "a preset (gpt2-124m, llama-2-7b, qwen3-8b, ...), a Hugging Face directory, a config.json or a GGUF file"),
                       .positional = true},
 
     [OPTION_SEQ] = {OF("seq", KIND_COUNT, PTE | FOR_DATA, "Job", "N", "tokens per row"), FIELD(FIELD_U32, sequence_length),

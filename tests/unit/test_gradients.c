@@ -846,10 +846,9 @@ static void pointwise_rules(void **state) {
 }
 
 /* B, T, H, K, D; documents of 1, 4, 1, 4, ... tokens? materialized? rope? frozen qkv never. */
-static void build_attention(tiny *t, const void *shape) {
-  const int *s = shape;
+static void attention_of(tiny *t, const int *s, int64_t window, double cap, int64_t rotary) {
   uint64_t batch = (uint64_t)s[0], sequence = (uint64_t)s[1], heads = (uint64_t)s[2], kv = (uint64_t)s[3], size = (uint64_t)s[4], m = batch * sequence;
-  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4], 0}, .f = {1 / sqrt((double)size)}}, rope = {.i = {s[2], s[3], s[4], 0, s[4]}};
+  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4], window}, .f = {1 / sqrt((double)size), cap}}, rope = {.i = {s[2], s[3], s[4], 0, rotary}};
   hri_id x = variable(t, m, (heads + 2 * kv) * size, false), doc_start = HRI_NONE, y, second;
   int32_t *positions;
   if (s[5] || s[7]) {
@@ -863,15 +862,15 @@ static void build_attention(tiny *t, const void *shape) {
   }
   t->emit.layer = 0;
   if (s[7]) { /* twice the range of angles that a test of one position would see */
-    uint64_t dims[3] = {2, sequence, size / 2};
+    uint64_t dims[3] = {2, sequence, (uint64_t)rotary / 2};
     input *table = new_input(t, "rope.table", HRI_F32, 3, dims), *place = new_input(t, "positions", HRI_I32, 1, &m);
     double inverse[16];
     hri_id turned = fresh(t, m, (heads + 2 * kv) * size);
     positions = place->ints;
     for (uint64_t i = 0; i < m; i++) positions[i] = (int32_t)(i % sequence) - t->inputs[t->input_count - 3].ints[i];
-    assert_true(size / 2 <= 16);
-    for (uint64_t i = 0; i < size / 2; i++) inverse[i] = pow(50, -2 * (double)i / (double)size);
-    hri_rope_table(inverse, (int64_t)size / 2, 1, (int64_t)sequence, table->floats, table->floats + table->count / 2, 1);
+    assert_true(rotary / 2 <= 16);
+    for (int64_t i = 0; i < rotary / 2; i++) inverse[i] = pow(50, -2 * (double)i / (double)rotary);
+    hri_rope_table(inverse, rotary / 2, 1, (int64_t)sequence, table->floats, table->floats + table->count / 2, 1);
     node(t, HRI_OP_ROPE, &rope, (hri_operand[]){HRI_R(x), HRI_R(place->tensor), HRI_R(table->tensor), HRI_W(turned)}, 4);
     x = turned;
   }
@@ -879,6 +878,51 @@ static void build_attention(tiny *t, const void *shape) {
   second = s[6] ? fresh(t, batch * heads * sequence, sequence) : fresh(t, m, heads);
   node(t, s[6] ? HRI_OP_ATTENTION_FULL : HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(x), HRI_R(doc_start), HRI_W(y), HRI_W(second)}, 4);
   result(t, y);
+}
+
+static void build_attention(tiny *t, const void *shape) {
+  const int *s = shape;
+  attention_of(t, s, 0, 0, s[4]);
+}
+
+/* ... then the window, ten times the cap, what of a head is rotated. */
+static void build_windowed(tiny *t, const void *shape) {
+  const int *s = shape;
+  attention_of(t, s, s[8], 0.1 * s[9], s[10]);
+}
+
+static void windows_and_caps(void **state) {
+  (void)state;
+  HOLD(build_windowed, 2, 13, 6, 2, 5, 0, 0, 0, 4, 0, 0);
+  HOLD(build_windowed, 2, 13, 6, 2, 5, 1, 0, 0, 2, 0, 0);
+  HOLD(build_windowed, 1, 67, 4, 1, 10, 1, 0, 0, 7, 8, 0);
+  HOLD(build_windowed, 2, 13, 6, 2, 5, 0, 0, 0, 0, 5, 0);
+  HOLD(build_windowed, 2, 13, 6, 2, 5, 1, 1, 0, 3, 5, 0);
+  HOLD(build_windowed, 1, 35, 3, 3, 13, 0, 1, 0, 34, 9, 0);
+  HOLD(build_windowed, 2, 9, 4, 2, 6, 0, 0, 1, 0, 0, 4);
+  HOLD(build_windowed, 2, 17, 3, 1, 10, 1, 0, 1, 5, 6, 2);
+}
+
+/* M, H, K, D, ten times what is added to the weights */
+static void build_head_norm(tiny *t, const void *shape) {
+  const int *s = shape;
+  uint64_t m = (uint64_t)s[0], heads = (uint64_t)s[1], kv = (uint64_t)s[2], size = (uint64_t)s[3];
+  hri_attr attr = {.i = {s[1], s[2], s[3]}, .f = {1e-5, 0.1 * s[4]}};
+  hri_id x = variable(t, m, (heads + 2 * kv) * size, false), wq = weight(t, "wq", size, 0, size, false, 0.5, 0.5), wk = weight(t, "wk", size, 0, size, false, -0.5, 0.5), y, stats;
+  t->emit.layer = 0;
+  y = fresh(t, m, (heads + 2 * kv) * size);
+  stats = fresh(t, m, heads + kv);
+  node(t, HRI_OP_HEAD_NORM, &attr, (hri_operand[]){HRI_R(x), HRI_R(wq), HRI_R(wk), HRI_W(y), HRI_W(stats)}, 5);
+  result(t, y);
+}
+
+static void head_norm_rule(void **state) {
+  (void)state;
+  HOLD(build_head_norm, 7, 3, 1, 5, 0);
+  HOLD(build_head_norm, 7, 3, 1, 5, 10);
+  HOLD(build_head_norm, 1, 1, 1, 3, 0);
+  HOLD(build_head_norm, 33, 4, 2, 18, 10);
+  HOLD(build_head_norm, 70, 6, 3, 20, 0);
 }
 
 static void attention_rules(void **state) {
@@ -908,12 +952,21 @@ static void build_head(tiny *t, const void *shape) {
   loss(t, x, head, (uint64_t)s[2]);
 }
 
+/* ... and ten times the cap of the logits */
+static void build_capped_head(tiny *t, const void *shape) {
+  const int *s = shape;
+  t->softcap = 0.1 * s[4];
+  build_head(t, shape);
+}
+
 static void loss_head(void **state) {
   (void)state;
   HOLD(build_head, 7, 5, 3, 3);
   HOLD(build_head, 17, 9, 61, 64);
   HOLD(build_head, 1, 3, 2, 64);
   HOLD(build_head, 13, 33, 130, 192);
+  HOLD(build_capped_head, 17, 9, 61, 64, 20);
+  HOLD(build_capped_head, 13, 33, 130, 192, 7);
 }
 
 /* ---- things used twice ---- */
@@ -1259,6 +1312,8 @@ int main(void) {
       cmocka_unit_test(pointwise_rules),
       cmocka_unit_test(attention_rules),
       cmocka_unit_test(rope_rule),
+      cmocka_unit_test(windows_and_caps),
+      cmocka_unit_test(head_norm_rule),
       cmocka_unit_test(loss_head),
       cmocka_unit_test(things_used_twice),
       cmocka_unit_test(frozen_inputs_get_no_nodes),

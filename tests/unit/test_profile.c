@@ -16,7 +16,8 @@
 #include "support/scratch.h"
 #include "train/profile.h"
 
-static const char *directory, *data;
+static const char *directory;
+static char *data;
 
 static hr_job job_of(const char *model, uint32_t accumulate, const char *recompute) {
   hr_job job;
@@ -313,9 +314,10 @@ static void on_event(void *context, const hr_event *event) {
 /* Promise 2 with the profile on: nothing from the heap in the steps behind the first. */
 static void test_recording_takes_nothing_from_the_heap(void **state) {
   const char *path = path_of("%s/run.json", directory), *run = path_of("%s/run", directory);
+  const char *const paths[] = {data};
   hr_job job = job_of("micro-gpt2-bytes", 2, NULL);
   watched w = {0};
-  hr_run_options options = {.data_paths = &data, .data_path_count = 1, .out_directory = run, .on_event = on_event, .context = &w, .profile_path = path};
+  hr_run_options options = {.data_paths = paths, .data_path_count = 1, .out_directory = run, .on_event = on_event, .context = &w, .profile_path = path};
   hr_run_result result;
   hr_error error = {0};
   hri_json root;
@@ -351,9 +353,10 @@ int main(void) {
   };
   int failed;
   directory = scratch_make("profile");
-  data = path_of("%s/text.txt", directory);
+  data = strdup(path_of("%s/text.txt", directory)); /* path_of has few buffers */
   put_words(data, 20000, 7);
   failed = cmocka_run_group_tests(tests, NULL, NULL);
   scratch_remove(directory);
+  free(data);
   return failed;
 }

@@ -15,7 +15,8 @@
 #include "support/scratch.h"
 #include "train/session.h"
 
-static const char *directory, *data;
+static const char *directory;
+static char *data;
 
 typedef struct variant_case {
   const char *model, *recompute;
@@ -229,7 +230,7 @@ static int make_directory(void **state) {
   size_t used = 0;
   (void)state;
   directory = scratch_make("shapes");
-  data = path_of("%s/data.txt", directory);
+  data = strdup(path_of("%s/data.txt", directory)); /* path_of has few buffers */
   for (uint32_t d = 0; d < 60; d++) { /* documents of 5 to 250 bytes */
     uint32_t word[4];
     hri_philox(7, d, 0, word);
@@ -245,6 +246,7 @@ static int make_directory(void **state) {
 static int remove_directory(void **state) {
   (void)state;
   scratch_remove(directory);
+  free(data);
   return 0;
 }
 
