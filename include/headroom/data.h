@@ -86,7 +86,7 @@ typedef struct hr_data_report {
 typedef struct hr_data hr_data;
 
 /* Reads and tokenizes files as a run would: with the tokenizer and the chat template of `model.directory`, byte by byte for
- * models without a tokenizer. Broken rows are counted and listed, never an error. INPUT, IO and USAGE as for a run. */
+ * models without a tokenizer. Broken rows are counted and listed, and no error unless all are. INPUT, IO and USAGE as for a run. */
 hr_status hr_data_open(const hr_model *model, const char *const *paths, uint32_t path_count, const hr_data_options *options,
                        uint32_t sequence_length, hr_data **data, hr_error *error);
 void hr_data_close(hr_data *data); /* NULL is fine */

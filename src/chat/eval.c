@@ -16,6 +16,7 @@ hr_status hri_scope_new(hri_run *run, hri_scope *parent, hri_scope **out) {
 hr_status hri_scope_set(hri_run *run, hri_scope *scope, uint32_t name, hri_value value) {
   uint32_t i;
   void *memory;
+  HRI_TRY(hri_run_steps(run, scope->count / 16));
   for (i = 0; i < scope->count; i++)
     if (scope->variables[i].name == name) {
       scope->variables[i].value = value;
@@ -35,15 +36,17 @@ hr_status hri_scope_set(hri_run *run, hri_scope *scope, uint32_t name, hri_value
 
 static hr_status find_name(hri_run *run, uint32_t name, hri_scope *scope, hri_value *out) {
   hri_value text = run->template->names.items[name];
-  const hri_value *found;
+  hri_value *found;
   uint32_t i;
-  for (; scope; scope = scope->parent)
+  for (; scope; scope = scope->parent) {
+    HRI_TRY(hri_run_steps(run, scope->count / 16));
     for (i = 0; i < scope->count; i++)
       if (scope->variables[i].name == name) {
         *out = scope->variables[i].value;
         return hri_run_steps(run, 1);
       }
-  found = hri_dict_find(run->variables, text);
+  }
+  HRI_TRY(hri_dict_look(run, run->variables, text, &found));
   if (found) *out = *found;
   else if (hri_value_is(text, "lipsum") || hri_value_is(text, "self")) return hri_run_unsupported(run, "'%.*s'", (int)text.count, text.as.chars);
   else if (!hri_global_find(text.as.chars, text.count, out))
@@ -77,7 +80,7 @@ hr_status hri_attribute(hri_run *run, hri_value object, const char *name, size_t
   if (object.kind == HRI_UNDEFINED) return hri_fail_undefined(run, object);
   HRI_TRY(hri_method_find(run, object, name, bytes, &has, out));
   if (has) return HR_OK;
-  if (object.kind == HRI_DICT) found = hri_dict_find(object.as.dict, hri_chars(name, bytes));
+  if (object.kind == HRI_DICT) HRI_TRY(hri_dict_look(run, object.as.dict, hri_chars(name, bytes), &found));
   *out = found ? *found : lacking(object, HRI_LACK_ATTRIBUTE, name, bytes);
   return HR_OK;
 }
@@ -101,7 +104,7 @@ hr_status hri_element(hri_run *run, hri_value object, hri_value key, hri_value *
   bool has = false;
   int64_t index;
   if (object.kind == HRI_UNDEFINED) return hri_fail_undefined(run, object);
-  if (object.kind == HRI_DICT && hri_hashable(key)) found = hri_dict_find(object.as.dict, key);
+  if (object.kind == HRI_DICT && hri_hashable(key)) HRI_TRY(hri_dict_look(run, object.as.dict, key, &found));
   if (found) {
     *out = *found;
     return HR_OK;
@@ -139,11 +142,12 @@ static hr_status eval_element(hri_run *run, const hri_node *node, hri_scope *sco
 
 /* **mapping behind the named arguments. */
 static hr_status add_star2(hri_run *run, hri_value mapping, hri_named *named, uint32_t *count) {
-  uint32_t i, j;
+  uint32_t i, j, before = *count; /* keys of the mapping differ among themselves */
+  HRI_TRY(hri_run_steps(run, (uint64_t)mapping.as.dict->count * (1 + before / 8)));
   for (i = 0; i < mapping.as.dict->count; i++) {
     const hri_pair *pair = &mapping.as.dict->pairs[i];
     if (pair->key.kind != HRI_STRING) return hri_run_fail(run, "keywords must be strings");
-    for (j = 0; j < *count; j++)
+    for (j = 0; j < before; j++)
       if (hri_equal(named[j].name, pair->key)) return hri_run_fail(run, "got multiple values for keyword argument '%.*s'", (int)pair->key.count, pair->key.as.chars);
     named[(*count)++] = (hri_named){pair->key, pair->value};
   }

@@ -209,7 +209,9 @@ static hr_status bind_macro(hri_run *run, const hri_node *node, const hri_argume
   for (i = 0; i < arguments->count && i < parameters; i++) values[i] = arguments->at[i];
   for (i = 0; i < arguments->named_count; i++) {
     hri_named named = arguments->named[i];
-    hri_value *slot = find_parameter(node, run, values, named.name);
+    hri_value *slot;
+    HRI_TRY(hri_run_steps(run, parameters / 8));
+    slot = find_parameter(node, run, values, named.name);
     if (slot && slot->kind != HRI_ABSENT) return hri_run_fail(run, "got multiple values for argument '%.*s'", (int)named.name.count, named.name.as.chars);
     if (slot) *slot = named.value;
     else if (node->flag && hri_value_is(named.name, "caller")) *caller = named.value;

@@ -33,6 +33,7 @@ static hri_value lacking(const char *message) {
 static hr_status element_part(hri_run *run, hri_value item, const char *part, size_t bytes, hri_value *out) {
   size_t i = 0;
   int64_t index;
+  HRI_TRY(hri_run_steps(run, 1 + bytes / 16));
   while (i < bytes && part[i] >= '0' && part[i] <= '9') i++;
   if (bytes == 0 || i < bytes) return hri_element(run, item, hri_chars(part, bytes), out);
   if (hri_parse_integer(part, bytes, 10, &index) != HRI_PARSED) return hri_run_unsupported(run, "an integer beyond 64 bits");
@@ -198,7 +199,7 @@ static hr_status filter_groupby(hri_run *run, hri_value self, const hri_value *v
 }
 
 static hr_status filter_unique(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
-  hri_value *at, key;
+  hri_value *at, *found, key;
   hri_dict *seen;
   keyed *kept;
   uint32_t count, kept_count = 0, i;
@@ -208,7 +209,8 @@ static hr_status filter_unique(hri_run *run, hri_value self, const hri_value *va
   for (i = 0; i < count; i++) {
     HRI_TRY(sort_key(run, at[i], values[1], hri_none(), asked(values[0]), &key));
     if (!hri_hashable(key)) return hri_run_fail(run, "unhashable type: '%s'", hri_type_name(key));
-    if (hri_dict_find(seen, key)) continue;
+    HRI_TRY(hri_dict_look(run, seen, key, &found));
+    if (found) continue;
     HRI_TRY(hri_dict_put(run, seen, key, hri_none()));
     kept[kept_count++].value = at[i];
   }
@@ -694,6 +696,7 @@ static hr_status filter_int(hri_run *run, hri_value self, const hri_value *value
   if (self.kind == HRI_FLOAT && isinf(self.as.real)) return hri_run_fail(run, "cannot convert float infinity to integer");
   if (self.kind == HRI_FLOAT) return isnan(self.as.real) ? HR_OK : float_to_integer(run, self.as.real, out);
   if (self.kind != HRI_STRING) return HR_OK;
+  HRI_TRY(hri_run_steps(run, self.count / 8));
   switch (hri_parse_integer(self.as.chars, self.count, base, &integer)) {
   case HRI_PARSED: *out = hri_int(integer); return HR_OK;
   case HRI_TOO_LARGE: return hri_run_unsupported(run, "an integer beyond 64 bits");
@@ -707,6 +710,7 @@ static hr_status filter_float(hri_run *run, hri_value self, const hri_value *val
   int64_t integer;
   double real;
   *out = values[0].kind == HRI_ABSENT ? hri_float(0) : values[0];
+  if (self.kind == HRI_STRING) HRI_TRY(hri_run_steps(run, self.count / 8));
   if (self.kind == HRI_UNDEFINED) return hri_fail_undefined(run, self);
   if (hri_as_integer(self, &integer)) *out = hri_float((double)integer);
   else if (self.kind == HRI_FLOAT) *out = self;

@@ -37,8 +37,7 @@ static hr_status add_padded(hri_run *run, hri_text *text, const spec *s, hri_val
 
 /* Marks between groups of `each` digits of the whole part of "1234567.89". */
 static size_t group_digits(const char *digits, size_t count, char mark, size_t each, char *out) {
-  size_t whole = strcspn(digits, ".e%"), length = 0, i;
-  if (whole > count) whole = count;
+  size_t whole = each == 3 ? strcspn(digits, ".eE%") : count, length = 0, i; /* 4: hexadecimal digits and the like */
   for (i = 0; i < count; i++) {
     if (mark && i > 0 && i < whole && (whole - i) % each == 0) out[length++] = mark;
     out[length++] = digits[i];
@@ -202,7 +201,7 @@ static hr_status percent_field(percent *p) {
   }
   if (s.align == '<') s.fill = " ";
   HRI_TRY(percent_size(p, &s.width));
-  if (s.width < 0) s.align = '<', s.fill = " ", s.width = -s.width;
+  if (s.width < 0) s.align = '<', s.fill = " ", s.width = s.width < -FORMAT_WIDTH ? FORMAT_WIDTH + 1 : -s.width;
   if (p->at < p->end && *p->at == '.') {
     p->at++;
     HRI_TRY(percent_size(p, &s.precision));

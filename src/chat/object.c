@@ -55,9 +55,9 @@ hr_status hri_builtin_call(hri_run *run, const char *what, const hri_builtin *bu
 /* ---- dict ---- */
 
 static hr_status dict_get(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
-  const hri_value *found;
+  hri_value *found;
   if (!hri_hashable(values[0])) return hri_run_fail(run, "unhashable type: '%s'", hri_type_name(values[0]));
-  found = hri_dict_find(self.as.dict, values[0]);
+  HRI_TRY(hri_dict_look(run, self.as.dict, values[0], &found));
   *out = found ? *found : values[1].kind == HRI_ABSENT ? hri_none() : values[1];
   return HR_OK;
 }
@@ -254,10 +254,10 @@ static hr_status loop_member(hri_run *run, hri_loop *loop, const char *name, siz
 /* Attributes that are values rather than methods. */
 static hr_status find_member(hri_run *run, hri_value self, const char *name, size_t bytes, bool *found, hri_value *out) {
   const hri_cycler *cycler;
-  const hri_value *value;
+  hri_value *value;
   switch ((hri_kind)self.kind) {
   case HRI_NAMESPACE:
-    value = hri_dict_find(self.as.dict, hri_chars(name, bytes));
+    HRI_TRY(hri_dict_look(run, self.as.dict, hri_chars(name, bytes), &value));
     if (value) *out = *value;
     *found = value != NULL;
     return HR_OK;

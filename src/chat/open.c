@@ -130,6 +130,17 @@ static hr_status from_directory(hr_chat *chat, const char *path, hr_error *error
 
 /* ---- GGUF ---- */
 
+/* Templates print texts: UTF-8 without NUL. */
+static bool printable(const char *text, uint64_t bytes) {
+  uint64_t i = 0;
+  while (i < bytes) {
+    size_t length = hri_utf8_sequence(text + i, (size_t)(bytes - i));
+    if (length == 0 || text[i] == 0) return false;
+    i += length;
+  }
+  return true;
+}
+
 /* The text of the token whose id stands under `key`, when it has one. */
 static hr_status gguf_token(hr_chat *chat, const hri_gguf *file, const char *key, const char *name, hr_error *error) {
   hri_gguf_strings tokens;
@@ -140,12 +151,7 @@ static hr_status gguf_token(hr_chat *chat, const hri_gguf *file, const char *key
   HRI_TRY(hri_gguf_get_strings(file, "tokenizer.ggml.tokens", &tokens, error));
   if (id >= tokens.count) return HR_OK;
   for (i = 0; i <= id; i++) text = hri_gguf_next(&tokens, &bytes);
-  for (i = 0; text && i < bytes;) {
-    size_t length = hri_utf8_sequence(text + i, (size_t)(bytes - i));
-    if (length == 0 || text[i] == 0) return HR_OK; /* not a text that a template could print */
-    i += length;
-  }
-  return text ? add_token(chat, name, text, error) : HR_OK;
+  return text && printable(text, bytes) ? add_token(chat, name, text, error) : HR_OK;
 }
 
 static hr_status from_open_gguf(hr_chat *chat, const hri_gguf *file, const char *path, hr_error *error) {
@@ -189,8 +195,9 @@ static hr_status from_tokenizer(hr_chat *chat, const hr_tokenizer *tokenizer, hr
   size_t i;
   for (i = 0; i < sizeof named / sizeof *named; i++) {
     int32_t id = hr_tokenizer_named(tokenizer, named[i].which);
-    const char *text = id < 0 ? NULL : hr_tokenizer_token(tokenizer, id, NULL);
-    if (text) HRI_TRY(add_token(chat, named[i].name, text, error));
+    uint64_t bytes = 0;
+    const char *text = id < 0 ? NULL : hr_tokenizer_token(tokenizer, id, &bytes);
+    if (text && printable(text, bytes)) HRI_TRY(add_token(chat, named[i].name, text, error));
   }
   return HR_OK;
 }

@@ -235,8 +235,8 @@ static hr_status slice_items(hri_run *run, hri_value object, int64_t start, int6
   to = out->as.items;
   for (i = 0; i < count; i++) to->at[i] = from->at[start + i * step];
   if (object.kind != HRI_RANGE) return HR_OK;
-  to->start = from->start + start * from->step;
-  if (__builtin_mul_overflow(from->step, step, &to->step) || __builtin_mul_overflow(count, to->step, &to->stop) ||
+  if (__builtin_mul_overflow(start, from->step, &to->start) || __builtin_add_overflow(to->start, from->start, &to->start) ||
+      __builtin_mul_overflow(from->step, step, &to->step) || __builtin_mul_overflow(count, to->step, &to->stop) ||
       __builtin_add_overflow(to->stop, to->start, &to->stop))
     return too_large(run);
   return HR_OK;

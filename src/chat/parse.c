@@ -125,6 +125,7 @@ static hr_status name_index(parser *p, hri_value name, uint32_t *out) {
   uint32_t i;
   for (i = 0; i < p->template->names.count; i++)
     if (hri_equal(p->template->names.items[i], name)) break;
+  if (i == HRI_TEMPLATE_NAMES) return hri_template_fail(p->template, current(p)->at, p->error, "the template has more than %d names", HRI_TEMPLATE_NAMES);
   if (i == p->template->names.count && !hri_array_push(&p->template->names, name)) return no_memory(p, sizeof name);
   if (i == HRI_NAME_CALLER) p->caller = true;
   if (i == HRI_NAME_VARARGS) p->varargs = true;

@@ -166,7 +166,7 @@ static hr_status add_repr_inside(hri_run *run, hri_text *text, hri_value value) 
 
 hr_status hri_add_repr(hri_run *run, hri_text *text, hri_value value) {
   hr_status status;
-  HRI_TRY(hri_run_steps(run, 1));
+  HRI_TRY(hri_run_steps(run, 1 + (value.kind == HRI_STRING ? value.count / 16 : 0)));
   HRI_TRY(hri_run_text(run, text));
   HRI_TRY(hri_run_deeper(run));
   status = add_repr_inside(run, text, value);
@@ -182,7 +182,8 @@ hr_status hri_add_str(hri_run *run, hri_text *text, hri_value value) {
   }
   if (value.kind == HRI_UNDEFINED) return HR_OK;
   if (value.kind == HRI_LOOP) {
-    const hri_loop *loop = value.as.other;
+    hri_loop *loop = value.as.other;
+    HRI_TRY(hri_loop_fill(run, loop, UINT32_MAX));
     hri_text_add(text, "<LoopContext %u/%u>", loop->index + 1, loop->count);
     return HR_OK;
   }

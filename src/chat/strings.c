@@ -42,12 +42,24 @@ static const char *find_first(hri_value text, hri_value what) {
   return what.count == 0 ? text.as.chars : memmem(text.as.chars, text.count, what.as.chars, what.count);
 }
 
-static const char *find_last(hri_value text, hri_value what) {
+/* From the end; each place where the first byte fits may cost a comparison. */
+static hr_status find_last(hri_run *run, hri_value text, hri_value what, const char **out) {
+  uint64_t work = 0;
   size_t at;
-  if (what.count > text.count) return NULL;
-  for (at = text.count - what.count + 1; at-- > 0;)
-    if (what.count == 0 || memcmp(text.as.chars + at, what.as.chars, what.count) == 0) return text.as.chars + at;
-  return NULL;
+  *out = NULL;
+  if (what.count > text.count) return HR_OK;
+  for (at = text.count - what.count + 1; at-- > 0;) {
+    if ((at & 0xFFF) == 0 || work > 0xFFFF) {
+      HRI_TRY(hri_run_steps(run, 64 + work / 64));
+      work = 0;
+    }
+    if (what.count > 0 && text.as.chars[at] != *what.as.chars) continue;
+    work += what.count;
+    if (what.count > 0 && memcmp(text.as.chars + at, what.as.chars, what.count) != 0) continue;
+    *out = text.as.chars + at;
+    break;
+  }
+  return hri_run_steps(run, work / 64);
 }
 
 static hr_status find_in(hri_run *run, hri_value self, const hri_value *values, bool last, bool must, hri_value *out) {
@@ -57,8 +69,9 @@ static hr_status find_in(hri_run *run, hri_value self, const hri_value *values, 
   bool valid;
   HRI_TRY(need_text(run, values[0], "argument 1"));
   HRI_TRY(part(run, self, values + 1, &inside, &begin, &valid));
-  HRI_TRY(hri_run_steps(run, 1 + inside.count / 64 * (last ? 1 + values[0].count / 16 : 1)));
-  if (valid) found = last ? find_last(inside, values[0]) : find_first(inside, values[0]);
+  HRI_TRY(hri_run_steps(run, 1 + inside.count / 64));
+  if (valid && last) HRI_TRY(find_last(run, inside, values[0], &found));
+  else if (valid) found = find_first(inside, values[0]);
   if (!found && must) return hri_run_fail(run, "substring not found");
   *out = hri_int(found ? begin + (int64_t)hri_count_codes(inside.as.chars, (size_t)(found - inside.as.chars)) : -1);
   return HR_OK;
@@ -90,6 +103,7 @@ static hr_status str_count(hri_run *run, hri_value self, const hri_value *values
   return HR_OK;
 }
 
+/* Costs a step for 64 bytes of the affix. */
 static bool affix(hri_value text, hri_value affix_text, bool end) {
   if (affix_text.count > text.count) return false;
   return affix_text.count == 0 || memcmp(text.as.chars + (end ? text.count - affix_text.count : 0), affix_text.as.chars, affix_text.count) == 0;
@@ -104,10 +118,12 @@ static hr_status starts_or_ends(hri_run *run, hri_value self, const hri_value *v
   if (values[0].kind == HRI_TUPLE) {
     for (i = 0; i < values[0].as.items->count; i++) {
       HRI_TRY(need_text(run, values[0].as.items->at[i], "each affix"));
+      HRI_TRY(hri_run_steps(run, 1 + values[0].as.items->at[i].count / 64));
       result |= affix(inside, values[0].as.items->at[i], end);
     }
   } else {
     HRI_TRY(need_text(run, values[0], end ? "endswith first arg" : "startswith first arg"));
+    HRI_TRY(hri_run_steps(run, 1 + values[0].count / 64));
     result = affix(inside, values[0], end);
   }
   *out = hri_bool(valid && result);
@@ -119,6 +135,7 @@ static hr_status str_endswith(hri_run *run, hri_value self, const hri_value *val
 
 static hr_status remove_affix(hri_run *run, hri_value self, hri_value affix_text, bool end, hri_value *out) {
   HRI_TRY(need_text(run, affix_text, "argument 1"));
+  HRI_TRY(hri_run_steps(run, 1 + affix_text.count / 64));
   *out = self;
   if (!affix(self, affix_text, end)) return HR_OK;
   out->count -= affix_text.count;
@@ -140,15 +157,20 @@ static bool in_set(uint32_t code, hri_value set) {
 }
 
 hr_status hri_strip(hri_run *run, hri_value self, hri_value set, bool left, bool right, hri_value *out) {
+  uint64_t each = set.kind == HRI_STRING ? set.count / 8 : 0;
   size_t bytes;
   if (set.kind != HRI_ABSENT && set.kind != HRI_NONE) HRI_TRY(need_text(run, set, "strip arg"));
   *out = self;
   while (left && out->count > 0 && in_set(hri_decode(out->as.chars, &bytes), set)) {
     out->as.chars += bytes;
     out->count -= (uint32_t)bytes;
+    HRI_TRY(hri_run_steps(run, each));
   }
-  while (right && out->count > 0 && in_set(hri_decode_back(out->as.chars + out->count, &bytes), set)) out->count -= (uint32_t)bytes;
-  return hri_run_steps(run, 1 + (self.count - out->count) / 8 * (1 + (set.kind == HRI_STRING ? set.count : 0)));
+  while (right && out->count > 0 && in_set(hri_decode_back(out->as.chars + out->count, &bytes), set)) {
+    out->count -= (uint32_t)bytes;
+    HRI_TRY(hri_run_steps(run, each));
+  }
+  return hri_run_steps(run, 1 + 2 * each + (self.count - out->count) / 8);
 }
 
 static hr_status str_strip(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return hri_strip(run, self, values[0], true, true, out); }
@@ -163,6 +185,7 @@ static hr_status push_part(hri_run *run, value_list *list, hri_value self, const
   hri_value text = hri_chars(begin, (size_t)(end - begin));
   text.flag = self.flag;
   HRI_TRY(hri_run_steps(run, 1));
+  if (list->count >= HRI_LIMIT_MEMORY / sizeof text) return hri_run_limit(run, "memory");
   return hri_array_push(list, text) ? HR_OK : hri_fail_memory(run->error, sizeof text, "parts of a text");
 }
 
@@ -215,7 +238,9 @@ static hr_status split_at(hri_run *run, hri_value self, hri_value separator, int
 static hr_status rsplit_at(hri_run *run, hri_value self, hri_value separator, int64_t limit, value_list *list) {
   hri_value rest = self;
   const char *at;
-  while (limit-- != 0 && (at = find_last(rest, separator))) {
+  while (limit-- != 0) {
+    HRI_TRY(find_last(run, rest, separator, &at));
+    if (!at) break;
     HRI_TRY(push_part(run, list, self, at + separator.count, rest.as.chars + rest.count));
     rest = hri_chars(rest.as.chars, (size_t)(at - rest.as.chars));
   }
@@ -227,6 +252,7 @@ static hr_status split(hri_run *run, hri_value self, const hri_value *values, bo
   hr_status status;
   int64_t limit;
   HRI_TRY(need_integer(run, values[1], -1, &limit));
+  if (limit < 0) limit = -1;
   HRI_TRY(hri_run_steps(run, 1 + self.count / 16));
   if (values[0].kind == HRI_ABSENT || values[0].kind == HRI_NONE) {
     status = back ? rsplit_spaces(run, self, limit, &list) : split_spaces(run, self, limit, &list);
@@ -269,7 +295,8 @@ static hr_status partition(hri_run *run, hri_value self, hri_value separator, bo
   HRI_TRY(need_text(run, separator, "the separator"));
   if (separator.count == 0) return hri_run_fail(run, "empty separator");
   HRI_TRY(hri_run_steps(run, 1 + self.count / 16));
-  found = back ? find_last(self, separator) : find_first(self, separator);
+  if (back) HRI_TRY(find_last(run, self, separator, &found));
+  else found = find_first(self, separator);
   HRI_TRY(hri_items_new(run, HRI_TUPLE, 3, out));
   at = out->as.items->at;
   at[0] = back ? empty : self;
@@ -329,7 +356,8 @@ hr_status hri_replace(hri_run *run, hri_value self, hri_value old, hri_value new
   hri_value rest = self;
   const char *at;
   hr_status status = HR_OK;
-  HRI_TRY(hri_run_steps(run, 1 + self.count / 64));
+  if (limit < 0) limit = -1;
+  HRI_TRY(hri_run_steps(run, 1 + self.count / (old.count == 0 ? 8 : 64)));
   if (old.count == 0) {
     if ((uint64_t)self.count * new_text.count > HRI_LIMIT_MEMORY) return hri_run_limit(run, "memory");
     replace_nothing(&text, self, new_text, limit);

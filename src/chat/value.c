@@ -106,6 +106,7 @@ static uint32_t hash(hri_value text) { /* FNV-1a */
 
 hr_status hri_dict_new(hri_run *run, uint32_t capacity, hri_dict **out) {
   void *memory;
+  if (capacity >= HRI_DICT_HASHED) capacity = HRI_DICT_HASHED - 1; /* more make slots as they come */
   HRI_TRY(hri_take(run, sizeof **out + (uint64_t)capacity * sizeof(hri_pair), &memory));
   *out = memory;
   **out = (hri_dict){.pairs = (hri_pair *)(*out + 1), .capacity = capacity};
@@ -122,6 +123,16 @@ hri_value *hri_dict_find(const hri_dict *dict, hri_value key) {
   for (i = 0; i < dict->count; i++)
     if (hri_equal(dict->pairs[i].key, key)) return &dict->pairs[i].value;
   return NULL;
+}
+
+/* What looking for a key may cost: a text is hashed or compared, anything else is compared with each key. */
+static uint64_t look_steps(const hri_dict *dict, hri_value key) { return key.kind == HRI_STRING ? key.count / 16 : dict->count / 8; }
+
+hr_status hri_dict_look(hri_run *run, const hri_dict *dict, hri_value key, hri_value **out) {
+  *out = NULL;
+  HRI_TRY(hri_run_steps(run, look_steps(dict, key)));
+  *out = hri_dict_find(dict, key);
+  return HR_OK;
 }
 
 hri_value *hri_dict_named(const hri_dict *dict, const char *key) { return hri_dict_find(dict, hri_cstring(key)); }
@@ -151,8 +162,9 @@ static hr_status dict_grow(hri_run *run, hri_dict *dict) {
 }
 
 hr_status hri_dict_put(hri_run *run, hri_dict *dict, hri_value key, hri_value value) {
-  hri_value *found = hri_dict_find(dict, key);
-  HRI_TRY(hri_run_steps(run, key.kind == HRI_STRING ? 1 : 1 + dict->count / 8));
+  hri_value *found;
+  HRI_TRY(hri_run_steps(run, 1));
+  HRI_TRY(hri_dict_look(run, dict, key, &found));
   if (found) {
     *found = value;
     return HR_OK;
@@ -200,8 +212,15 @@ static int order_numbers(hri_value left, hri_value right) {
 typedef struct compare {
   uint64_t steps; /* left */
   uint32_t depth;
+  bool parts;     /* steps are parts of values, whatever their size */
   bool exceeded;
 } compare;
+
+static void spend(compare *c, uint64_t steps) {
+  if (c->parts) return;
+  if (steps > c->steps) c->exceeded = true;
+  c->steps -= steps > c->steps ? c->steps : steps;
+}
 
 static bool same(compare *c, hri_value left, hri_value right);
 
@@ -209,7 +228,10 @@ static bool same_dicts(compare *c, const hri_dict *left, const hri_dict *right) 
   uint32_t i;
   if (left->count != right->count) return false;
   for (i = 0; i < left->count; i++) {
-    const hri_value *other = hri_dict_find(right, left->pairs[i].key);
+    const hri_value *other;
+    spend(c, look_steps(right, left->pairs[i].key));
+    if (c->exceeded) return false;
+    other = hri_dict_find(right, left->pairs[i].key);
     if (!other || !same(c, left->pairs[i].value, *other)) return false;
   }
   return true;
@@ -241,14 +263,17 @@ static bool same(compare *c, hri_value left, hri_value right) {
   if (left.kind != right.kind) return false;
   switch ((hri_kind)left.kind) {
   case HRI_ABSENT: case HRI_UNDEFINED: case HRI_NONE: return true;
-  case HRI_STRING: return left.count == right.count && (left.count == 0 || memcmp(left.as.chars, right.as.chars, left.count) == 0);
+  case HRI_STRING:
+    if (left.count != right.count || left.count == 0) return left.count == right.count;
+    spend(c, left.count / 64);
+    return !c->exceeded && memcmp(left.as.chars, right.as.chars, left.count) == 0;
   case HRI_LIST: case HRI_TUPLE: case HRI_RANGE: case HRI_VIEW: case HRI_DICT: return same_containers(c, left, right);
   default: return left.as.other == right.as.other;
   }
 }
 
 bool hri_equal(hri_value left, hri_value right) {
-  compare c = {.steps = HRI_LIMIT_DEPTH};
+  compare c = {.steps = HRI_LIMIT_DEPTH, .parts = true};
   return same(&c, left, right);
 }
 
@@ -310,6 +335,7 @@ hr_status hri_order(hri_run *run, hri_value left, hri_value right, const char *o
     return HR_OK;
   }
   if (left.kind == HRI_STRING && right.kind == HRI_STRING) {
+    HRI_TRY(hri_run_steps(run, (left.count < right.count ? left.count : right.count) / 64));
     *out = order_texts(left, right);
     return HR_OK;
   }
@@ -328,6 +354,7 @@ static hr_status contains_item(hri_run *run, hri_items *items, uint32_t from, hr
 }
 
 hr_status hri_contains(hri_run *run, hri_value container, hri_value item, bool *out) {
+  hri_value *found;
   uint32_t at;
   *out = false;
   switch ((hri_kind)container.kind) {
@@ -338,7 +365,8 @@ hr_status hri_contains(hri_run *run, hri_value container, hri_value item, bool *
     return HR_OK;
   case HRI_DICT:
     if (!hri_hashable(item)) return hri_run_fail(run, "unhashable type: '%s'", hri_type_name(item));
-    *out = hri_dict_find(container.as.dict, item) != NULL;
+    HRI_TRY(hri_dict_look(run, container.as.dict, item, &found));
+    *out = found != NULL;
     return HR_OK;
   case HRI_ITERATOR: /* what was looked at is used up */
     HRI_TRY(contains_item(run, container.as.items, container.as.items->next, item, &at));
@@ -363,7 +391,10 @@ hr_status hri_length(hri_run *run, hri_value value, int64_t *out) {
     return HR_OK;
   case HRI_LIST: case HRI_TUPLE: case HRI_RANGE: case HRI_VIEW: *out = value.as.items->count; return HR_OK;
   case HRI_DICT: *out = value.as.dict->count; return HR_OK;
-  case HRI_LOOP: *out = ((hri_loop *)value.as.other)->count; return HR_OK;
+  case HRI_LOOP:
+    HRI_TRY(hri_loop_fill(run, value.as.other, UINT32_MAX));
+    *out = ((hri_loop *)value.as.other)->count;
+    return HR_OK;
   default: return hri_run_fail(run, "object of type '%s' has no len()", hri_type_name(value));
   }
 }

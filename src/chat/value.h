@@ -102,6 +102,8 @@ hr_status hri_dict_new(hri_run *run, uint32_t capacity, hri_dict **out);
 hr_status hri_dict_put(hri_run *run, hri_dict *dict, hri_value key, hri_value value);
 /* NULL when the key is not there. */
 hri_value *hri_dict_find(const hri_dict *dict, hri_value key);
+/* The same, counting the work. */
+hr_status hri_dict_look(hri_run *run, const hri_dict *dict, hri_value key, hri_value **out);
 hri_value *hri_dict_named(const hri_dict *dict, const char *key);
 /* What `text` (which is emptied) holds, as a value. */
 hr_status hri_text_take(hri_run *run, hri_text *text, hri_value *out);

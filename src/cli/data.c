@@ -119,6 +119,8 @@ static void print_plain(const char *text, uint64_t bytes) {
     unsigned char c = (unsigned char)text[i];
     if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
       (void)printf("\\x%02x", c);
+    else if (c == 0xC2 && i + 1 < bytes && (unsigned char)text[i + 1] >= 0x80 && (unsigned char)text[i + 1] < 0xA0) /* U+0080 to U+009F */
+      (void)printf("\\xc2\\x%02x", (unsigned char)text[++i]);
     else
       (void)putchar(c);
   }

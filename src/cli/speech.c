@@ -112,12 +112,17 @@ hr_status speech_ids(const cli_speech *s, const hr_model *model, const char *sys
 /* ---- answers ---- */
 
 static char *decode(const cli_listener *l, size_t from, size_t to, size_t *bytes) {
+  const hr_tokenizer *tokenizer = l->speech->tokenizer;
+  int32_t *known = text_alloc((to - from + 1) * sizeof *known);
   hr_error error;
-  uint64_t count = 0;
+  uint64_t count = 0, known_count = 0;
   char *text = NULL, *copy;
-  if (hr_tokenizer_decode(l->speech->tokenizer, l->tokens + from, to - from, HR_DECODE_SKIP_SPECIAL, &text, &count, &error) != HR_OK) count = 0;
-  copy = text_copy(text ? text : "", count); /* an id beyond the tokenizer's (a padded vocabulary) has no text */
+  for (size_t i = from; i < to; i++) /* an id that the tokenizer lacks (a padded vocabulary) has no text */
+    if (hr_tokenizer_token(tokenizer, l->tokens[i], NULL)) known[known_count++] = l->tokens[i];
+  if (hr_tokenizer_decode(tokenizer, known, known_count, HR_DECODE_SKIP_SPECIAL, &text, &count, &error) != HR_OK) count = 0;
+  copy = text_copy(text ? text : "", count);
   hr_free(text);
+  free(known);
   if (bytes) *bytes = count;
   return copy;
 }

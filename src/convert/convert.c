@@ -1,8 +1,11 @@
 /* Conversion of whole models. The target grows under a temporary name beside its own and takes that at the end. */
 #include <headroom/convert.h>
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -148,6 +151,15 @@ static hr_status open_source(work *w, const char *source, hr_error *error) {
   return hri_hint(error, HR_ERROR_INPUT, "model.safetensors, or shards with model.safetensors.index.json, must lie beside config.json");
 }
 
+/* Whether a file lies in a directory, which goes away with all that is in it. */
+static bool lies_in(const char *path, const char *directory) {
+  char file[PATH_MAX], outer[PATH_MAX];
+  size_t length;
+  if (!realpath(path, file) || !realpath(directory, outer)) return false;
+  length = strlen(outer);
+  return strncmp(file, outer, length) == 0 && (length == 1 || file[length] == '/');
+}
+
 static bool ends_in_gguf(const char *path) {
   size_t length = strlen(path);
   return length > 5 && strcasecmp(path + length - 5, ".gguf") == 0;
@@ -165,6 +177,10 @@ static hr_status check_target(const char *source, const char *target, const hr_c
     hri_fail(error, HR_ERROR_USAGE, "%s is %s", target, to_gguf_file ? "a directory" : "a file");
     return hri_hint(error, HR_ERROR_USAGE, "name another target");
   }
+  if (exists && options->replace && !to_gguf_file && lies_in(source, target)) {
+    hri_fail(error, HR_ERROR_USAGE, "%s would be replaced by what is made of %s, which lies in it", target, source);
+    return hri_hint(error, HR_ERROR_USAGE, "name another target, or move the file first");
+  }
   if (!exists || options->replace) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "%s exists", target);
   return hri_hint(error, HR_ERROR_USAGE, "name another target, or replace it with --force");
@@ -179,6 +195,34 @@ static char *beside(const char *path, const char *suffix) {
   memcpy(name, path, length);
   strcpy(name + length, suffix);
   return name;
+}
+
+/* Whether a path is free, or holds nothing but what a killed conversion left: files by the names that are written here. */
+static bool is_leftover(const char *path) {
+  static const char *const begins[] = {".", "config.json", "generation_config.json", "tokenizer", "model"};
+  DIR *dir = opendir(path);
+  struct dirent *entry;
+  bool ours = true;
+  if (!dir) return !hri_path_exists(path);
+  while (ours && (entry = readdir(dir))) {
+    ours = false;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) ours = ours || strncmp(entry->d_name, begins[i], strlen(begins[i])) == 0;
+  }
+  closedir(dir);
+  return ours;
+}
+
+/* The names beside the target must not be a person's. */
+static hr_status check_beside(const char *made, const char *target, hr_error *error) {
+  char *old = beside(target, ".old");
+  const char *taken = !is_leftover(made) ? made : old && hri_path_exists(target) && hri_path_exists(old) ? old : NULL;
+  hr_status status = old ? HR_OK : hri_fail_memory(error, strlen(target), "a path");
+  if (old && taken) {
+    status = hri_fail(error, HR_ERROR_USAGE, "%s is in the way: the conversion needs that name for a moment", taken);
+    hri_hint(error, status, "move it, or name another target");
+  }
+  hri_free(old);
+  return status;
 }
 
 /* The finished directory takes its name; one that stands there moves aside first and goes last. */
@@ -208,6 +252,11 @@ static hr_status write_target(work *w, const char *target, hr_error *error) {
   if (w->source.weights) return to_gguf(w, target, error);
   made = beside(target, ".tmp");
   if (!made) return hri_fail_memory(error, strlen(target), "a path");
+  status = check_beside(made, target, error);
+  if (status != HR_OK) {
+    hri_free(made);
+    return status;
+  }
   status = hri_dir_remove(made, error); /* left by a kill */
   if (status == HR_OK) status = to_directory(w, made, error);
   if (status == HR_OK) status = place_directory(made, target, error);

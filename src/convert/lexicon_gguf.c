@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "convert/lexicon.h"
+#include "formats/order.h"
+#include "tokenizer/unicode.h"
 
 static const char *const named_keys[HRI_LEXICON_NAMED] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.unknown_token_id",
                                                         "tokenizer.ggml.padding_token_id"};
@@ -11,6 +13,31 @@ static const char *const named_keys[HRI_LEXICON_NAMED] = {"tokenizer.ggml.bos_to
 #define BLANK "\xE2\x96\x81"
 
 /* ---- reading ---- */
+
+static hr_status bad_token(const hri_gguf *file, uint64_t id, const char *what, hr_error *error) {
+  hri_fail(error, HR_ERROR_INPUT, "%s: tokenizer.ggml.tokens: element %llu %s", hri_gguf_path(file), (unsigned long long)id, what);
+  return hri_hint(error, HR_ERROR_INPUT, "tokenizer.json cannot hold it: convert with --without-tokenizer and take the tokenizer from the original model");
+}
+
+static int compare_texts(const void *items, uint32_t a, uint32_t b) {
+  const hri_lexicon_token *tokens = items;
+  return strcmp(tokens[a].text, tokens[b].text);
+}
+
+/* The vocabulary of tokenizer.json has its tokens as keys: texts, each of them once. */
+static hr_status check_texts(const hri_gguf *file, const hri_lexicon *v, hr_error *error) {
+  const hri_lexicon_token *tokens = v->tokens.items;
+  uint32_t *order;
+  hr_status status = HR_OK;
+  for (size_t id = 0; id < v->tokens.count; id++)
+    if (strlen(tokens[id].text) != tokens[id].bytes || hri_utf8_valid(tokens[id].text, tokens[id].bytes) != tokens[id].bytes)
+      return bad_token(file, id, "is no UTF-8 text, or holds a NUL", error);
+  HRI_TRY(hri_order_make(tokens, (uint32_t)v->tokens.count, compare_texts, &order, error));
+  for (size_t i = 1; i < v->tokens.count && status == HR_OK; i++)
+    if (compare_texts(tokens, order[i - 1], order[i]) == 0) status = bad_token(file, order[i], "has the same text as another one", error);
+  hri_free(order);
+  return status;
+}
 
 static hr_status read_tokens(const hri_gguf *file, hri_lexicon *v, hr_error *error) {
   hri_gguf_strings tokens;
@@ -32,7 +59,7 @@ static hr_status read_tokens(const hri_gguf *file, hri_lexicon *v, hr_error *err
                              scores.count ? (float)hri_gguf_number_at(&scores, id) : 0};
     if (!hri_array_push(&v->tokens, token)) return hri_fail_memory(error, bytes, hri_gguf_path(file));
   }
-  return HR_OK;
+  return check_texts(file, v, error);
 }
 
 static hr_status read_merges(const hri_gguf *file, hri_lexicon *v, hr_error *error) {
@@ -56,15 +83,21 @@ static hr_status read_merges(const hri_gguf *file, hri_lexicon *v, hr_error *err
 }
 
 static hr_status read_named(const hri_gguf *file, hri_lexicon *v, hr_error *error) {
-  const uint64_t most = v->tokens.count ? v->tokens.count - 1 : 0;
+  const hri_lexicon_split *split = v->sentencepiece ? NULL : hri_lexicon_split_named(v->pre);
   const char *text = NULL;
   for (int i = 0; i < HRI_LEXICON_NAMED; i++) {
     uint64_t id = 0;
     if (!hri_gguf_has(file, named_keys[i])) continue;
-    HRI_TRY(hri_gguf_get_u64(file, named_keys[i], 0, most, &id, error));
+    HRI_TRY(hri_gguf_get_u64(file, named_keys[i], 0, UINT32_MAX, &id, error));
+    if (id == UINT32_MAX) continue; /* written for "none" */
+    if (id >= v->tokens.count) {
+      hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is %llu, but there are %zu tokens", hri_gguf_path(file), named_keys[i], (unsigned long long)id, v->tokens.count);
+      return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
+    }
     v->named[i] = (int64_t)id;
   }
-  v->add_bos = v->space_prefix = v->sentencepiece; /* llama.cpp's defaults of a file that says nothing */
+  v->space_prefix = v->sentencepiece; /* llama.cpp's defaults of a file that says nothing */
+  v->add_bos = v->sentencepiece || (split && split->ignore_merges);
   HRI_TRY(hri_gguf_opt_bool(file, "tokenizer.ggml.add_bos_token", &v->add_bos, error));
   HRI_TRY(hri_gguf_opt_bool(file, "tokenizer.ggml.add_eos_token", &v->add_eos, error));
   HRI_TRY(hri_gguf_opt_bool(file, "tokenizer.ggml.add_space_prefix", &v->space_prefix, error));
@@ -154,7 +187,7 @@ hr_status hri_lexicon_to_gguf(const hri_lexicon *v, uint32_t size, hri_gguf_keys
   }
   hri_gguf_put_array(keys, "tokenizer.ggml.token_type", HRI_GGUF_I32, size);
   for (uint32_t i = 0; i < size; i++) hri_gguf_add_i32(keys, token_at(v, i) ? (int32_t)token_at(v, i)->type : HRI_LEX_UNUSED);
-  if (v->merges.count > 0) put_merges(keys, v);
+  if (!v->sentencepiece || v->merges.count > 0) put_merges(keys, v); /* readers of the former want the key */
   for (int i = 0; i < HRI_LEXICON_NAMED; i++)
     if (v->named[i] >= 0) hri_gguf_put_u32(keys, named_keys[i], (uint32_t)v->named[i]);
   hri_gguf_put_bool(keys, "tokenizer.ggml.add_bos_token", v->add_bos);

@@ -3,6 +3,7 @@
 
 #include "convert/lexicon.h"
 #include "formats/order.h"
+#include "tokenizer/bpe.h"
 
 /* ---- tokens by text ---- */
 
@@ -88,6 +89,10 @@ static bool starts_char(char byte) { return ((unsigned char)byte & 0xC0) != 0x80
 static hr_status split_token(candidates *all, const by_text *x, uint32_t id, hr_error *error) {
   const hri_lexicon_token *t = &x->lexicon->tokens.items[id];
   uint32_t chars = 0, seen = 1;
+  if (t->bytes > HRI_BPE_PAIR_BYTES) {
+    hri_fail(error, HR_ERROR_INPUT, "token %u has %u bytes; at most %d are supported where merges follow from scores", id, t->bytes, HRI_BPE_PAIR_BYTES);
+    return hri_hint(error, HR_ERROR_INPUT, "convert with --without-tokenizer and take the tokenizer from the original model");
+  }
   for (uint32_t i = 0; i < t->bytes; i++) chars += starts_char(t->text[i]);
   for (uint32_t i = 1; i < t->bytes; i++) {
     int64_t left, right;

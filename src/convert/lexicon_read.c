@@ -10,6 +10,8 @@
 #include "convert/lexicon.h"
 #include "tokenizer/sentencepiece.h"
 
+#define BLANK "\xE2\x96\x81" /* U+2581 */
+
 enum { FILE_LIMIT = 256 << 20, CONFIG_LIMIT = 64 << 20, MAX_TOKENS = 1 << 24 };
 
 typedef struct reader {
@@ -204,22 +206,27 @@ static bool is_true(const hri_json *part, const char *key, bool missing) {
   return json_is_boolean(member.value) ? json_is_true(member.value) : missing;
 }
 
+static bool says(const hri_json *part, const char *key, const char *text) {
+  hri_json member = hri_json_member(part, key);
+  return json_is_string(member.value) && strcmp(json_string_value(member.value), text) == 0;
+}
+
 static hr_status read_byte_level(reader *r, hr_error *error) {
   const char *regex = NULL;
   bool digits = false, byte_level = false, own = false, nfc = json_is_object(r->normalizer.value);
   const hri_lexicon_split *split;
   for (uint64_t i = 0; i < parts_of(&r->pre_tokenizer, "pretokenizers"); i++) {
     hri_json part = part_at(&r->pre_tokenizer, "pretokenizers", i), pattern = hri_json_member(&part, "pattern"), text = hri_json_member(&pattern, "Regex");
-    hri_json behavior = hri_json_member(&part, "behavior");
     const char *type = type_of(&part);
+    bool invert = is_true(&part, "invert", false);
+    if (byte_level) return unsupported(r, error, "pre_tokenizer", "a part behind ByteLevel");
     if (strcmp(type, "ByteLevel") == 0) {
       byte_level = true;
       own = is_true(&part, "use_regex", true);
       if (is_true(&part, "add_prefix_space", false)) return unsupported(r, error, "pre_tokenizer", "ByteLevel with add_prefix_space");
     } else if (strcmp(type, "Digits") == 0 && is_true(&part, "individual_digits", false)) {
       digits = true;
-    } else if (strcmp(type, "Split") == 0 && json_is_string(text.value) && !regex && !is_true(&part, "invert", false) && json_is_string(behavior.value) &&
-               (strcmp(json_string_value(behavior.value), "Isolated") == 0 || strcmp(json_string_value(behavior.value), "Removed") == 0)) {
+    } else if (strcmp(type, "Split") == 0 && json_is_string(text.value) && !regex && says(&part, "behavior", invert ? "Removed" : "Isolated")) {
       regex = json_string_value(text.value);
     } else {
       return unsupported(r, error, "pre_tokenizer", type);
@@ -234,20 +241,20 @@ static hr_status read_byte_level(reader *r, hr_error *error) {
 
 /* Llama 2: a blank in front and U+2581 for blanks, as normalizer or as Metaspace; Gemma: without the blank in front. */
 static hr_status read_sentencepiece(reader *r, hr_error *error) {
-  hri_json scheme = hri_json_member(&r->pre_tokenizer, "prepend_scheme");
+  hri_json scheme = hri_json_member(&r->pre_tokenizer, "prepend_scheme"), pattern = hri_json_member(&r->pre_tokenizer, "pattern");
   bool replaced = false;
   r->lexicon->sentencepiece = true;
   r->lexicon->pre = "default";
   for (uint64_t i = 0; i < parts_of(&r->normalizer, "normalizers"); i++) {
-    hri_json part = part_at(&r->normalizer, "normalizers", i);
-    if (strcmp(type_of(&part), "Prepend") == 0) r->lexicon->space_prefix = true;
-    else if (strcmp(type_of(&part), "Replace") == 0) replaced = true;
+    hri_json part = part_at(&r->normalizer, "normalizers", i), of = hri_json_member(&part, "pattern");
+    if (strcmp(type_of(&part), "Prepend") == 0 && says(&part, "prepend", BLANK)) r->lexicon->space_prefix = true;
+    else if (strcmp(type_of(&part), "Replace") == 0 && says(&of, "String", " ") && says(&part, "content", BLANK)) replaced = true;
     else return unsupported(r, error, "normalizer", type_of(&part));
   }
-  if (strcmp(type_of(&r->pre_tokenizer), "Metaspace") == 0) {
+  if (strcmp(type_of(&r->pre_tokenizer), "Metaspace") == 0 && (says(&r->pre_tokenizer, "replacement", BLANK) || !hri_json_has(&r->pre_tokenizer, "replacement"))) {
     replaced = true;
     r->lexicon->space_prefix = !json_is_string(scheme.value) || strcmp(json_string_value(scheme.value), "never") != 0;
-  } else if (strcmp(type_of(&r->pre_tokenizer), "Split") == 0) {
+  } else if (strcmp(type_of(&r->pre_tokenizer), "Split") == 0 && says(&pattern, "String", " ")) {
     r->lexicon->gemma = true; /* at blanks, which are gone by then */
   } else if (json_is_object(r->pre_tokenizer.value)) {
     return unsupported(r, error, "pre_tokenizer", type_of(&r->pre_tokenizer));

@@ -256,7 +256,7 @@ static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, ui
 
 /* Refuses what is not finite, and what would not be any more. */
 static hr_status check_values(const float *values, uint64_t count, uint32_t type, const char *name, hr_error *error) {
-  const float limit = type == HRI_GGML_F16 ? 65519.996f : INFINITY; /* rounds to 65504 */
+  const float limit = type == HRI_GGML_F16 ? 65520.0f : type == HRI_GGML_BF16 ? 0x1.FFp127f : INFINITY; /* the least that rounds to infinity */
   bool good = true;
   hr_status status;
   for (uint64_t i = 0; i < count; i++) good &= fabsf(values[i]) < limit;
@@ -264,8 +264,8 @@ static hr_status check_values(const float *values, uint64_t count, uint32_t type
   for (uint64_t i = 0; i < count; i++) {
     if (fabsf(values[i]) < limit) continue;
     if (isfinite(values[i])) {
-      status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds %g, which f16 does not reach", name, (double)values[i]);
-      return hri_hint(error, status, "convert to bf16 or f32");
+      status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds %g, which %s does not reach", name, (double)values[i], type == HRI_GGML_F16 ? "f16" : "bf16");
+      return hri_hint(error, status, type == HRI_GGML_F16 ? "convert to bf16 or f32" : "convert to f32");
     }
     status = hri_fail(error, HR_ERROR_INPUT, "tensor %s holds a value that is not finite", name);
     return hri_hint(error, status, "the model is damaged or its training diverged; use an earlier one");

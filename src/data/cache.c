@@ -53,6 +53,7 @@ static hr_status digest_file(hri_dataset *dataset, hri_source *source, hr_error 
 static void digest_ending(hri_digest *digest, const char *path) {
   const char *dot = strrchr(path, '.');
   for (; dot && *dot; dot++) hri_digest_add_u64(digest, (uint64_t)((unsigned char)*dot | 32));
+  hri_digest_add_u64(digest, 0);
 }
 
 hr_status hri_cache_key(hri_dataset *dataset, uint64_t *key, hr_error *error) {
@@ -64,6 +65,7 @@ hr_status hri_cache_key(hri_dataset *dataset, uint64_t *key, hr_error *error) {
   digest = dataset->digest;
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) hri_digest_add_u64(&digest, values[i]);
   if (o->separator) hri_digest_add(&digest, o->separator, strlen(o->separator));
+  hri_digest_add(&digest, hr_version(), strlen(hr_version())); /* another version may read the same bytes differently */
   for (uint32_t i = 0; i < dataset->source_count; i++) digest_ending(&digest, dataset->sources[i].path);
   *key = hri_digest_value(&digest);
   return HR_OK;

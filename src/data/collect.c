@@ -75,14 +75,25 @@ hr_status hri_data_add_tokens(hri_dataset *dataset, const int32_t *ids, const ui
   return hri_data_add_document(dataset, document, labels, error);
 }
 
+/* Reasons quote data, and data must not steer a terminal. */
+static void make_printable(char *text) {
+  for (unsigned char *at = (unsigned char *)text; *at; at++) {
+    if (*at < 0x20 || *at == 0x7F) *at = '?';
+    if (at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0) at[0] = at[1] = '?';
+  }
+}
+
 hr_status hri_data_broken(hri_dataset *dataset, hr_status status, const hr_error *reason, hr_error *error) {
   hri_data_found *found = &dataset->found;
   if (status != HR_ERROR_INPUT || !dataset->options->skip_bad) {
     if (error) *error = *reason;
+    if (error) make_printable(error->message);
     return status;
   }
-  if (found->broken_count < HR_DATA_BROKEN)
+  if (found->broken_count < HR_DATA_BROKEN) {
     (void)snprintf(found->broken[found->broken_count], HRI_DATA_BROKEN_BYTES, "%.319s", reason->message);
+    make_printable(found->broken[found->broken_count]);
+  }
   found->broken_count++;
   return HR_OK;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "data/records.h"
 
 enum { TALK_BYTES = 4 << 20, WHERE_BYTES = 512 };
@@ -179,20 +180,46 @@ static hr_status need_chat(converter *c, hr_error *error) {
   return hri_hint(error, status, "--chat-template with a Jinja file, or one of: %s", names);
 }
 
-static void talk_begin(converter *c) {
+/* The text of the list of tools: as it stands, or out of a string that holds JSON; none when that is empty or null. */
+static hr_status find_tools(converter *c, const char **text, size_t *bytes, hr_error *error) {
   const hri_cell *tools = &c->fields.cells[HRI_TOOLS];
+  hri_json_scan scan;
+  char kind;
+  *text = c->records.raw + tools->raw.begin;
+  *bytes = tools->kind ? tools->raw.end - tools->raw.begin : 0;
+  if (tools->kind != '"') return HR_OK;
+  *text = tools->text;
+  *bytes = strlen(tools->text);
+  if (*bytes == 0) return HR_OK;
+  c->scratch.length = 0;
+  hri_text_add_bytes(&c->scratch, *text, *bytes);
+  HRI_TRY(memory(&c->scratch, error));
+  scan = hri_json_scan_init(c->scratch.chars, *bytes, c->where, "the string of 'tools': ");
+  kind = hri_json_scan_peek(&scan);
+  HRI_TRY(hri_json_scan_skip(&scan, error));
+  HRI_TRY(hri_json_scan_end(&scan, error));
+  if (kind == '[' || kind == '{') return HR_OK;
+  *bytes = 0;
+  return kind == 'n' ? HR_OK : fail_row(c, error, "a list of tools, or a string that holds one as JSON", "field 'tools' must be a list");
+}
+
+static hr_status talk_begin(converter *c, hr_error *error) {
   talk *t = &c->talk;
+  const char *tools;
+  size_t bytes;
+  HRI_TRY(find_tools(c, &tools, &bytes, error));
   t->json.length = 0;
   t->ends.count = t->assistant.count = 0;
   t->tail = "]";
-  if (tools->kind && tools->kind != '"') {
+  if (bytes > 0) {
     hri_text_add(&t->json, "{\"tools\":");
-    hri_text_add_bytes(&t->json, c->records.raw + tools->raw.begin, tools->raw.end - tools->raw.begin);
+    hri_text_add_bytes(&t->json, tools, bytes);
     hri_text_add(&t->json, ",\"messages\":");
     t->tail = "]}";
   }
   hri_text_add(&t->json, "[");
   t->head = t->json.length;
+  return HR_OK;
 }
 
 static hr_status talk_end_message(converter *c, bool assistant, hr_error *error) {
@@ -352,7 +379,7 @@ static hr_status convert_talk(converter *c, size_t first, hr_error *error) {
 
 static hr_status convert_messages(converter *c, hri_column column, hr_error *error) {
   HRI_TRY(need_chat(c, error));
-  talk_begin(c);
+  HRI_TRY(talk_begin(c, error));
   HRI_TRY(add_messages(c, column, error));
   return convert_talk(c, 0, error);
 }
@@ -366,7 +393,7 @@ static hr_status convert_prompt(converter *c, hr_error *error) {
     return convert_strings(c, prompt, completion, error);
   }
   HRI_TRY(need_chat(c, error));
-  talk_begin(c);
+  HRI_TRY(talk_begin(c, error));
   HRI_TRY(add_messages(c, HRI_PROMPT, error));
   first = c->talk.ends.count;
   HRI_TRY(add_messages(c, HRI_COMPLETION, error));
@@ -394,7 +421,7 @@ static hr_status convert_instruction_talk(converter *c, hr_error *error) {
   const hri_cell *cells = c->fields.cells;
   bool has_input = cells[HRI_INPUT].text && cells[HRI_INPUT].text[0];
   size_t first;
-  talk_begin(c);
+  HRI_TRY(talk_begin(c, error));
   if (cells[HRI_SYSTEM].text && cells[HRI_SYSTEM].text[0]) HRI_TRY(add_alpaca(c, "system", cells[HRI_SYSTEM].raw, NULL, error));
   for (size_t i = 0; i < cells[HRI_HISTORY].turn_count; i++) {
     const hri_turn *turn = &c->fields.turns.items[cells[HRI_HISTORY].first_turn + i];

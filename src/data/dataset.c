@@ -104,7 +104,7 @@ static hr_status no_content(const hri_dataset *dataset, const char *what, const 
   const char *first = dataset->sources[0].path, *more = dataset->source_count > 1 ? " and the other data files" : "";
   const char *verb = dataset->source_count > 1 ? "hold" : "holds";
   hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s%s %s %s", first, more, verb, what);
-  if (dataset->found.broken_count > 0) hint = "all rows were broken and passed over: see what `headroom data` says about them";
+  if (dataset->found.broken_count > 0) return hri_hint(error, code, "all rows were broken and passed over; the first: %s", dataset->found.broken[0]);
   return hri_hint(error, code, "%s", hint);
 }
 
@@ -123,6 +123,10 @@ static void finish_hash(hri_dataset *dataset) {
                              (uint64_t)(int64_t)dataset->encoder->eos, o->separator ? strlen(o->separator) : 0};
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) hri_digest_add_u64(&dataset->digest, values[i]);
   if (o->separator) hri_digest_add(&dataset->digest, o->separator, strlen(o->separator));
+  for (uint32_t i = 0; i < dataset->source_count; i++) { /* what a file is taken for depends on its name, too */
+    hri_digest_add_u64(&dataset->digest, dataset->sources[i].format);
+    hri_digest_add_u64(&dataset->digest, dataset->sources[i].container);
+  }
   dataset->hash = hri_digest_value(&dataset->digest);
 }
 
@@ -138,16 +142,24 @@ static hr_status read_files(hri_dataset *dataset, hr_error *error) {
   return HR_OK;
 }
 
+/* An entry must not be found under the key of other bytes. */
+static hr_status changed_between(hr_error *error) {
+  hr_status code = hri_fail(error, HR_ERROR_INPUT, "a data file was changed while it was in use");
+  return hri_hint(error, code, "leave data files alone during a run; start it again");
+}
+
 /* From the cache, or from the files and into the cache. */
 static hr_status read_all(hri_dataset *dataset, hr_error *error) {
-  uint64_t key = 0;
+  uint64_t key = 0, bytes;
   bool hit = false, kept = dataset->options->store_directory != NULL;
   if (kept) HRI_TRY(hri_cache_key(dataset, &key, error));
   if (kept) HRI_TRY(hri_cache_load(dataset, key, &hit, error));
   dataset->from_cache = hit;
   if (hit) return HR_OK;
+  bytes = hri_digest_value(&dataset->digest);
   dataset->digest = (hri_digest){0};
   HRI_TRY(read_files(dataset, error));
+  if (kept && hri_digest_value(&dataset->digest) != bytes) return changed_between(error);
   if (kept && hri_spool_size(&dataset->tokens) > 0) return hri_cache_save(dataset, key, error);
   HRI_TRY(hri_spool_settle(&dataset->tokens, error));
   return hri_spool_settle(&dataset->labels, error);

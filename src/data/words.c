@@ -31,7 +31,7 @@ static hr_status digest_file(hri_digest *digest, const char *path, hr_error *err
 
 /* The files of a directory that decide; *has_tokenizer and *has_chat tell what was there. */
 static hr_status digest_directory(hri_digest *digest, const char *directory, bool *has_tokenizer, bool *has_chat, hr_error *error) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "added_tokens.json"};
   for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
     char *path = hri_path_join(directory, names[i]);
     hr_status status = HR_OK;
@@ -76,6 +76,13 @@ static hr_status open_model(hri_words *words, hri_digest *digest, const char *pl
   return has_tokenizer ? hr_tokenizer_open(place, &words->tokenizer, error) : HR_OK;
 }
 
+/* The bytes behind a name; a preset has none. */
+static hr_status digest_template(hri_digest *digest, const char *path, hr_error *error) {
+  bool ignored = false;
+  if (hri_path_is_dir(path)) return digest_directory(digest, path, &ignored, &ignored, error);
+  return hri_path_exists(path) ? digest_file(digest, path, error) : HR_OK;
+}
+
 hr_status hri_words_open(hri_words *words, const hr_model *model, const char *chat_template, hr_error *error) {
   hri_digest digest = {0};
   *words = (hri_words){0};
@@ -84,7 +91,7 @@ hr_status hri_words_open(hri_words *words, const hr_model *model, const char *ch
     words->chat = chat_template;
     words->chat_given = true;
     hri_digest_add(&digest, chat_template, strlen(chat_template));
-    if (hri_path_exists(chat_template) && !hri_path_is_dir(chat_template)) HRI_TRY(digest_file(&digest, chat_template, error));
+    HRI_TRY(digest_template(&digest, chat_template, error));
   }
   words->identity = hri_digest_value(&digest);
   return HR_OK;

@@ -54,14 +54,21 @@ static hr_status check_tensor(const char *path, const hri_safetensor *tensor, ui
   return HR_OK;
 }
 
-/* Quadratic: there are a handful of pairs. */
+static int compare_keys(const void *items, uint32_t a, uint32_t b) {
+  const hri_safetensors_pair *pairs = items;
+  return strcmp(pairs[a].key, pairs[b].key);
+}
+
+/* The pairs may come from a file that somebody else made: there may be many. */
 static hr_status check_metadata(const char *path, const hri_safetensors_pair *metadata, uint32_t count, hr_error *error) {
-  uint32_t i, k;
-  for (i = 0; i < count; i++)
-    for (k = 0; k < i; k++)
-      if (strcmp(metadata[i].key, metadata[k].key) == 0)
-        return hri_fail(error, HR_ERROR_USAGE, "%s: the metadata key '%.200s' is given twice", path, metadata[i].key);
-  return HR_OK;
+  uint32_t i, *order;
+  hr_status status = HR_OK;
+  HRI_TRY(hri_order_make(metadata, count, compare_keys, &order, error));
+  for (i = 1; i < count && status == HR_OK; i++)
+    if (compare_keys(metadata, order[i - 1], order[i]) == 0)
+      status = hri_fail(error, HR_ERROR_USAGE, "%s: the metadata key '%.200s' is given twice", path, metadata[order[i]].key);
+  hri_free(order);
+  return status;
 }
 
 static int compare_names(const void *items, uint32_t a, uint32_t b) {

@@ -145,7 +145,7 @@ static const char *odd_field(const hr_model *m, const hr_model *want) {
   if (gpt2 && m->kv_head_count != m->head_count) return "kv_head_count";
   if (gpt2 && (uint64_t)m->head_count * m->head_size != m->hidden_size) return "head_size";
   if (fabs(m->embedding_scale - embedding) > 1e-12 * embedding) return "embedding_scale";
-  if (!gemma && m->attention_softcap != 0) return "attention_softcap";
+  if (m->family != HR_FAMILY_GEMMA2 && m->attention_softcap != 0) return "attention_softcap";
   if (!gemma && m->logit_softcap != 0) return "logit_softcap";
   if (gemma && !(m->attention_scale >= 3e-5 && m->attention_scale <= 4e4)) return "attention_scale"; /* query_pre_attn_scalar of 1e-9 to 1e9 */
   if (!gemma && fabs(m->attention_scale - scale) > 1e-12 && !(gpt2 && m->attention_scale == 1.0)) return "attention_scale";

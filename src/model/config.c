@@ -36,9 +36,9 @@ hr_status hri_config_unsupported(const hri_json *field, hr_error *error, const c
   return hri_hint(error, HR_ERROR_INPUT, "%s", hint);
 }
 
-/* Features of other models, and the value at which each changes nothing (null and a missing key always do). `known`: the
- * families that read the key themselves. */
-typedef enum neutral { NEUTRAL_NULL = 0, NEUTRAL_FALSE, NEUTRAL_EMPTY } neutral;
+/* Features of other models, and the value at which each changes nothing. A missing key changes nothing, nor does null, but for
+ * is_causal. `known`: the families that read the key themselves. */
+typedef enum neutral { NEUTRAL_NULL = 0, NEUTRAL_FALSE, NEUTRAL_TRUE, NEUTRAL_EMPTY } neutral;
 
 static const struct {
   const char *key;
@@ -48,21 +48,24 @@ static const struct {
 } features[] = {
     {"quantization_config", NEUTRAL_NULL, 0, "use the unquantized model"},
     {"sliding_window", NEUTRAL_NULL, HRI_FAMILY(MISTRAL) | HRI_FAMILY(PHI3) | HRI_QWEN | HRI_GEMMA, "attention of this family reaches back to the start of the document"},
-    {"attn_logit_softcapping", NEUTRAL_NULL, HRI_GEMMA, "attention scores of this family are not capped"},
+    {"attn_logit_softcapping", NEUTRAL_NULL, HRI_FAMILY(GEMMA2), "attention scores of this family are not capped"}, /* gemma3: not in transformers either */
     {"final_logit_softcapping", NEUTRAL_NULL, HRI_GEMMA, "logits of this family are not capped"},
     {"attention_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA) | HRI_QWEN | HRI_GEMMA, "attention of this family has no biases"},
     {"mlp_bias", NEUTRAL_FALSE, HRI_FAMILY(GPT2) | HRI_FAMILY(LLAMA), "the MLP of this family has no biases"},
     {"use_bidirectional_attention", NEUTRAL_FALSE, 0, "attention is causal here"},
+    {"is_causal", NEUTRAL_TRUE, 0, "attention is causal here"},
     {"add_cross_attention", NEUTRAL_FALSE, 0, "only decoders without an encoder are supported"},
     {"is_encoder_decoder", NEUTRAL_FALSE, 0, "only decoders without an encoder are supported"},
     {"scale_attn_by_inverse_layer_idx", NEUTRAL_FALSE, 0, "attention has one scale for all layers here"},
     {"pruned_heads", NEUTRAL_EMPTY, 0, "all layers have the same heads here"},
+    {"per_layer_config", NEUTRAL_EMPTY, 0, "all layers have the same sizes here"},
 };
 
 static bool is_neutral(const json_t *value, neutral kind) {
-  if (!value || json_is_null(value)) return true;
+  if (!value || (json_is_null(value) && kind != NEUTRAL_TRUE)) return true;
   switch (kind) {
   case NEUTRAL_FALSE: return json_is_false(value);
+  case NEUTRAL_TRUE: return json_is_true(value);
   case NEUTRAL_EMPTY: return json_is_object(value) && json_object_size(value) == 0;
   default: return false;
   }

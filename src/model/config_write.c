@@ -43,9 +43,11 @@ static void put_layer_types(hri_json_writer *w, const hr_model *m) {
   hri_json_end_array(w);
 }
 
+/* gemma's code in transformers wants a window even where layer_types has no layer that slides. */
 static void put_window(hri_json_writer *w, const hr_model *m) {
-  if (m->sliding_window == 0) hri_json_put_null(w);
-  else hri_json_put_u64(w, m->sliding_window);
+  uint32_t unused = hri_family_in(m, HRI_GEMMA) ? 4096 /* Gemma2Config, Gemma3TextConfig */ : 0, window = m->sliding_window ? m->sliding_window : unused;
+  if (window == 0) hri_json_put_null(w);
+  else hri_json_put_u64(w, window);
 }
 
 /* qwen's rule without layer_types: layers from this one on slide. */

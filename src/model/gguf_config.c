@@ -63,8 +63,9 @@ typedef struct facts {
   uint64_t layers, context, hidden, mlp, heads, kv_heads, head_size, rotary, vocabulary, window, original_context;
   double epsilon, theta, local_theta, factor, attention_factor, beta_fast, beta_slow, attention_cap, logit_cap, scale;
   const char *scaling; /* "none", "linear", "yarn", "longrope" */
-  bool pattern;
+  bool pattern;             /* slides: one number for each layer */
   hri_gguf_numbers slides;
+  uint64_t period;          /* or: all but each period-th layer slide; 0: not said */
 } facts;
 
 static hr_status read_sizes(const hri_gguf *file, const char *architecture, facts *f, hr_error *error) {
@@ -134,10 +135,33 @@ static hr_status read_numbers(const hri_gguf *file, const char *architecture, fa
     hri_gguf_type element;
     uint64_t count;
     if (strcmp(hri_gguf_key(file, i), KEY("attention.sliding_window_pattern")) != 0) continue;
-    f->pattern = hri_gguf_key_type(file, i, &element, &count) == HRI_GGUF_ARRAY && count == f->layers;
-    if (f->pattern) HRI_TRY(hri_gguf_get_numbers(file, KEY("attention.sliding_window_pattern"), &f->slides, error));
+    if (hri_gguf_key_type(file, i, &element, &count) != HRI_GGUF_ARRAY) {
+      HRI_TRY(hri_gguf_get_u64(file, KEY("attention.sliding_window_pattern"), 0, UINT32_MAX, &f->period, error));
+      continue;
+    }
+    HRI_TRY(hri_gguf_get_numbers(file, KEY("attention.sliding_window_pattern"), &f->slides, error));
+    f->pattern = true;
+    if (count == f->layers) continue;
+    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' has %llu elements for %llu layers", hri_gguf_path(file), hri_gguf_key(file, i), (unsigned long long)count, (unsigned long long)f->layers);
+    return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
   }
   return HR_OK;
+}
+
+/* What the configuration of the family has no word for, and llama.cpp computes with. */
+static hr_status check_numbers(const hri_gguf *file, hr_family family, const facts *f, hr_error *error) {
+  bool gemma = family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3, longrope = hri_gguf_find(file, "rope_factors_long.weight") != HRI_GGUF_NONE;
+  uint64_t usual_period = family == HR_FAMILY_GEMMA2 ? 2 : family == HR_FAMILY_GEMMA3 ? 6 : 0;
+  bool some = false; /* layers of a family that slides in all of them do not */
+  const char *what = NULL;
+  for (uint64_t i = 0; f->pattern && (family == HR_FAMILY_MISTRAL || family == HR_FAMILY_PHI3) && i < f->layers; i++) some = some || !hri_gguf_integer_at(&f->slides, i);
+  if (f->window > 0 && (some || (f->period != 0 && f->period != usual_period))) what = "this attention.sliding_window_pattern";
+  else if (family != HR_FAMILY_PHI3 && family != HR_FAMILY_GPT2 && f->rotary != f->head_size) what = "RoPE over a part of each head (rope.dimension_count)";
+  else if (!gemma && f->scale != 0 && !(fabs(f->scale * sqrt((double)f->head_size) - 1) < 1e-5)) what = "an attention.scale of its own";
+  else if (!longrope && f->attention_factor != 0 && f->attention_factor != 1) what = "a rope.scaling.attn_factor without longrope";
+  if (!what) return HR_OK;
+  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s is not supported in a %s model", hri_gguf_path(file), what, hr_family_name(family));
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "use the Hugging Face directory that the file was made from");
 }
 
 /* Reads a vector of frequency factors. */
@@ -329,6 +353,7 @@ static hr_status put_config(hri_json_writer *w, const hri_gguf *file, hr_error *
   HRI_TRY(read_sizes(file, architecture, &f, error));
   HRI_TRY(read_numbers(file, architecture, &f, error));
   if (family == HR_FAMILY_LLAMA && f.window > 0) family = HR_FAMILY_MISTRAL;
+  HRI_TRY(check_numbers(file, family, &f, error));
   hri_json_begin_object(w);
   hri_json_field_string(w, "model_type", hr_family_name(family));
   if (family == HR_FAMILY_GPT2) put_gpt2(w, &f);

@@ -227,7 +227,7 @@ static bool word_beside(const hri_added_walk *walk, uint64_t begin, uint64_t end
 
 static uint64_t space_begin(const hri_added_walk *walk, uint64_t at) {
   uint64_t before;
-  while (at > 0 && hri_unicode_is_space(point_before(walk->text, at, &before))) at = before;
+  while (at > walk->taken && hri_unicode_is_space(point_before(walk->text, at, &before))) at = before;
   return at > walk->taken ? at : walk->taken;
 }
 
@@ -252,7 +252,7 @@ bool hri_added_next(const hri_added *added, const hri_pattern_set *set, hri_adde
     if (walk->plain && token->special) continue;
     if (token->single_word && word_beside(walk, begin, end)) continue;
     if (token->lstrip) begin = space_begin(walk, begin);
-    if (token->rstrip) end = space_end(walk, end);
+    if (token->rstrip) end = space_end(walk, end > walk->taken ? end : walk->taken); /* up to `taken` all is white space */
     if (begin < walk->taken) begin = walk->taken; /* rstrip of the last match reached into this one */
     if (end < begin) end = begin;
     walk->taken = end;

@@ -47,6 +47,8 @@ hr_status hri_bpe_add_pairs(hri_bpe *bpe, const uint32_t *ranks, hr_error *error
     const char *content;
     if (!hri_vocab_has(vocab, id) || ranks[id] == HRI_TOKEN_NONE) continue;
     content = hri_vocab_content(vocab, id);
+    if (vocab->bytes[id] > HRI_BPE_PAIR_BYTES) /* all ways to cut it are tried: the square of its length */
+      return hri_fail(error, HR_ERROR_INPUT, "token %u has %u bytes; at most %d are supported where merges follow from the tokens", id, vocab->bytes[id], HRI_BPE_PAIR_BYTES);
     for (uint32_t at = hri_char_bytes(content[0]); at < vocab->bytes[id]; at += hri_char_bytes(content[at])) {
       uint32_t left = hri_vocab_find(vocab, content, at), right;
       if (left == HRI_TOKEN_NONE || ranks[left] == HRI_TOKEN_NONE) continue;

@@ -64,7 +64,8 @@ void hri_bpe_scratch_deinit(hri_bpe_scratch *scratch);
  * of two equal pairs counts. */
 hr_status hri_bpe_add_merge(hri_bpe *bpe, uint32_t left, uint32_t right, uint32_t rank, uint32_t result, hr_error *error);
 /* Adds every pair of tokens whose contents together are a token: its rank is ranks[result], [vocab size]. Tokens of rank
- * HRI_TOKEN_NONE take no part. */
+ * HRI_TOKEN_NONE take no part. INPUT for tokens of more than HRI_BPE_PAIR_BYTES. */
+enum { HRI_BPE_PAIR_BYTES = 1024 };
 hr_status hri_bpe_add_pairs(hri_bpe *bpe, const uint32_t *ranks, hr_error *error);
 hr_status hri_bpe_finish(hri_bpe *bpe, hr_error *error);
 

@@ -484,8 +484,6 @@ hr_status hri_rundir_resume(const char *directory, const hr_job *job, char *path
   size_t count = 0;
   hr_status status;
   HRI_TRY(join(parent, directory, "checkpoints", error));
-  sweep(directory);
-  sweep(parent);
   status = list_checkpoints(parent, &steps, &count, error);
   if (status == HR_OK && count == 0) {
     status = hri_fail(error, HR_ERROR_INPUT, "%s holds no checkpoint", parent);
@@ -495,7 +493,10 @@ hr_status hri_rundir_resume(const char *directory, const hr_job *job, char *path
   (void)snprintf(name, sizeof name, "step-%06llu", (unsigned long long)steps[0]);
   hri_free(steps);
   HRI_TRY(join(path, parent, name, error));
-  return read_state(path, job, p, error);
+  HRI_TRY(read_state(path, job, p, error));
+  sweep(directory); /* only now: this is a run, and the one that goes on */
+  sweep(parent);
+  return HR_OK;
 }
 
 /* ---- final ---- */

@@ -43,7 +43,7 @@ static hr_status add_from_gguf(const hr_model *model, int32_t tokens[HR_MAX_STOP
   HRI_TRY(hri_gguf_open(model->directory, &file, error));
   for (size_t k = 0; k < sizeof keys / sizeof *keys && status == HR_OK; k++) {
     int64_t token = -1;
-    status = hri_gguf_opt_i64(file, keys[k], -1, INT32_MAX, &token, error);
+    status = hri_gguf_opt_i64(file, keys[k], -1, UINT32_MAX, &token, error); /* both ends: none */
     if (status == HR_OK) add(model, token, tokens, count);
   }
   hri_gguf_close(file);

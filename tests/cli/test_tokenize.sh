@@ -48,4 +48,12 @@ run tokenize "$model" ids.txt --decode; refuses 5; expect_err 'no id 5000'
 run tokenize "$model" text.txt --decode --stats; refuses 2
 printf '{"model":{"type":"Unigram","vocab":[]}}' >bad.json
 run tokenize bad.json text.txt; refuses 5; expect_err "bad.json.*'Unigram' is not supported"
+
+# A model with more ids than its tokenizer has tokens: such an id has no text, the others keep theirs.
+cp -r "$here/../gguf/llama" padded
+printf '{"decoder":{"type":"ByteLevel"},"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"model":{"type":"BPE","vocab":{%s},"merges":[]}}' \
+  '"a":0,"b":1,"c":2,"d":3,"e":4,"f":5,"g":6,"h":7,"i":8,"j":9,"k":10,"l":11' >padded/tokenizer.json
+run generate padded --prompt ab --max-tokens 24 --temperature 2 --seed 3 --threads 1 --json; expect_rc 0
+expect_json 'any(t > 11 for t in d["tokens"])' 'd["text"] == "".join("abcdefghijkl"[t] for t in d["tokens"] if t < 12) != ""'
+run generate padded --prompt ab --max-tokens 24 --temperature 2 --seed 3 --threads 1 --quiet; expect_rc 0; expect_out '^[a-l]+$'
 finish

@@ -57,7 +57,7 @@ static inline void random_variations(hr_model *m, random_draw draw, void *contex
   if (!gemma) return;
   m->embedding_scale = sqrt((double)m->hidden_size);
   m->attention_scale = 1 / sqrt(1.0 + draw(context, 9));
-  m->attention_softcap = draw(context, 2) ? 1.5 + draw(context, 4) : 0;
+  if (m->family == HR_FAMILY_GEMMA2) m->attention_softcap = draw(context, 2) ? 1.5 + draw(context, 4) : 0;
   m->logit_softcap = draw(context, 2) ? 1.5 + draw(context, 4) : 0;
 }
 

@@ -203,6 +203,19 @@ static const struct {
     {"{{ '%99999d' % 1 }}", "a format wider than 10000"},
     {"{{ '{:99999}'.format(1) }}", "a format wider than 10000"},
     {"{{ [1] | tojson(indent=2000) }}", "an indent of more than 1000"},
+    {"{{ ('a' * 1000000).strip('b' * 1000000 ~ 'a') }}", "the limit on steps is met"},
+    {"{{ ('a' * 4000000).rpartition('a' * 2000000 ~ 'b') }}", "the limit on steps is met"},
+    {"{{ ('a' * 4000000).rfind('b' ~ 'a' * 2000000 ~ 'b') }}{{ ('a' * 4000000).rsplit('a' * 2000000 ~ 'b') }}", "the limit on steps is met"},
+    {"{% set a = 'a' * 20000000 %}{% set b = 'a' * 20000000 %}{% for i in range(100000) %}{% set c = a == b %}{% endfor %}", "the limit on steps is met"},
+    {"{% set a = 'a' * 20000000 %}{% set b = 'a' * 20000000 %}{% for i in range(100000) %}{% set c = a < b %}{% endfor %}", "the limit on steps is met"},
+    {"{% set a = 'a' * 20000000 %}{% set b = 'a' * 19000000 ~ 'b' %}{% for i in range(100000) %}{% set c = a.removeprefix(b) %}{% endfor %}",
+     "the limit on steps is met"},
+    {"{% set t = ('b' * 100,) * 1000000 %}{% for i in range(100000) %}{% set c = 'bb'.startswith(t) %}{% endfor %}", "the limit on steps is met"},
+    {"{% set a = 'a' * 20000000 %}{% set d = {} %}{% for i in range(100000) %}{% set c = d[a], d.get(a), a in d %}{% endfor %}", "the limit on steps is met"},
+    {"{% set a = '1' * 2000000 ~ 'x' %}{% for i in range(100000) %}{% set c = a | int, a | float %}{% endfor %}", "the limit on steps is met"},
+    {"{{ ('a ' * 10000 * 3000).split() | length }}", "the limit on memory is met"},
+    {"{{ '%*d' % (-9223372036854775807 - 1, 1) }}", "a format wider than 10000"},
+    {"{{ range(4611686018427387904, 9223372036854775807, 4611686018427387904)[5:] }}", "an integer beyond 64 bits"},
 };
 
 static char *repeated(const char *before, const char *part, size_t times, const char *after) {
@@ -230,6 +243,41 @@ static void test_limits(void **state) {
     if (!strstr(error.message, deep[i][3]) && !strstr(error.message, "brackets are nested deeper")) fail_msg("%zu: %s", i, error.message);
     hri_free(template);
   }
+}
+
+/* Many names, in the template and in what it is given, take no quadratic time. */
+static void test_many_names(void **state) {
+  static const char once[] = "{% for i in range(3) %}{% set n = namespace(**big) %}{{ n.k7 }}{% endfor %}";
+  hri_text text = {0};
+  hr_rendered out = {0};
+  hr_error error = {0};
+  time_t begin = time(NULL);
+  int i;
+  (void)state;
+  for (i = 0; i < 300000; i++) hri_text_add(&text, "{{a%d}}", i);
+  assert_refused(hri_text_get(&text), hello, "more than 2000 names");
+  hri_text_deinit(&text);
+  hri_text_add(&text, "{\"messages\": %s, \"big\": {\"k0\": 0", hello);
+  for (i = 1; i < 60000; i++) hri_text_add(&text, ", \"k%d\": %d", i, i);
+  hri_text_add(&text, "}}");
+  if (render(once, hri_text_get(&text), false, &out, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_string_equal(out.text, "777");
+  assert_true(time(NULL) - begin < 20); /* half a second; minutes when each name was compared with all others */
+  hr_rendered_deinit(&out);
+  hri_text_deinit(&text);
+}
+
+/* What a recorded vector does not show. The wanted texts are Python's. */
+static void test_corners(void **state) {
+  (void)state;
+  assert_renders("{% for x in [1, 0, 2, 3] if x %}{{ loop | length }}{{ loop }}{% endfor %}", hello,
+                 "3<LoopContext 1/3>3<LoopContext 2/3>3<LoopContext 3/3>");
+  assert_renders("{{ '{:,.0E} {:_x} {:,} {:,.1f}'.format(10000000000.0, 0xabcdef, 1234567, 1234567.5e10) }}", hello,
+                 "1E+10 ab_cdef 1,234,567 12,345,675,000,000,000.0");
+  assert_renders("{{ 'a b c'.split(none, -9223372036854775807 - 1) }}{{ 'a,b'.rsplit(',', -9223372036854775807 - 1) }}", hello, "['a', 'b', 'c']['a', 'b']");
+  assert_renders("{{ 'a b'.replace(' ', 'x', -9223372036854775807 - 1) }}{{ 'ab'.replace('', 'x', -9223372036854775807 - 1) }}", hello, "axbxaxbx");
+  assert_renders("{{ 'abcabc'.rfind('bc') }}{{ 'abc'.rfind('') }}{{ 'abc'.rfind('x') }}{{ 'a.b.c'.rpartition('.') }}{{ 'a..b.'.rsplit('.', 2) }}", hello,
+                 "43-1('a.b', '.', 'c')['a.', 'b', '']");
 }
 
 /* Adding to a text again and again copies it once in a while only: 100,000 additions make 10 MB. */
@@ -383,6 +431,36 @@ static void test_gguf(void **state) {
   scratch_remove(root);
 }
 
+/* A token whose bytes are no text, which the tokenizer has all the same, is not shown to a template. */
+static void test_token_that_is_no_text(void **state) {
+  const char *root = scratch_make("chat-bytes"), *path = path_of("%s/m.gguf", root);
+  static const char template[] = "{{ bos_token is defined }} {{ eos_token | upper }}";
+  hri_gguf_keys keys = {0};
+  hri_gguf_writer *writer = NULL;
+  hr_tokenizer *tokenizer = NULL;
+  hr_chat *chat = NULL;
+  hr_rendered out = {0};
+  hr_error error = {0};
+  (void)state;
+  hri_gguf_put_string(&keys, "tokenizer.chat_template", template, strlen(template));
+  hri_gguf_put_string(&keys, "tokenizer.ggml.model", "gpt2", 4);
+  hri_gguf_put_array(&keys, "tokenizer.ggml.tokens", HRI_GGUF_STRING, 2);
+  hri_gguf_add_string(&keys, "\xF0", 1);
+  hri_gguf_add_string(&keys, "a", 1);
+  hri_gguf_put_array(&keys, "tokenizer.ggml.merges", HRI_GGUF_STRING, 0);
+  hri_gguf_put_u32(&keys, "tokenizer.ggml.bos_token_id", 0);
+  hri_gguf_put_u32(&keys, "tokenizer.ggml.eos_token_id", 1);
+  if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK || hri_gguf_writer_finish(writer, &error) != HR_OK) fail_msg("%s", error.message);
+  hri_gguf_keys_deinit(&keys);
+  if (hr_tokenizer_open(path, &tokenizer, &error) != HR_OK || hr_chat_open(path, tokenizer, &chat, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_chat_render(chat, hello, strlen(hello), false, &out, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_string_equal(out.text, "False A");
+  hr_rendered_deinit(&out);
+  hr_chat_close(chat);
+  hr_tokenizer_close(tokenizer);
+  scratch_remove(root);
+}
+
 static void test_presets(void **state) {
   uint32_t i;
   (void)state;
@@ -483,8 +561,8 @@ static void test_threads(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_vectors),        cmocka_unit_test(test_refused),  cmocka_unit_test(test_bad_source), cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_growing_text),   cmocka_unit_test(test_conversations), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_clock),
-      cmocka_unit_test(test_sources),        cmocka_unit_test(test_gguf),     cmocka_unit_test(test_presets),    cmocka_unit_test(test_memory_refused),
+      cmocka_unit_test(test_growing_text),   cmocka_unit_test(test_many_names), cmocka_unit_test(test_corners), cmocka_unit_test(test_conversations), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_clock),
+      cmocka_unit_test(test_sources),        cmocka_unit_test(test_gguf), cmocka_unit_test(test_token_that_is_no_text), cmocka_unit_test(test_presets),    cmocka_unit_test(test_memory_refused),
       cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include <headroom/convert.h>
+#include <headroom/train.h>
 
 #include "base/json.h"
 #include "convert/lexicon.h"
@@ -488,6 +489,34 @@ static void test_usage(void **state) {
   assert_refused(kept("%s/none", scratch), path_of("%s/new.gguf", scratch), NULL, HR_ERROR_IO, "none");
 }
 
+/* A source in the directory that gives way would go with it; names beside the target may be a person's. */
+static void test_nothing_lost(void **state) {
+  const char *target = kept("%s/mine", scratch), *source = kept("%s/mine/model.gguf", scratch), *file = recorded("llama.gguf");
+  const char *made = kept("%s/mine.tmp", scratch), *old = kept("%s/mine.old", scratch);
+  hr_convert_options options = {.replace = true};
+  hr_error error = {0};
+  (void)state;
+  assert_int_equal(hri_dir_make(target, &error), HR_OK);
+  copy_file(file, source);
+  assert_int_equal(hr_convert(source, target, &options, NULL, &error), HR_ERROR_USAGE);
+  assert_says(&error, "which lies in it");
+  assert_true(hri_path_exists(source));
+  assert_int_equal(hri_dir_make(path_of("%s/precious", made), &error), HR_OK);
+  assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_ERROR_USAGE);
+  assert_says(&error, "mine.tmp is in the way");
+  assert_true(hri_path_exists(path_of("%s/precious", made)) && hri_path_exists(source));
+  assert_int_equal(hri_dir_remove(made, &error), HR_OK);
+  assert_int_equal(hri_dir_make(path_of("%s/precious", old), &error), HR_OK);
+  assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_ERROR_USAGE);
+  assert_says(&error, "mine.old is in the way");
+  assert_true(hri_path_exists(path_of("%s/precious", old)) && hri_path_exists(source));
+  assert_int_equal(hri_dir_remove(old, &error), HR_OK);
+  assert_int_equal(hri_dir_make(made, &error), HR_OK); /* what a killed conversion left goes */
+  put_text(path_of("%s/config.json", made), "{");
+  assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_OK);
+  assert_false(hri_path_exists(made) || hri_path_exists(source));
+}
+
 static void test_bad_weights(void **state) {
   const char *directory = kept("%s/bad", scratch), *target = kept("%s/bad.gguf", scratch);
   (void)state;
@@ -495,6 +524,8 @@ static void test_bad_weights(void **state) {
   assert_refused(directory, target, "f16", HR_ERROR_INPUT, "which f16 does not reach");
   (void)convert(directory, target, "bf16");
   assert_int_equal(unlink(target), 0);
+  make_model(directory, 64, 8, 3.4e38f);
+  assert_refused(directory, target, "bf16", HR_ERROR_INPUT, "which bf16 does not reach");
   make_model(directory, 64, 8, INFINITY);
   assert_refused(directory, target, "f32", HR_ERROR_INPUT, "not finite");
   make_model(directory, 64, 32, 1e7f);
@@ -528,6 +559,16 @@ static void test_bad_tokenizer(void **state) {
        "normalizer: NFKC", HR_ERROR_UNSUPPORTED},
       {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":64},\"merges\":[]}}",
        "the tokenizer has 65 tokens, the model's vocabulary 64", HR_ERROR_INPUT},
+      /* a split that drops what it finds; digits that are looked for among mapped bytes; blanks that become something else */
+      {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| "
+       "?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"},\"behavior\":\"Removed\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},"
+       "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "pre_tokenizer: Split", HR_ERROR_UNSUPPORTED},
+      {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":false},{\"type\":\"Digits\",\"individual_digits\":true}]},"
+       "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", "a part behind ByteLevel", HR_ERROR_UNSUPPORTED},
+      {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"``\"},\"content\":\"x\"},\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0},\"merges\":[]}}",
+       "normalizer: Replace", HR_ERROR_UNSUPPORTED},
+      {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Isolated\"},\"model\":{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{\"a\":0},\"merges\":[]}}",
+       "pre_tokenizer: Split", HR_ERROR_UNSUPPORTED},
   };
   hr_convert_options options = {.without_tokenizer = true};
   hr_error error = {0};
@@ -538,6 +579,75 @@ static void test_bad_tokenizer(void **state) {
     assert_refused(directory, target, NULL, cases[i].status, cases[i].message);
   }
   assert_int_equal(hr_convert(directory, target, &options, NULL, &error), HR_OK);
+}
+
+/* The tokenizer keys of a GGUF file with `count` tokens. */
+static hr_status read_keys(const char *model, const char *const *tokens, const uint64_t *bytes, uint32_t count, uint32_t bos, hri_lexicon *lexicon, hri_gguf **file, hr_error *error) {
+  const char *path = path_of("%s/lexicon.gguf", scratch);
+  hri_gguf_keys keys = {0};
+  hri_gguf_writer *writer;
+  bool found;
+  hri_gguf_put_string(&keys, "tokenizer.ggml.model", model, strlen(model));
+  hri_gguf_put_string(&keys, "tokenizer.ggml.pre", "llama-bpe", 9);
+  hri_gguf_put_array(&keys, "tokenizer.ggml.tokens", HRI_GGUF_STRING, count);
+  for (uint32_t i = 0; i < count; i++) hri_gguf_add_string(&keys, tokens[i], bytes[i]);
+  hri_gguf_put_u32(&keys, "tokenizer.ggml.bos_token_id", bos);
+  assert_int_equal(hri_gguf_writer_open(path, &keys, NULL, 0, &writer, error), HR_OK);
+  assert_int_equal(hri_gguf_writer_finish(writer, error), HR_OK);
+  hri_gguf_keys_deinit(&keys);
+  assert_int_equal(hri_gguf_open(path, file, error), HR_OK);
+  hri_lexicon_init(lexicon);
+  return hri_lexicon_from_gguf(*file, lexicon, &found, error);
+}
+
+static void test_bad_lexicon(void **state) {
+  static const char *const tokens[] = {"a", "b", "a", "a\0b", "\xFF"};
+  static const uint64_t bytes[] = {1, 1, 1, 3, 1};
+  static const struct {
+    uint32_t first, count, bos;
+    hr_status status;
+    const char *message;
+  } cases[] = {
+      {0, 2, 1, HR_OK, ""},
+      {0, 2, UINT32_MAX, HR_OK, ""},
+      {0, 2, 2, HR_ERROR_INPUT, "bos_token_id' is 2, but there are 2 tokens"},
+      {0, 0, 0, HR_ERROR_INPUT, "but there are 0 tokens"},
+      {0, 3, 0, HR_ERROR_INPUT, "element 2 has the same text as another one"},
+      {3, 1, 0, HR_ERROR_INPUT, "element 0 is no UTF-8 text"},
+      {4, 1, 0, HR_ERROR_INPUT, "element 0 is no UTF-8 text"},
+  };
+  (void)state;
+  for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+    uint32_t k = (uint32_t)(i / 2), first = cases[k].first;
+    hri_lexicon lexicon;
+    hri_gguf *file;
+    hr_error error = {0};
+    assert_int_equal(read_keys(i % 2 ? "llama" : "gpt2", tokens + first, bytes + first, cases[k].count, cases[k].bos, &lexicon, &file, &error), cases[k].status);
+    if (cases[k].status != HR_OK) assert_says(&error, cases[k].message);
+    else assert_true(lexicon.add_bos); /* of both kinds, where the file does not say */
+    if (cases[k].status == HR_OK) assert_int_equal(lexicon.named[HRI_LEXICON_BOS], cases[k].bos == 1 ? 1 : -1);
+    hri_lexicon_deinit(&lexicon);
+    hri_gguf_close(file);
+  }
+}
+
+/* Cutting a token in all ways takes the square of its length. */
+static void test_long_token(void **state) {
+  hri_lexicon lexicon;
+  hri_lexicon_token token = {.type = HRI_LEX_NORMAL};
+  char *text = malloc(2001);
+  hr_error error = {0};
+  (void)state;
+  memset(text, 'x', 2000);
+  text[2000] = 0;
+  hri_lexicon_init(&lexicon);
+  lexicon.sentencepiece = true;
+  token.text = text;
+  for (token.bytes = 1; token.bytes <= 2000; token.bytes += token.bytes == 1 ? 1 : 1998) assert_true(hri_array_push(&lexicon.tokens, token));
+  assert_int_equal(hri_lexicon_derive_merges(&lexicon, &error), HR_ERROR_INPUT);
+  assert_says(&error, "token 2 has 2000 bytes");
+  hri_lexicon_deinit(&lexicon);
+  free(text);
 }
 
 /* Every allocation fails once: nothing is left in memory or on disk. */
@@ -583,7 +693,7 @@ static void test_bad_keys(void **state) {
   static const uint32_t values[] = {1, 32, 8, 8, 2};
   const hri_gguf_tensor embedding = {.name = "token_embd.weight", .type = HRI_GGML_F32, .rank = 2, .dims = {8, 4}};
   static const float zeros[32];
-  const char *path = kept("%s/keys.gguf", scratch);
+  const char *path = kept("%s/keys.gguf", scratch), *numbers = kept("%s/numbers.gguf", scratch);
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hri_gguf_keys keys = {0};
@@ -599,6 +709,31 @@ static void test_bad_keys(void **state) {
     hri_gguf_keys_deinit(&keys);
     assert_int_equal(hr_model_open(path, &model, &error), cases[i].status);
     if (cases[i].status != HR_OK) assert_says(&error, cases[i].message);
+  }
+  for (int i = 0; i < 6; i++) { /* what would be computed otherwise is refused; "no such token" is not */
+    static const char *const messages[] = {"rope.dimension_count", "attention.scale", "rope.scaling.attn_factor", "sliding_window_pattern", "sliding_window_pattern", ""};
+    hri_gguf_keys keys = {0};
+    hri_gguf_writer *writer;
+    hr_error error = {0};
+    hr_model model;
+    int32_t tokens[HR_MAX_STOP_TOKENS];
+    uint32_t count = 9;
+    hri_gguf_put_string(&keys, "general.architecture", "llama", 5);
+    for (int k = 0; k < 5; k++) hri_gguf_put_u32(&keys, sizes[k], values[k]);
+    hri_gguf_put_u32(&keys, "llama.rope.dimension_count", i == 0 ? 2 : 4);
+    hri_gguf_put_f32(&keys, "llama.attention.scale", i == 1 ? 0.25 : 0.5);
+    hri_gguf_put_f32(&keys, "llama.rope.scaling.attn_factor", i == 2 ? 2 : 1);
+    hri_gguf_put_u32(&keys, "llama.attention.sliding_window", 16);
+    if (i == 3) hri_gguf_put_u32(&keys, "llama.attention.sliding_window_pattern", 4);
+    if (i >= 4) hri_gguf_put_array(&keys, "llama.attention.sliding_window_pattern", HRI_GGUF_I32, 1), hri_gguf_add_i32(&keys, i == 5);
+    hri_gguf_put_u32(&keys, "tokenizer.ggml.eot_token_id", UINT32_MAX);
+    assert_int_equal(hri_gguf_writer_open(numbers, &keys, &embedding, 1, &writer, &error), HR_OK);
+    assert_int_equal(hri_gguf_writer_write(writer, 0, 0, zeros, sizeof zeros, &error), HR_OK);
+    assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
+    hri_gguf_keys_deinit(&keys);
+    assert_int_equal(hr_model_open(numbers, &model, &error), i < 5 ? HR_ERROR_UNSUPPORTED : HR_OK);
+    if (i < 5) assert_says(&error, messages[i]);
+    else assert_int_equal(hr_stop_tokens(&model, tokens, &count, &error), HR_OK), assert_int_equal(count, 0);
   }
   {
     hri_gguf_keys keys = {0};
@@ -633,6 +768,7 @@ int main(void) {
       cmocka_unit_test(test_descriptions),     cmocka_unit_test(test_pieces),           cmocka_unit_test(test_types),
       cmocka_unit_test(test_deterministic),    cmocka_unit_test(test_tokenizers),       cmocka_unit_test(test_splits), cmocka_unit_test(test_merges_from_scores), cmocka_unit_test(test_scores_from_merges), cmocka_unit_test(test_sentencepiece_model),
       cmocka_unit_test(test_template),         cmocka_unit_test(test_usage),            cmocka_unit_test(test_bad_weights),
+      cmocka_unit_test(test_nothing_lost),     cmocka_unit_test(test_bad_lexicon),      cmocka_unit_test(test_long_token),
       cmocka_unit_test(test_bad_tokenizer),    cmocka_unit_test(test_memory_refused),   cmocka_unit_test(test_bad_keys),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

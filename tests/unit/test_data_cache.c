@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "data/dataset.h"
+#include "data/words.h"
 
 enum { ROW = 64 };
 
@@ -162,6 +163,49 @@ static void what_decides_tokens_makes_another_entry(void **state) {
   assert_int_equal(entries(path), 8);
 }
 
+/* The same bytes in the same order, but the other file is the one with rows. */
+static void names_that_change_formats_make_another_entry(void **state) {
+  const char *paths[2][2] = {{write_text("n1.jsonl", "{\"text\": \"a\"}"), write_text("n1", "{\"text\": \"a\"}")},
+                             {write_text("n2", "{\"text\": \"a\"}"), write_text("n2.jsonl", "{\"text\": \"a\"}")}};
+  hri_dataset_options one = options_for(paths[0], 2), two = options_for(paths[1], 2);
+  hri_dataset *a, *b;
+  (void)state;
+  a = open_ok(&one);
+  b = open_ok(&two);
+  assert_false(from_cache(b));
+  assert_true(hri_dataset_hash(a) != hri_dataset_hash(b)); /* a resumed run has other rows */
+  hri_dataset_destroy(a);
+  hri_dataset_destroy(b);
+}
+
+static uint64_t identity_of(const hr_model *model, const char *chat) {
+  hri_words words;
+  hr_error error = {0};
+  if (hri_words_open(&words, model, chat, &error) != HR_OK) fail_msg("%s", error.message);
+  hri_words_close(&words);
+  return words.identity;
+}
+
+/* Each file that the tokenizer or the template is read from tells in the key. */
+static void files_of_words_decide(void **state) {
+  static const char *const names[] = {"words/tokenizer_config.json", "words/special_tokens_map.json", "words/added_tokens.json", "words/chat_template.jinja"};
+  static hr_model model, none;
+  const char *place = in_directory("words");
+  (void)state;
+  assert_int_equal(hri_dir_make(place, NULL), HR_OK);
+  (void)snprintf(model.directory, sizeof model.directory, "%s", place);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    uint64_t before = identity_of(&model, NULL), as_template = identity_of(&none, place), first;
+    (void)write_text(names[i], "{\"a\": 1}");
+    first = identity_of(&model, NULL);
+    assert_true(first != before && identity_of(&none, place) != as_template);
+    as_template = identity_of(&none, place);
+    (void)write_text(names[i], "{\"a\": 2}");
+    assert_true(identity_of(&model, NULL) != first && identity_of(&none, place) != as_template);
+    assert_int_equal(identity_of(&model, NULL), identity_of(&model, NULL));
+  }
+}
+
 static void damaged_entries_are_made_anew(void **state) {
   const char *data = write_text("d.jsonl", "{\"prompt\": \"what\", \"completion\": \"that\"}\n");
   hri_dataset_options options = options_for(&data, 1);
@@ -257,6 +301,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(rows_from_the_cache_are_the_same),
       TEST(what_decides_tokens_makes_another_entry),
+      TEST(names_that_change_formats_make_another_entry),
+      TEST(files_of_words_decide),
       TEST(damaged_entries_are_made_anew),
       TEST(foreign_entries_are_left_alone),
       TEST(text_in_place_needs_no_cache),

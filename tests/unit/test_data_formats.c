@@ -186,6 +186,28 @@ static void templates_that_change_their_mind_are_refused(void **state) {
   assert_string_equal(rows_of(&options), "<user>q</><assistant></><user>r</><assistant>[b</>]");
 }
 
+/* A list, or a string that holds one (as LLaMA-Factory's and many other files have it). */
+static void tools_reach_the_template(void **state) {
+  static const struct {
+    const char *tools, *rows;
+  } cases[] = {
+      {"[{\"name\": \"f\"}, {\"name\": \"g\"}]", "f,g,a:[b]"}, {"\"[{\\\"name\\\": \\\"f\\\"}]\"", "f,a:[b]"},
+      {"\" [] \"", "a:[b]"}, {"\"\"", "a:[b]"}, {"\"null\"", "a:[b]"}, {"null", "a:[b]"},
+  };
+  static const char jinja[] = "{% for t in tools or [] %}{{ t.name }},{% endfor %}{% for m in messages %}{{ m.content }}{% if m.role == 'user' %}:{% endif %}{% endfor %}";
+  const char *path, *template = write_text("tools.jinja", jinja);
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char content[400];
+    hri_dataset_options options;
+    (void)snprintf(content, sizeof content, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}], \"tools\": %s}", cases[i].tools);
+    path = write_text("tools.jsonl", content);
+    options = options_for(&path);
+    options.chat = template;
+    assert_string_equal(rows_of(&options), cases[i].rows);
+  }
+}
+
 static void sharegpt_names_are_mapped(void **state) {
   (void)state;
   check("s.jsonl", "{\"conversations\": [{\"from\": \"human\", \"value\": \"q \\\"1\\\"\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}", HR_LOSS_SCOPE_AUTO,
@@ -376,6 +398,9 @@ static const struct {
     {"x-messages.jsonl", "{\"messages\": [7]}", "expected an object, found '7'", ""},
     {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", ":2: no label counts", "--loss all"},
     {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"me\", \"value\": \"a\"}]}", ":2: nobody knows who 'me' is", "gpt"},
+    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"m\\u001be\\u009b\", \"value\": \"a\"}]}", ":2: nobody knows who 'm?e\?\?' is", "gpt"},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"[{]\"}", ":2: the string of 'tools': line 1, column 3", ""},
+    {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"7\"}", ":2: field 'tools' must be a list", "as JSON"},
     {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"gpt\"}]}", "a message has no value", ""},
     {"x-alpaca.jsonl", "{\"instruction\": \"a\"}", ":2: the field 'output' is missing", ""},
     {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}", "history must hold pairs", ""},
@@ -426,6 +451,7 @@ static void a_file_of_broken_rows_is_refused(void **state) {
   (void)state;
   options.skip_bad = true;
   open_fails(&options, "all.jsonl holds no token", "all rows were broken");
+  open_fails(&options, "all.jsonl holds no token", "all.jsonl: line 1, column 10: field 'text' must be a string");
 }
 
 static void conversations_need_a_template(void **state) {
@@ -485,6 +511,7 @@ int main(void) {
       TEST(answers_of_the_assistant_count),
       TEST(answers_are_found_turn_by_turn),
       TEST(templates_that_change_their_mind_are_refused),
+      TEST(tools_reach_the_template),
       TEST(sharegpt_names_are_mapped),
       TEST(alpaca_rows_use_the_template_or_the_preamble),
       TEST(token_rows_may_stand_in_an_array),

@@ -554,6 +554,24 @@ static void test_windows(void **state) {
   for (uint32_t l = 0; l < 7; l++) assert_int_equal(m.sliding[l], l % 2 == 0);
 }
 
+/* transformers builds the mask of a window for every gemma, whether a layer uses it or not, and stops where there is none. */
+static void test_gemma_without_windows_writes_one(void **state) {
+  static const char *const types[] = {"\"gemma2\"", "\"gemma3_text\""};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    hr_model m = parsed(config_with(gemma3_members, "model_type", types[i])), again;
+    char *text;
+    memset(m.sliding, 0, sizeof m.sliding);
+    m.sliding_window = 0;
+    text = hr_model_config_text(&m, "float32");
+    assert_non_null(text);
+    assert_non_null(strstr(text, "\"sliding_window\": 4096"));
+    again = parsed(text);
+    hr_free(text);
+    assert_same(&m, &again);
+  }
+}
+
 static void test_family_defaults(void **state) {
   hr_model m = parsed(config_with(gemma3_members, NULL, NULL));
   (void)state;
@@ -770,6 +788,10 @@ static const refusal refusals[] = {
     {gemma3_members, "sliding_window", "null", "sliding_window"},
     {gemma3_members, "query_pre_attn_scalar", "0", "query_pre_attn_scalar"},
     {gemma3_members, "final_logit_softcapping", "-3", "final_logit_softcapping"},
+    {gemma3_members, "attn_logit_softcapping", "50.0", "attn_logit_softcapping is 50: not supported"},
+    {gemma3_members, "is_causal", "false", "is_causal is false: not supported"},
+    {gpt2_members, "is_causal", "false", "is_causal is false: not supported"},
+    {llama_members, "per_layer_config", "{\"0\": {\"num_attention_heads\": 2}}", "per_layer_config is an object: not supported"},
     {gemma3_members, "rope_parameters", "{\"rope_type\": \"default\", \"rope_theta\": 5.0}", "rope_parameters.rope_type"},
     {gemma3_members, "rope_parameters", "{\"sliding_attention\": {\"rope_type\": \"su\"}}", "rope_parameters.sliding_attention.rope_type"},
     {gemma3_members, "rope_parameters", "{\"full_attention\": {\"partial_rotary_factor\": 0.5}}", "rope_parameters"},
@@ -900,6 +922,7 @@ static void test_check_names_the_field(void **state) {
   assert_check(norm_weight_offset = 0, "norm_weight_offset");
   assert_check(embedding_scale = 1, "embedding_scale");
   assert_check(attention_softcap = -1, "attention_softcap");
+  assert_check(attention_softcap = 50, "attention_softcap"); /* gemma2's alone */
   assert_check(local_rope.theta = 0, "local_rope.theta");
   assert_check(sliding[2] = 2, "sliding[2]");
   model = preset("mistral-7b");
@@ -1034,6 +1057,7 @@ int main(void) {
       cmocka_unit_test(test_random_models_round_trip),
       cmocka_unit_test(test_config_details),
       cmocka_unit_test(test_windows),
+      cmocka_unit_test(test_gemma_without_windows_writes_one),
       cmocka_unit_test(test_family_defaults),
       cmocka_unit_test(test_rope_kinds),
       cmocka_unit_test(test_multimodal_gemma3),

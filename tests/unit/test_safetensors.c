@@ -308,6 +308,30 @@ static void test_many_tensors(void **state) {
   assert_true(seconds() - begin < 5);
 }
 
+/* Metadata is carried from file to file, so what is written may have come from a header made to be slow. */
+static void test_many_metadata(void **state) {
+  enum { MANY = 200000 };
+  hri_safetensors_pair *pairs = calloc(MANY, sizeof *pairs);
+  char *keys = malloc((size_t)MANY * 16);
+  hri_safetensors_writer *writer = NULL;
+  hr_error error = {0};
+  double begin;
+  (void)state;
+  for (size_t i = 0; i < MANY; i++) {
+    (void)snprintf(keys + i * 16, 16, "key%zu", i * 7919 % MANY);
+    pairs[i] = (hri_safetensors_pair){keys + i * 16, ""};
+  }
+  begin = seconds();
+  assert_int_equal(hri_safetensors_writer_open(path_of("many-pairs.safetensors"), NULL, 0, pairs, MANY, &writer, &error), HR_OK);
+  assert_true(seconds() - begin < 10);
+  assert_int_equal(hri_safetensors_writer_finish(writer, &error), HR_OK);
+  pairs[MANY - 1].key = pairs[0].key;
+  assert_int_equal(hri_safetensors_writer_open(path_of("twice.safetensors"), NULL, 0, pairs, MANY, &writer, &error), HR_ERROR_USAGE);
+  assert_says(&error, "the metadata key 'key0' is given twice");
+  free(pairs);
+  free(keys);
+}
+
 /* ---- Writing ---- */
 
 /* The seven tensors of `golden`, in the order in which safetensors' save_file got them. */
@@ -536,7 +560,7 @@ int main(void) {
       cmocka_unit_test(test_accepted),       cmocka_unit_test(test_read),             cmocka_unit_test(test_many_tensors),
       cmocka_unit_test(test_write_golden),   cmocka_unit_test(test_write_metadata),   cmocka_unit_test(test_write_refuses),
       cmocka_unit_test(test_write_incomplete), cmocka_unit_test(test_write_unwritable), cmocka_unit_test(test_write_full_disk),
-      cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_many_metadata),
   };
   return cmocka_run_group_tests(tests_, setup, teardown);
 }

@@ -308,6 +308,31 @@ static void test_template(void **state) {
   assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
 }
 
+/* Added tokens that are blanks themselves and take the blanks beside them along: half a megabyte of them, in linear time. */
+static void test_greedy_blanks(void **state) {
+  static const char *const sides[] = {"lstrip", "rstrip"};
+  enum { BYTES = 1 << 19 };
+  char *blanks = malloc(BYTES), json[512];
+  (void)state;
+  begin_directory(NULL);
+  memset(blanks, ' ', BYTES);
+  for (size_t i = 0; i < 2; i++) {
+    hr_tokens tokens = {0};
+    hr_tokenizer *tokenizer;
+    (void)snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":1,\"content\":\" \",\"normalized\":false,\"%s\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", sides[i]);
+    write_file("tokenizer.json", json);
+    tokenizer = open_directory();
+    encode(tokenizer, &(text){blanks, BYTES}, HR_ENCODE_OFFSETS, &tokens);
+    assert_int_equal(tokens.count, BYTES);
+    assert_int_equal(tokens.end[0], i == 0 ? 1 : BYTES);
+    assert_int_equal(tokens.end[BYTES - 1], BYTES);
+    hr_tokens_deinit(&tokens);
+    hr_tokenizer_close(tokenizer);
+  }
+  free(blanks);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
 /* ---- GGUF ---- */
 
 /* The model of a family as a GGUF file: tokens by id, types, merges. */
@@ -379,6 +404,32 @@ static void test_gguf(void **state) {
     hr_tokenizer_close(tokenizer);
   }
   free_texts(texts, count);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+/* A piece of a thousand characters has as many cuts; one of a million is refused before they are tried. */
+static void test_long_token(void **state) {
+  enum { BYTES = 1 << 20 };
+  char *token = malloc(BYTES), path[160];
+  hri_gguf_keys keys = {0};
+  hri_gguf_writer *writer;
+  hr_tokenizer *tokenizer;
+  hr_error error = {0};
+  (void)state;
+  begin_directory(NULL);
+  memset(token, 'x', BYTES);
+  hri_gguf_put_string(&keys, "tokenizer.ggml.model", "llama", 5);
+  hri_gguf_put_array(&keys, "tokenizer.ggml.tokens", HRI_GGUF_STRING, 3);
+  for (uint64_t i = 0; i < 3; i++) hri_gguf_add_string(&keys, token, i < 2 ? i + 1 : BYTES);
+  hri_gguf_put_array(&keys, "tokenizer.ggml.scores", HRI_GGUF_F32, 3);
+  for (uint32_t i = 0; i < 3; i++) hri_gguf_add_f32(&keys, 0);
+  (void)snprintf(path, sizeof path, "%s/model.gguf", directory);
+  assert_int_equal(hri_gguf_writer_open(path, &keys, NULL, 0, &writer, NULL), HR_OK);
+  assert_int_equal(hri_gguf_writer_finish(writer, NULL), HR_OK);
+  hri_gguf_keys_deinit(&keys);
+  assert_int_equal(hr_tokenizer_open(path, &tokenizer, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "token 2 has 1048576 bytes"));
+  free(token);
   assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
 }
 
@@ -628,6 +679,7 @@ static void test_refused_memory(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_vectors),   cmocka_unit_test(test_remembered_words), cmocka_unit_test(test_long_pieces), cmocka_unit_test(test_config), cmocka_unit_test(test_template),
+      cmocka_unit_test(test_greedy_blanks), cmocka_unit_test(test_long_token),
       cmocka_unit_test(test_gguf), cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_tiktoken),      cmocka_unit_test(test_refusals),         cmocka_unit_test(test_misuse),      cmocka_unit_test(test_threads),
       cmocka_unit_test(test_refused_memory),
   };
