@@ -100,6 +100,7 @@ static hr_status global_strftime(hri_run *run, hri_value self, const hri_value *
   size_t i, length = 0;
   (void)self;
   if (values[0].kind != HRI_STRING) return hri_run_fail(run, "strftime() argument 1 must be str, not %s", hri_type_name(values[0]));
+  HRI_TRY(hri_run_steps(run, values[0].count / 8));
   (void)clock_gettime(CLOCK_REALTIME, &now);
   if (!localtime_r(&now.tv_sec, &local)) return hri_run_fail(run, "the clock of this machine gives no local time");
   for (i = 0; i < values[0].count; i++) {

@@ -113,10 +113,10 @@ hr_status hri_dict_new(hri_run *run, uint32_t capacity, hri_dict **out) {
   return HR_OK;
 }
 
-hri_value *hri_dict_find(const hri_dict *dict, hri_value key) {
+static hri_value *find(const hri_dict *dict, hri_value key, uint64_t *probes) {
   uint32_t i;
   if (dict->slots && key.kind == HRI_STRING) {
-    for (i = hash(key) & (dict->slot_count - 1); dict->slots[i]; i = (i + 1) & (dict->slot_count - 1))
+    for (i = hash(key) & (dict->slot_count - 1); dict->slots[i]; i = (i + 1) & (dict->slot_count - 1), ++*probes)
       if (hri_equal(dict->pairs[dict->slots[i] - 1].key, key)) return &dict->pairs[dict->slots[i] - 1].value;
     return NULL;
   }
@@ -125,14 +125,20 @@ hri_value *hri_dict_find(const hri_dict *dict, hri_value key) {
   return NULL;
 }
 
+hri_value *hri_dict_find(const hri_dict *dict, hri_value key) {
+  uint64_t probes = 0;
+  return find(dict, key, &probes);
+}
+
 /* What looking for a key may cost: a text is hashed or compared, anything else is compared with each key. */
 static uint64_t look_steps(const hri_dict *dict, hri_value key) { return key.kind == HRI_STRING ? key.count / 16 : dict->count / 8; }
 
 hr_status hri_dict_look(hri_run *run, const hri_dict *dict, hri_value key, hri_value **out) {
+  uint64_t probes = 0; /* many, where keys were made to have one hash */
   *out = NULL;
   HRI_TRY(hri_run_steps(run, look_steps(dict, key)));
-  *out = hri_dict_find(dict, key);
-  return HR_OK;
+  *out = find(dict, key, &probes);
+  return hri_run_steps(run, probes / 2);
 }
 
 hri_value *hri_dict_named(const hri_dict *dict, const char *key) { return hri_dict_find(dict, hri_cstring(key)); }
@@ -229,9 +235,11 @@ static bool same_dicts(compare *c, const hri_dict *left, const hri_dict *right) 
   if (left->count != right->count) return false;
   for (i = 0; i < left->count; i++) {
     const hri_value *other;
+    uint64_t probes = 0;
     spend(c, look_steps(right, left->pairs[i].key));
     if (c->exceeded) return false;
-    other = hri_dict_find(right, left->pairs[i].key);
+    other = find(right, left->pairs[i].key, &probes);
+    spend(c, probes / 2);
     if (!other || !same(c, left->pairs[i].value, *other)) return false;
   }
   return true;

@@ -89,7 +89,7 @@ static const char *collect(const char *at, const char *end, bool lines, names *n
 static hr_status unknown_fields(const char *path, const names *n, hr_error *error) {
   hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s: no known fields in its first rows, but: %s", path, n->listed);
   return hri_hint(error, code, "rows have text; prompt and completion; messages; conversations; instruction and output; or input_ids: "
-                               "rename the fields");
+                               "rename the fields, or give --format if they stand behind %d KiB of others", HRI_READER_BYTES >> 10);
 }
 
 static hr_status detect_rows(hri_source *source, const char *at, const char *end, hr_error *error) {

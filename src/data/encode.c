@@ -1,10 +1,12 @@
 /* Long texts are tokenized in parts. A part ends between a letter and a line feed: no splitting rule of the known tokenizers
  * looks back, and none joins letters and a following line feed, so the parts have the tokens of the whole. Tokenizers that put
- * something in front of each text (SentencePiece's dummy prefix) do not keep that promise; a trial at the start tells. */
+ * something in front of each text (SentencePiece's dummy prefix) or do not split at all do not keep that promise; a trial at the
+ * start and a look at the vocabulary tell. */
 #include "data/encode.h"
 
 #include <string.h>
 
+#include <headroom/model.h>
 #include <utf8proc.h>
 
 static hr_status grow(hr_tokens *tokens, uint64_t want, hr_error *error) {
@@ -76,9 +78,40 @@ static hr_status try_around(hri_encoder *e, hr_tokens *plain, hr_tokens *whole, 
   return HR_OK;
 }
 
+/* A letter ends at `end`. */
+static bool letter_before(const char *text, size_t end) {
+  const utf8proc_uint8_t *bytes = (const utf8proc_uint8_t *)text;
+  utf8proc_int32_t code;
+  utf8proc_category_t category;
+  size_t begin = end - 1;
+  if (bytes[begin] < 0x80) return (bytes[begin] | 32) >= 'a' && (bytes[begin] | 32) <= 'z';
+  while (begin > 0 && end - begin < 4 && (bytes[begin] & 0xC0) == 0x80) begin--;
+  if (utf8proc_iterate(bytes + begin, (utf8proc_ssize_t)(end - begin), &code) != (utf8proc_ssize_t)(end - begin)) return false;
+  category = utf8proc_category(code);
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+/* A token of the vocabulary goes from a letter to a line feed behind it: merges may cross a cut. */
+static hr_status joins_lines(const hr_tokenizer *tokenizer, bool *joins, hr_error *error) {
+  int32_t size = (int32_t)hr_tokenizer_size(tokenizer);
+  for (int32_t id = 0; id < size && !*joins; id++) {
+    uint64_t bytes = 0;
+    const char *content = hr_tokenizer_token(tokenizer, id, &bytes);
+    char *text;
+    if (!content || bytes < 2 || !(memchr(content, '\n', bytes) || memmem(content, bytes, "\xC4\x8A", 2))) continue; /* the latter: byte-level */
+    HRI_TRY(hr_tokenizer_decode(tokenizer, &id, 1, 0, &text, &bytes, error));
+    for (size_t at = 1; at < bytes; at++) *joins = *joins || (text[at] == '\n' && letter_before(text, at));
+    hr_free(text);
+  }
+  return HR_OK;
+}
+
 static hr_status try_cut(hri_encoder *e, hr_tokens *part, hr_tokens *whole, hr_error *error) {
   static const char text[] = "some words\n  and a second line";
   const uint64_t cut = 10, bytes = sizeof text - 1;
+  bool joins = false;
+  HRI_TRY(joins_lines(e->tokenizer, &joins, error));
+  if (joins) return HR_OK;
   HRI_TRY(hr_tokenizer_encode(e->tokenizer, text, bytes, 0, whole, error));
   HRI_TRY(hr_tokenizer_encode(e->tokenizer, text, cut, 0, part, error));
   if (part->count > whole->count || !same(part->ids, whole->ids, part->count)) return HR_OK;
@@ -105,19 +138,6 @@ hr_status hri_encoder_init(hri_encoder *e, const hr_tokenizer *tokenizer, uint64
   for (uint32_t i = 0; status == HR_OK && i < e->after_count; i++)
     if ((uint64_t)e->after[i] >= vocabulary) status = outside(e, "the tokenizer's last token", e->after[i], error);
   return status;
-}
-
-/* A letter ends at `end`. */
-static bool letter_before(const char *text, size_t end) {
-  const utf8proc_uint8_t *bytes = (const utf8proc_uint8_t *)text;
-  utf8proc_int32_t code;
-  utf8proc_category_t category;
-  size_t begin = end - 1;
-  if (bytes[begin] < 0x80) return (bytes[begin] | 32) >= 'a' && (bytes[begin] | 32) <= 'z';
-  while (begin > 0 && end - begin < 4 && (bytes[begin] & 0xC0) == 0x80) begin--;
-  if (utf8proc_iterate(bytes + begin, (utf8proc_ssize_t)(end - begin), &code) != (utf8proc_ssize_t)(end - begin)) return false;
-  category = utf8proc_category(code);
-  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
 
 size_t hri_encode_cut(const char *text, size_t bytes) {

@@ -85,6 +85,13 @@ hr_status hri_export_config(const hr_model *model, const char *dtype, const char
 static const char *const companions[] = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                          "vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json"};
 
+/* What cannot be read of the source is no reason to lose a result: INPUT, which the caller may make a warning of. */
+static hr_status unreadable(hr_error *error, const char *verb, const char *path) {
+  (void)hri_fail_errno(error, errno, verb, path);
+  if (error) error->code = HR_ERROR_INPUT;
+  return HR_ERROR_INPUT;
+}
+
 static hr_status copy_bytes(int from, const char *from_path, int to, const char *to_path, hr_error *error) {
   char *buffer = hri_alloc(COPY_BYTES);
   hr_status status = HR_OK;
@@ -93,7 +100,7 @@ static hr_status copy_bytes(int from, const char *from_path, int to, const char 
     ssize_t got = read(from, buffer, COPY_BYTES);
     if (got == 0) break;
     if (got < 0 && errno == EINTR) continue;
-    status = got < 0 ? hri_fail_errno(error, errno, "read", from_path) : hri_file_write_all(to, to_path, buffer, (uint64_t)got, error);
+    status = got < 0 ? unreadable(error, "read", from_path) : hri_file_write_all(to, to_path, buffer, (uint64_t)got, error);
   }
   if (status == HR_OK && fsync(to) != 0) status = hri_fail_errno(error, errno, "write", to_path);
   hri_free(buffer);
@@ -105,7 +112,7 @@ static hr_status copy_file(const char *from_path, const char *to_path, hr_error 
   struct stat info;
   hr_status status;
   int from = open(from_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), to; /* a FIFO is refused, not waited for */
-  if (from < 0) return hri_fail_errno(error, errno, "open", from_path);
+  if (from < 0) return unreadable(error, "open", from_path);
   if (fstat(from, &info) != 0 || !S_ISREG(info.st_mode)) {
     close(from);
     return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", from_path);
@@ -116,6 +123,7 @@ static hr_status copy_file(const char *from_path, const char *to_path, hr_error 
   } else {
     status = copy_bytes(from, from_path, to, to_path, error);
     if (close(to) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", to_path);
+    if (status != HR_OK) (void)unlink(to_path); /* no half of a file beside the weights */
   }
   close(from);
   return status;
@@ -140,7 +148,7 @@ static hr_status carry_rank_files(const char *from, const char *to, hr_error *er
   DIR *dir = opendir(from);
   struct dirent *entry;
   hr_status status = HR_OK;
-  if (!dir) return hri_fail_errno(error, errno, "open directory", from);
+  if (!dir) return unreadable(error, "open directory", from);
   while (status == HR_OK && (entry = readdir(dir)))
     if (ends_with(entry->d_name, ".tiktoken")) status = carry(from, to, entry->d_name, error);
   closedir(dir);

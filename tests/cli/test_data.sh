@@ -45,7 +45,7 @@ expect_rc 5; expect_out 'broken rows +2'; expect_out "chat.jsonl:3: field 'messa
 expect_err '2 broken rows'; expect_err 'skip-bad'
 run data chat.jsonl "${model[@]}" --skip-bad; expect_rc 0
 printf '{"text": "a\\u001b[1mb\\u009b2m"}\n' >escape.jsonl # data does not steer a terminal
-run data escape.jsonl --model tiny-llama-bytes; expect_rc 0; expect_out '^a\[\[\]\].*|a\\x1b\[1mb\\xc2\\x9b2m'
+run data escape.jsonl --model tiny-llama-bytes; expect_rc 0; expect_out 'a\\x1b\[1mb\\xc2\\x9b2m'
 train=(train micro-llama-bytes --chat-template chatml --seq 128 --steps 1 --threads 1)
 run "${train[@]}" --data chat.jsonl --out broken
 refuses 5; expect_err "chat.jsonl:3: field 'messages' is empty"; [ ! -e broken ] || fail 'a refused run left its directory'

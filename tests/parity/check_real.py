@@ -376,27 +376,30 @@ def trained(program, work):
     return rows, losses, norms, out / "final"
 
 
-def torch_steps(rows, attention, micro_batch):
-    """(losses, gradient norms, weights) of ten steps; a batch is summed up in micro-steps of so many rows."""
-    model = load_model(attention=attention)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
+def torch_steps(rows, dtype):
+    """(losses, gradient norms, weights) of ten steps: of transformers' model, or in double of the reference."""
+    model = load_model()
+    weights = {name: value.detach().to(dtype).requires_grad_() for name, value in model.named_parameters()}
+    if dtype == torch.float64:
+        config, places = model.config.to_dict(), (torch.arange(SEQ).expand(BATCH, -1), torch.zeros(BATCH, SEQ, dtype=torch.long))
+    else:
+        weights = dict(model.named_parameters())
+    optimizer = torch.optim.AdamW(weights.values(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
     ids, labels = torch.zeros(len(rows), SEQ, dtype=torch.long), torch.full((len(rows), SEQ), -100)
     for i, row in enumerate(rows):
         ids[i, :len(row[0])], labels[i, :len(row[1])] = (torch.tensor(part) for part in row)
     losses, norms = [], []
-    for begin in range(0, len(rows), BATCH):
-        counted, total = reference.counted_labels(labels[begin:begin + BATCH]), 0.0
-        for micro in range(begin, begin + BATCH, micro_batch):
-            logits = model(ids[micro:micro + micro_batch], use_cache=False).logits
-            loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[micro:micro + micro_batch, 1:].flatten(),
-                                                     reduction="sum") / counted
-            loss.backward()
-            total += float(loss.detach())
-        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)))
-        losses.append(total)
+    for x, y in zip(ids.split(BATCH), labels.split(BATCH)):
+        if dtype == torch.float64:
+            loss = reference.sum_of_losses(reference.forward(config, weights, x, *places), y) / reference.counted_labels(y)
+        else:
+            loss = model(x, labels=y, use_cache=False).loss
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(weights.values(), CLIP)))
+        losses.append(float(loss.detach()))
         optimizer.step()
         optimizer.zero_grad()
-    return losses, norms, {name: value.detach() for name, value in model.named_parameters()}
+    return losses, norms, {name: value.detach() for name, value in weights.items()}
 
 
 def update_errors(start, truth, weights):
@@ -406,24 +409,26 @@ def update_errors(start, truth, weights):
 
 def check_train(program, work):
     rows, losses, norms, directory = trained(program, work)
+    their_losses, their_norms, theirs = torch_steps(rows, torch.float32)
+    true_losses, true_norms, truth = torch_steps(rows, torch.float64)
     start = {name: value.detach() for name, value in load_model().named_parameters()}
-    true_losses, true_norms, truth = torch_steps(rows, "eager", BATCH)
-    other_losses, other_norms, other = torch_steps(rows, "sdpa", 1)
     weights = load_file(directory / "model.safetensors")
     require(weights.keys() == truth.keys(), f"other names: {sorted(weights.keys() ^ truth.keys())}")
     results = []
-    for what, got, between, true, allowed in (("loss", losses, other_losses, true_losses, LOSS_TOLERANCE),
-                                              ("gradient norm", norms, other_norms, true_norms, NORM_TOLERANCE)):
-        error = max(map(relative, got, true))
-        results.append(error <= allowed)
-        yield (f"{what} of {STEPS} steps, {true[0]:.4f} to {true[-1]:.4f}: error at most {error:.1e} (allowed: {allowed:.0e}; "
-               f"two runs of transformers: {max(map(relative, between, true)):.1e})")
-    errors, plain = update_errors(start, truth, weights), update_errors(start, truth, other)
+    for what, got, their, true, allowed in (("loss", losses, their_losses, true_losses, LOSS_TOLERANCE),
+                                            ("gradient norm", norms, their_norms, true_norms, NORM_TOLERANCE)):
+        apart, off, theirs_off = (max(map(relative, *pair)) for pair in ((got, their), (got, true), (their, true)))
+        results.append(max(apart, off) <= allowed)
+        yield (f"{what} of {STEPS} steps, {true[0]:.4f} to {true[-1]:.4f}: at most {apart:.1e} from transformers, {off:.1e} from double "
+               f"(allowed: {allowed:.0e}; transformers from double: {theirs_off:.1e})")
+    errors, plain = update_errors(start, truth, weights), update_errors(start, truth, theirs)
+    apart = update_errors(start, theirs, weights)
     for what, choose in (("median", statistics.median), ("worst", max)):
         error, allowed = choose(errors.values()), TIMES * choose(plain.values())
         results.append(error <= allowed)
         where = f" ({max(errors, key=errors.get)})" if what == "worst" else ""
-        yield f"update of {len(errors)} tensors, {what}{where}: error {error:.1e} (allowed: {allowed:.1e}, {TIMES} x that of two runs of transformers)"
+        yield (f"update of {len(errors)} tensors, {what}: {error:.1e} from double{where} (allowed: {allowed:.1e}, {TIMES} x that of "
+               f"transformers), {choose(apart.values()):.1e} from transformers")
     require(all(results), "training differs")
 
 

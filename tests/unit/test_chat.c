@@ -267,6 +267,46 @@ static void test_many_names(void **state) {
   hri_text_deinit(&text);
 }
 
+/* FNV-1a to its lowest 20 bits, which depend on no others. */
+static uint32_t low_hash(uint32_t state, const char *text) {
+  for (; *text; text++) state = ((state ^ (unsigned char)*text) * 16777619u) & 0xFFFFF;
+  return state;
+}
+
+/* Keys that all have one hash: each step of a chain offers two parts that lead to the same state. */
+static void test_colliding_keys(void **state) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  static char part[1 << 20][4];
+  char chain[16][2][4];
+  uint32_t at = 2166136261u & 0xFFFFF, links, i;
+  hri_text text = {0};
+  (void)state;
+  for (links = 0; links < 16; links++) {
+    memset(part, 0, sizeof part);
+    for (i = 0;; i++) {
+      char made[4] = {letters[i % 52], letters[i / 52 % 52], letters[i / 2704 % 52], 0};
+      uint32_t next = low_hash(at, made);
+      assert_true(i < 140608);
+      if (part[next][0]) {
+        memcpy(chain[links][0], part[next], 4);
+        memcpy(chain[links][1], made, 4);
+        at = next;
+        break;
+      }
+      memcpy(part[next], made, 4);
+    }
+  }
+  hri_text_add(&text, "{\"messages\": %s, \"big\": {", hello);
+  for (i = 0; i < 60000; i++) {
+    hri_text_add(&text, "%s\"", i ? ", " : "");
+    for (links = 0; links < 16; links++) hri_text_add(&text, "%s", chain[links][i >> links & 1]);
+    hri_text_add(&text, "\": 1");
+  }
+  hri_text_add(&text, "}}");
+  assert_refused("{{ big | length }}", hri_text_get(&text), "the limit on steps is met");
+  hri_text_deinit(&text);
+}
+
 /* What a recorded vector does not show. The wanted texts are Python's. */
 static void test_corners(void **state) {
   (void)state;
@@ -561,7 +601,7 @@ static void test_threads(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_vectors),        cmocka_unit_test(test_refused),  cmocka_unit_test(test_bad_source), cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_growing_text),   cmocka_unit_test(test_many_names), cmocka_unit_test(test_corners), cmocka_unit_test(test_conversations), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_clock),
+      cmocka_unit_test(test_growing_text),   cmocka_unit_test(test_many_names), cmocka_unit_test(test_corners), cmocka_unit_test(test_colliding_keys), cmocka_unit_test(test_conversations), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_clock),
       cmocka_unit_test(test_sources),        cmocka_unit_test(test_gguf), cmocka_unit_test(test_token_that_is_no_text), cmocka_unit_test(test_presets),    cmocka_unit_test(test_memory_refused),
       cmocka_unit_test(test_threads),
   };

@@ -172,6 +172,29 @@ static void text_fields_have_the_tokens_of_the_whole(void **state) {
   free(text);
 }
 
+/* Without a splitting rule merges may go across line ends: such a tokenizer is given whole documents. */
+static void tokens_across_line_ends_are_not_cut(void **state) {
+  static const char json[] = "{\"added_tokens\": [], \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"\\n\": 2, \"a\\n\": 3}, \"merges\": [[\"a\", \"\\n\"]]}}";
+  enum { LINES = 60000 };
+  char *text = malloc(LINES * 4);
+  hr_tokenizer *tokenizer = NULL;
+  hri_dataset_options options;
+  const char *path;
+  row r;
+  (void)state;
+  assert_non_null(text);
+  for (size_t i = 0; i < LINES; i++) memcpy(text + i * 4, "bba\n", 4);
+  assert_int_equal(hr_tokenizer_open(write_file("lines.json", json, sizeof json - 1), &tokenizer, NULL), HR_OK);
+  path = write_file("lines.txt", text, LINES * 4);
+  options = options_for(&path, tokenizer, -1);
+  r = read_row(&options);
+  check_whole(tokenizer, "lines", text, LINES * 4, -1, &r);
+  assert_int_equal(r.length, LINES * 3);
+  free(r.ids);
+  free(text);
+  hr_tokenizer_close(tokenizer);
+}
+
 /* What the post-processor puts in front stands in front of the prompt; labels count from the first token on that the prompt alone
  * does not have. */
 static void check_completion(const char *name, const char *prompt, const char *completion, bool splits) {
@@ -264,6 +287,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(parts_have_the_tokens_of_the_whole),
       TEST(text_fields_have_the_tokens_of_the_whole),
+      TEST(tokens_across_line_ends_are_not_cut),
       TEST(completions_begin_behind_the_prompt),
       TEST(conversations_are_what_the_template_writes),
       TEST(a_tokenizer_of_another_model_is_refused),
