@@ -47,7 +47,8 @@ typedef struct hr_rope {
 typedef struct hr_model {
   hr_family family;
   char name[96];               /* preset or directory name, for people */
-  char directory[1024];        /* the directory with the weights; "" when there are none */
+  char directory[1024];        /* the directory or GGUF file it was read from, with its tokenizer; "" for presets and a bare config.json */
+  bool has_weights;            /* the weights are there too */
   uint32_t layer_count, hidden_size, head_count, kv_head_count, head_size, mlp_size, vocabulary_size;
   uint32_t max_positions;      /* longest sequence the model was made for */
   hr_norm norm;

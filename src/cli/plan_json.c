@@ -23,7 +23,7 @@ static void write_model(json_writer *json, const hr_plan *plan) {
   json_write_count(json, "vocabulary_size", model->vocabulary_size);
   json_write_count(json, "max_positions", model->max_positions);
   json_write_bool(json, "tied_embeddings", model->tied_embeddings);
-  json_write_bool(json, "has_weights", model->directory[0] != 0);
+  json_write_bool(json, "has_weights", model->has_weights);
   json_write_close(json, '}');
 }
 

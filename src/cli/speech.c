@@ -13,7 +13,7 @@ enum { BYTE_VOCABULARY = 512 }; /* 256 bytes and some special tokens; beyond tha
 hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const char *chat_template, hr_error *error) {
   hr_status status = HR_OK;
   memset(s, 0, sizeof *s);
-  s->bytes = model->vocabulary_size <= BYTE_VOCABULARY && hr_byte_of_token(model, 'A') == 'A';
+  s->bytes = model->vocabulary_size > UINT8_MAX && model->vocabulary_size <= BYTE_VOCABULARY;
   if (model->directory[0] && hr_tokenizer_present(model->directory)) status = hr_tokenizer_open(model->directory, &s->tokenizer, error);
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;

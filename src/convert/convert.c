@@ -146,7 +146,7 @@ static hr_status open_source(work *w, const char *source, hr_error *error) {
     return hri_gguf_model(w->source.gguf, &w->model, error);
   }
   HRI_TRY(hr_model_open(source, &w->model, error));
-  if (w->model.directory[0]) return hri_weights_open(w->model.directory, &w->source.weights, error);
+  if (w->model.has_weights) return hri_weights_open(w->model.directory, &w->source.weights, error);
   hri_fail(error, HR_ERROR_INPUT, "%s holds no weights", source);
   return hri_hint(error, HR_ERROR_INPUT, "model.safetensors, or shards with model.safetensors.index.json, must lie beside config.json");
 }

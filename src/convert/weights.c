@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "formats/order.h"
+#include "model/tied.h"
 
 enum { PIECE_BYTES = 8 << 20 };
 #define SHARD_BYTES 5000000000u /* decimal, as huggingface_hub */
@@ -181,6 +182,7 @@ hr_status hri_convert_check(const hri_convert_source *s, hr_error *error) {
     hri_hint(error, status, "it would be lost: check that the description and the weights come from the same model");
     goto out;
   }
+  if (s->weights) status = hri_tied_head_check(s->model, s->weights, error);
 out:
   hri_free(seen);
   return status;

@@ -440,7 +440,8 @@ static hr_status convert_instruction_talk(converter *c, hr_error *error) {
   return convert_talk(c, first, error);
 }
 
-/* The prompt of Stanford Alpaca (tatsu-lab/stanford_alpaca: train.py), for models without a chat template. */
+/* The prompt of Stanford Alpaca as axolotl writes it (src/axolotl/prompters.py: a line end behind the last heading), for models
+ * without a chat template. */
 static hr_status convert_preamble(converter *c, hr_error *error) {
   const hri_cell *cells = c->fields.cells;
   bool has_input = cells[HRI_INPUT].text && cells[HRI_INPUT].text[0];

@@ -383,6 +383,7 @@ hr_status hri_gguf_model(const hri_gguf *file, hr_model *model, hr_error *error)
   if (status != HR_OK) return status;
   if (length >= sizeof made.directory) return hri_fail(error, HR_ERROR_USAGE, "the path of the model has %zu bytes; at most %zu are supported", length, sizeof made.directory - 1);
   memcpy(made.directory, hri_gguf_path(file), length + 1);
+  made.has_weights = true;
   name_model(file, &made);
   *model = made;
   return HR_OK;

@@ -124,14 +124,19 @@ static int holds(const char *dir, const char *file) {
   return found;
 }
 
-/* Records where the weights are. Weights in a form that is not read are refused: training would otherwise start from
- * random values without a word. */
+/* Records where the model is and whether its weights are there. Weights in a form that is not read are refused: training
+ * would otherwise start from random values without a word. */
 static hr_status find_weights(const char *dir, hr_model *model, hr_error *error) {
   static const struct {
     const char *file;
     bool readable;
   } kinds[] = {{"model.safetensors", true}, {"model.safetensors.index.json", true}, {"pytorch_model.bin", false}, {"pytorch_model.bin.index.json", false}};
   size_t length = strlen(dir);
+  while (length > 1 && dir[length - 1] == '/') length--;
+  if (length >= sizeof model->directory)
+    return hri_fail(error, HR_ERROR_USAGE, "the path of the model has %zu bytes; at most %zu are supported", length, sizeof model->directory - 1);
+  memcpy(model->directory, dir, length);
+  model->directory[length] = 0;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     int found = holds(dir, kinds[i].file);
     if (found < 0) return hri_fail_memory(error, length, "a path");
@@ -140,11 +145,7 @@ static hr_status find_weights(const char *dir, hr_model *model, hr_error *error)
       return hri_hint(error, HR_ERROR_UNSUPPORTED, "save the model as safetensors first, or name %s/config.json to start without weights", dir);
     }
     if (!found) continue;
-    while (length > 1 && dir[length - 1] == '/') length--;
-    if (length >= sizeof model->directory)
-      return hri_fail(error, HR_ERROR_USAGE, "the path of the model has %zu bytes; at most %zu are supported", length, sizeof model->directory - 1);
-    memcpy(model->directory, dir, length);
-    model->directory[length] = 0;
+    model->has_weights = true;
     return HR_OK;
   }
   return HR_OK;

@@ -46,7 +46,7 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
 
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
   hr_status status;
-  if (job->model.directory[0]) return HR_OK;
+  if (job->model.has_weights) return HR_OK;
   status = hri_fail(error, HR_ERROR_USAGE, "%s has no weights", job->model.name);
   return hri_hint(error, status, "name a directory with model.safetensors, such as RUN/final of a training");
 }
@@ -127,7 +127,7 @@ static hr_status take_carry(hri_session *s, bool resumed, hr_error *error) {
   hri_carry_deinit(&s->carry);
   s->carry.dtype = HRI_FILE_F32;
   if (!resumed) return hri_carry_take(&s->carry, &s->source, error);
-  if (!plan->spec.model.directory[0] || !hri_path_exists(plan->spec.model.directory)) return HR_OK;
+  if (!plan->spec.model.has_weights || !hri_path_exists(plan->spec.model.directory)) return HR_OK;
   HRI_TRY(hri_source_open(&own, &plan->spec.model, &plan->job, plan->cpu, NULL, NULL, plan->spec.seed, error));
   status = hri_carry_take(&s->carry, &own, error);
   hri_source_close(&own);

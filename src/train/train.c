@@ -345,7 +345,7 @@ static hr_status start(trainer *t, hr_error *error) {
     (void)snprintf(states, sizeof states, "%.4060s/optimizer.safetensors", t->path);
   }
   HRI_TRY(hri_session_load(&t->session, resume ? t->path : NULL, resume && t->session.plan->job.params.items[0].state_kind != HRI_STATE_NONE ? states : NULL, error));
-  hri_session_tell(&t->session, HR_EVENT_LOADED, NULL, resume ? t->path : t->job->model.directory[0] ? t->job->model.directory : "new weights from the seed");
+  hri_session_tell(&t->session, HR_EVENT_LOADED, NULL, resume ? t->path : t->job->model.has_weights ? t->job->model.directory : "new weights from the seed");
   control = hri_executor_control(t->session.executor);
   control->applied_steps = t->progress.applied_steps;
   t->progress.broken_rows = hri_dataset_broken_count(t->data);

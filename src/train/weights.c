@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "model/tied.h"
 #include "ops/cpu.h"
 #include "ops/move/random.h"
 #include "train/weights_move.h"
@@ -96,7 +97,7 @@ static hr_status check_weights(hri_source *s, bool *seen, hr_error *error) {
     const char *name = hri_weights_get(s->weights, i)->name;
     if (!seen[i] && !hri_param_ignored(s->model, name)) return refuse_unknown(s, hri_weights_path(s->weights, i), name, "config.json", error);
   }
-  return HR_OK;
+  return hri_tied_head_check(s->model, s->weights, error);
 }
 
 /* Quantized weights are trained and saved as what they were decoded to. */
@@ -146,7 +147,7 @@ hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *j
   s->cpu = cpu;
   s->seed = seed;
   s->dtype = HRI_FILE_F32;
-  if (!directory) directory = model->directory[0] ? model->directory : NULL;
+  if (!directory) directory = model->has_weights ? model->directory : NULL;
   if (directory) HRI_TRY_OUT(open_weights(s, directory, error));
   if (states_file) HRI_TRY_OUT(hri_weights_open(states_file, &s->states, error));
 out:

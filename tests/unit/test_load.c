@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "model/tied.h"
 #include "formats/dtype.h"
 #include "support/scratch.h"
 #include "train/export.h"
@@ -607,6 +608,49 @@ static void test_spellings_and_strangers(void **state) {
   }
 }
 
+/* A tied model with a head in its file: the embedding once more is fine, anything else would be lost. */
+static void test_tied_head(void **state) {
+  const char *source = HR_TEST_DATA "/parity/data/gemma2/model", *out = path_of("%s/tied", scratch);
+  (void)state;
+  for (int other = 0; other < 2; other++) {
+    hr_error error = {0};
+    hr_model model;
+    hri_weights *weights;
+    hri_safetensor list[64];
+    hri_safetensors_writer *writer;
+    uint32_t count, embedding;
+    assert_ok(hr_model_open(source, &model, &error), &error);
+    assert_true(model.tied_embeddings);
+    assert_ok(hri_weights_open(source, &weights, &error), &error);
+    assert_ok(hri_tied_head_check(&model, weights, &error), &error);
+    assert_ok(hri_dir_make(out, &error), &error);
+    count = hri_weights_count(weights);
+    embedding = hri_weights_find(weights, "model.embed_tokens.weight");
+    assert_true(count < 63 && embedding != HRI_SAFETENSORS_NONE);
+    for (uint32_t t = 0; t < count; t++) list[t] = *hri_weights_get(weights, t);
+    list[count] = list[embedding];
+    list[count].name = "lm_head.weight";
+    assert_ok(hri_safetensors_writer_open(path_of("%s/model.safetensors", out), list, count + 1, NULL, 0, &writer, &error), &error);
+    for (uint32_t t = 0; t <= count; t++) {
+      uint64_t bytes = list[t].end - list[t].begin;
+      char *values = malloc(bytes);
+      assert_ok(hri_weights_read(weights, t < count ? t : embedding, 0, bytes, values, &error), &error);
+      if (t == count && other) values[bytes - 1] ^= 1;
+      assert_ok(hri_safetensors_writer_write(writer, t, 0, values, bytes, &error), &error);
+      free(values);
+    }
+    assert_ok(hri_safetensors_writer_finish(writer, &error), &error);
+    hri_weights_close(weights);
+    assert_ok(hri_weights_open(out, &weights, &error), &error);
+    assert_int_equal(hri_tied_head_check(&model, weights, &error), other ? HR_ERROR_INPUT : HR_OK);
+    if (other) assert_says(&error, "lm_head.weight is not model.embed_tokens.weight");
+    model.tied_embeddings = false;
+    assert_ok(hri_tied_head_check(&model, weights, &error), &error);
+    hri_weights_close(weights);
+    scratch_remove(out);
+  }
+}
+
 /* Every allocation of loading and saving refused in turn: MEMORY, no crash, nothing left behind in the heap. */
 static void test_refused_memory(void **state) {
   const char *model = HR_TEST_DATA "/weights/gpt2-f16-shards", *out = path_of("%s/refused", scratch);
@@ -651,6 +695,7 @@ int main(void) {
       cmocka_unit_test(test_a_resumed_run_from_scratch_is_f32),
       cmocka_unit_test(test_wrong_tensors_are_named),
       cmocka_unit_test(test_spellings_and_strangers),
+      cmocka_unit_test(test_tied_head),
       cmocka_unit_test(test_refused_memory),
   };
   int failed;

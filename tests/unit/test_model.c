@@ -956,7 +956,8 @@ static void test_open_directories_and_files(void **state) {
   assert_non_null(strstr(error.message, "config.json"));
   write_file(dir, "config.json", config_with(llama_members, NULL, NULL));
   assert_int_equal(hr_model_open(dir, &model, &error), HR_OK);
-  assert_string_equal(model.directory, "");
+  assert_string_equal(model.directory, dir);
+  assert_false(model.has_weights);
   assert_string_equal(model.name, dir);
   write_file(dir, "pytorch_model.bin", "x");
   assert_int_equal(hr_model_open(dir, &model, &error), HR_ERROR_UNSUPPORTED);
@@ -965,6 +966,7 @@ static void test_open_directories_and_files(void **state) {
   (void)snprintf(path, sizeof path, "%s/", dir);
   assert_int_equal(hr_model_open(path, &model, &error), HR_OK);
   assert_string_equal(model.directory, dir);
+  assert_true(model.has_weights);
   assert_string_equal(model.name, dir);
   (void)snprintf(path, sizeof path, "%s/config.json", dir);
   assert_int_equal(hr_model_open(path, &model, &error), HR_OK);
