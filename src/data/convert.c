@@ -290,6 +290,9 @@ static hr_status render(converter *c, size_t messages, bool prompt, hr_rendered 
 static hr_status prefix_length(converter *c, const hr_rendered *whole, size_t messages, bool prompt, uint64_t *bytes, hr_error *error) {
   hr_rendered part = {0};
   hr_status status = render(c, messages, prompt, &part, error);
+  if (status == HR_ERROR_INPUT && messages == 0) /* few templates render a conversation without messages */
+    return fail_row(c, error, "begin it with a user's turn, or take --loss all, or a template with {% generation %}",
+                    "the conversation begins with the assistant, and the chat template does not show where its text begins");
   *bytes = part.bytes;
   if (status == HR_OK && (part.bytes > whole->bytes || memcmp(part.text, whole->text, part.bytes) != 0))
     status = fail_row(c, error, "--loss all counts every token, --loss completion the last answer; or give a template with {% generation %}",

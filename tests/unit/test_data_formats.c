@@ -187,6 +187,19 @@ static void templates_that_change_their_mind_are_refused(void **state) {
   assert_string_equal(rows_of(&options), "<user>q</><assistant></><user>r</><assistant>[b</>]");
 }
 
+/* Where the first turn's text begins shows only in a template with marks. */
+static void a_conversation_may_begin_with_the_assistant(void **state) {
+  const char *path = write_text("first.jsonl", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"q\"}]}");
+  hri_dataset_options options = options_for(&path);
+  (void)state;
+  check("first.jsonl", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"q\"}]}", HR_LOSS_SCOPE_AUTO,
+        ANSWER("[a<|im_end|>]\n") USER("q"));
+  options.chat = write_text("first.jinja", "{% for m in messages %}{{ '<' + m.role + '>' + m.content }}{% endfor %}");
+  open_fails(&options, "first.jsonl:1: the conversation begins with the assistant", "begin it with a user's turn");
+  options.loss = HR_LOSS_SCOPE_ALL;
+  assert_string_equal(rows_of(&options), "<[assistant>a<user>q]");
+}
+
 /* Two renderings for each answer are quadratic: 7,000 answers would take minutes, 60,000 hours. */
 static void a_search_without_end_is_refused(void **state) {
   static const char pair[] = "{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}";
@@ -530,6 +543,7 @@ int main(void) {
       TEST(answers_of_the_assistant_count),
       TEST(answers_are_found_turn_by_turn),
       TEST(templates_that_change_their_mind_are_refused),
+      TEST(a_conversation_may_begin_with_the_assistant),
       TEST(a_search_without_end_is_refused),
       TEST(tools_reach_the_template),
       TEST(sharegpt_names_are_mapped),
