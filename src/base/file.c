@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 hr_status hri_fail_errno(hr_error *error, int number, const char *verb, const char *path) {
   hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
   char reason[128];
@@ -69,6 +71,33 @@ hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uin
     bytes -= (uint64_t)got;
   }
   return HR_OK;
+}
+
+hr_status hri_file_pwrite(int fd, const char *path, const void *from, uint64_t bytes, uint64_t offset, hr_error *error) {
+  const char *next = from;
+  while (bytes > 0) {
+    ssize_t put = pwrite(fd, next, bytes < (1u << 30) ? bytes : (1u << 30), (off_t)offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return hri_fail_errno(error, errno, "write", path);
+    next += put;
+    offset += (uint64_t)put;
+    bytes -= (uint64_t)put;
+  }
+  return HR_OK;
+}
+
+hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *error) {
+  int failed;
+  do {
+    failed = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
+  } while (failed == EINTR);
+  if (failed == 0) return HR_OK;
+  if (failed == ENOSPC || failed == EDQUOT || failed == EFBIG) {
+    hr_status code = hri_fail_errno(error, failed, "reserve the space of", path);
+    char size[32];
+    return hri_hint(error, code, "the file needs %s; free some disk space or name another directory", hri_size_text(bytes, size));
+  }
+  return ftruncate(fd, (off_t)bytes) == 0 ? HR_OK : hri_fail_errno(error, errno, "write", path);
 }
 
 hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_t bytes, hr_error *error) {

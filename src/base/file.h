@@ -9,7 +9,12 @@ hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t
 
 /* Full pread/pwrite loops with errors that name the path. */
 hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uint64_t offset, hr_error *error);
+hr_status hri_file_pwrite(int fd, const char *path, const void *from, uint64_t bytes, uint64_t offset, hr_error *error);
 hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_t bytes, hr_error *error);
+
+/* Makes a new file as long as it will be, zeros throughout. Reserving the space is a courtesy of the file system: where it has
+ * none, the file is only sized, and a full disk shows when the data is written. */
+hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *error);
 
 /* Writes a small file atomically: the old or the new content is on disk, never a mixture. */
 hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error);

@@ -145,40 +145,11 @@ static hr_status make_head(hri_gguf_writer *writer, const hri_gguf_keys *keys, h
 
 /* ---- file ---- */
 
-static hr_status write_at(const hri_gguf_writer *writer, const char *from, uint64_t bytes, uint64_t offset, hr_error *error) {
-  while (bytes > 0) {
-    ssize_t put = pwrite(writer->fd, from, bytes < (1u << 30) ? bytes : (1u << 30), (off_t)offset);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return hri_fail_errno(error, errno, "write", writer->temp);
-    from += put;
-    offset += (uint64_t)put;
-    bytes -= (uint64_t)put;
-  }
-  return HR_OK;
-}
-
-/* Makes the file as long as it will be, so that gaps between tensors are zeros. Reserving the space is a courtesy of the file
- * system: where it has none, a full disk shows when the data is written. */
-static hr_status reserve(const hri_gguf_writer *writer, hr_error *error) {
-  off_t bytes = (off_t)(writer->data_begin + writer->data_bytes);
-  int failed;
-  do {
-    failed = fallocate(writer->fd, 0, 0, bytes) == 0 ? 0 : errno;
-  } while (failed == EINTR);
-  if (failed == 0) return HR_OK;
-  if (failed == ENOSPC || failed == EDQUOT || failed == EFBIG) {
-    hr_status code = hri_fail_errno(error, failed, "reserve the space of", writer->temp);
-    char size[32];
-    return hri_hint(error, code, "the file needs %s; free some disk space or name another directory", hri_size_text((uint64_t)bytes, size));
-  }
-  return ftruncate(writer->fd, bytes) == 0 ? HR_OK : hri_fail_errno(error, errno, "write", writer->temp);
-}
-
 static hr_status start_file(hri_gguf_writer *writer, const hri_gguf_keys *head, hr_error *error) {
   writer->fd = open(writer->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (writer->fd < 0) return hri_fail_errno(error, errno, "create", writer->temp);
-  HRI_TRY(reserve(writer, error));
-  return write_at(writer, head->text.chars, head->text.length, 0, error);
+  HRI_TRY(hri_file_reserve(writer->fd, writer->temp, writer->data_begin + writer->data_bytes, error));
+  return hri_file_pwrite(writer->fd, writer->temp, head->text.chars, head->text.length, 0, error);
 }
 
 static hri_gguf_writer *create(const char *path, const hri_gguf_tensor *tensors, uint32_t count) {
@@ -225,7 +196,7 @@ hr_status hri_gguf_writer_write(hri_gguf_writer *writer, uint32_t index, uint64_
   if (offset > at->bytes || bytes > at->bytes - offset || bytes > at->bytes - at->written)
     return hri_fail(error, HR_ERROR_INTERNAL, "%s: tensor '%s' of %llu bytes, %llu of them written, got bytes %llu+%llu", writer->path,
                     writer->tensors[index].name, (ull)at->bytes, (ull)at->written, (ull)offset, (ull)bytes);
-  HRI_TRY(write_at(writer, data, bytes, writer->data_begin + at->begin + offset, error));
+  HRI_TRY(hri_file_pwrite(writer->fd, writer->temp, data, bytes, writer->data_begin + at->begin + offset, error));
   at->written += bytes;
   return HR_OK;
 }
