@@ -289,19 +289,24 @@ static hr_status move_piece(const plan *p, uint64_t piece, unsigned char *slice,
   return (m->out ? write_run : read_run)(p, m, first, least(m->rows * m->columns - first, c->unit), slice, error);
 }
 
-/* Pieces are handed out in rising order, so all before the first one that fails are moved, whatever the team. */
-static hr_status run_team(const plan *p, unsigned char *staging, uint32_t team, hr_error *error) {
-  int64_t failed = INT64_MAX;
+/* Pieces are handed out in rising order, so all before the first one that fails are moved, whatever the team. Where the
+ * staging has room for fewer slices than there are threads, the others of the team wait: a smaller team would end threads
+ * that the next kernel starts again. */
+static hr_status run_team(const plan *p, unsigned char *staging, int threads, uint32_t team, hr_error *error) {
+  int64_t next = 0, failed = INT64_MAX;
   hr_status result = HR_OK;
-#pragma omp parallel for num_threads((int)team) schedule(dynamic, 1)
-  for (int64_t piece = 0; piece < (int64_t)p->total; piece++) {
+#pragma omp parallel num_threads(threads) if (team > 1)
+  for (int own_slice = omp_get_thread_num(); own_slice < (int)team;) {
     hr_error own;
     hr_status status;
-    int64_t before;
+    int64_t piece, before;
+#pragma omp atomic capture
+    piece = next++;
+    if (piece >= (int64_t)p->total) break;
 #pragma omp atomic read
     before = failed;
-    if (piece > before) continue;
-    status = move_piece(p, (uint64_t)piece, staging + (uint64_t)omp_get_thread_num() * p->slice, &own);
+    if (piece > before) break;
+    status = move_piece(p, (uint64_t)piece, staging + (uint64_t)own_slice * p->slice, &own);
     if (status == HR_OK) continue;
 #pragma omp critical(hri_moves)
     if (piece < failed) {
@@ -327,5 +332,5 @@ hr_status hri_moves_run(const hri_cpu *cpu, const hri_move *moves, uint32_t coun
     else cut_run(m, p.slice, (uint32_t)team, &p.cuts[k]);
     p.total += p.cuts[k].pieces;
   }
-  return run_team(&p, staging, (uint32_t)team, error);
+  return run_team(&p, staging, (int)hri_cpu_threads(cpu), (uint32_t)team, error);
 }
