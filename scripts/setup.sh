@@ -29,6 +29,7 @@ libpcre2-dev
 #endif
 #if !__has_include(<utf8proc.h>)
 libutf8proc-dev
+zlib1g-dev
 #endif
 #if !__has_include(<cmocka.h>)
 libcmocka-dev
@@ -43,7 +44,7 @@ missing_build() {
   if has gcc g++ make; then
     missing_headers
   else
-    echo build-essential libdnnl-dev libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev libcmocka-dev
+    echo build-essential libdnnl-dev libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libcmocka-dev
   fi
 }
 

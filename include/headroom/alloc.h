@@ -1,0 +1,188 @@
+/* A caching allocator with PyTorch's policy (CUDACachingAllocator, "native" backend), as bookkeeping alone.
+ *
+ * It decides which address a request gets, which segments are taken and returned, and counts what PyTorch counts; memory
+ * itself comes from a small struct of hooks, so the same code runs on fake addresses (replay, tests), on host memory and
+ * on a device. One hr_alloc is one device. Calls of one hr_alloc must not overlap; PyTorch holds a mutex around the same
+ * code. docs/allocator.md has the policy rule by rule.
+ *
+ * Blocks are found by address; freeing an unknown address is refused, never undefined. */
+#ifndef HEADROOM_ALLOC_H
+#define HEADROOM_ALLOC_H
+
+#include <headroom/snapshot.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hr_alloc hr_alloc;
+
+/* ---- settings ---- */
+
+enum { HR_ALLOC_DIVISION_COUNT = 16 };
+
+/* The allocator's part of PYTORCH_ALLOC_CONF; zero-initialised it is NOT the default: use hr_alloc_config_default. */
+typedef struct hr_alloc_config {
+  uint64_t max_split_bytes;              /* UINT64_MAX: unlimited */
+  uint64_t max_non_split_rounding_bytes; /* 20 MiB */
+  double garbage_collection_threshold;   /* 0: off */
+  uint64_t roundup_power2_divisions[HR_ALLOC_DIVISION_COUNT]; /* intervals 1 MiB, 2 MiB, ... 32 GiB and beyond; 0: off */
+  bool expandable_segments;
+  uint64_t large_segment_bytes;          /* 20 MiB; large_segment_size_mb of 2.12 and later */
+  double memory_fraction;                /* per_process_memory_fraction; 1 */
+  bool throw_on_device_oom;              /* throw_on_cudamalloc_oom: refuse instead of retrying after a failed reserve */
+  bool graph_capture_record_stream_reuse;
+  /* Read, kept and reported, without effect on this bookkeeping: */
+  bool release_lock_on_device_malloc, pinned_use_host_register, pinned_use_background_threads;
+  uint64_t pinned_num_register_threads, pinned_reserve_segment_bytes;
+  bool async_backend; /* backend:cudaMallocAsync. hr_alloc_create refuses it: the driver decides there */
+} hr_alloc_config;
+
+hr_alloc_config hr_alloc_config_default(void);
+/* Parses "key:value,key:[a:b,c:d]" on top of `config`, with PyTorch's rules (1.10 to 2.15) and limits. USAGE names the key, the
+ * value and what PyTorch would say; an unknown key suggests the nearest. `config` is unchanged on error. NULL and "" are fine. */
+hr_status hr_alloc_config_parse(const char *text, hr_alloc_config *config, hr_error *error);
+/* The shortest text that gives this config when parsed on top of the default; returns what snprintf would. */
+int hr_alloc_config_print(const hr_alloc_config *config, char *text, size_t capacity);
+
+/* ---- hooks ---- */
+
+/* All but `reserve`, `release` may be NULL. Addresses are multiples of 512; 0 means refused. Hooks must not call back. */
+typedef struct hr_alloc_hooks {
+  void *context;
+  /* A segment: cudaMalloc and cudaFree. */
+  uint64_t (*reserve)(void *context, uint64_t bytes, uint64_t stream);
+  void (*release)(void *context, uint64_t address, uint64_t bytes);
+  /* Expandable segments: address space, and physical memory behind a part of it. NULL: hr_alloc_create refuses the setting. */
+  uint64_t (*reserve_range)(void *context, uint64_t bytes, uint64_t stream);
+  void (*release_range)(void *context, uint64_t address, uint64_t bytes);
+  bool (*map)(void *context, uint64_t address, uint64_t bytes);
+  void (*unmap)(void *context, uint64_t address, uint64_t bytes);
+  /* cudaMemGetInfo. NULL: unknown, both 0; the memory fraction and garbage collection need it. */
+  void (*device_memory)(void *context, uint64_t *free_bytes, uint64_t *total_bytes);
+  /* An event on a stream (cudaEventRecord), a mark > 0; and whether it is over. NULL: it is over at once. `wait` is asked for
+   * every mark that is open before cached blocks are returned (cudaEventSynchronize). */
+  uint64_t (*record_event)(void *context, uint64_t stream);
+  bool (*event_done)(void *context, uint64_t mark);
+  void (*event_wait)(void *context, uint64_t mark);
+  /* Step (3) of a request: whether anything was freed (FreeMemoryCallback). */
+  bool (*free_memory)(void *context);
+  /* Epoch microseconds for history. NULL: the system's clock. */
+  int64_t (*clock_us)(void *context);
+} hr_alloc_hooks;
+
+/* Hooks for host memory (aligned mmap) and for fake addresses with an optional capacity in bytes (0: none). The context
+ * belongs to the caller: hr_alloc_hooks_destroy after the allocator. */
+hr_status hr_alloc_host_hooks(hr_alloc_hooks *hooks, hr_error *error);
+hr_status hr_alloc_fake_hooks(uint64_t capacity_bytes, hr_alloc_hooks *hooks, hr_error *error);
+void hr_alloc_hooks_destroy(hr_alloc_hooks *hooks);
+
+/* ---- life ---- */
+
+/* Copies hooks and config. Everything is returned to the hooks by destroy, live or not. */
+hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *config, hr_alloc **alloc, hr_error *error);
+void hr_alloc_destroy(hr_alloc *alloc); /* NULL is fine */
+/* Settings may change between calls, as in PyTorch; blocks that exist keep what they are. */
+hr_status hr_alloc_set_config(hr_alloc *alloc, const hr_alloc_config *config, hr_error *error);
+/* Upper bound for bytes reserved, as set_per_process_memory_fraction computes it from the device's total; 0 lifts it. */
+void hr_alloc_set_allowed(hr_alloc *alloc, uint64_t bytes);
+
+/* ---- requests ---- */
+
+/* `bytes` > 0. On HR_ERROR_MEMORY nothing changed but statistics, history and what a request frees on its way; the error's
+ * requested_bytes is the rounded request, available_bytes what the device had free, the text PyTorch's facts in our words. */
+hr_status hr_alloc_malloc(hr_alloc *alloc, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error);
+/* The same into a pool, whatever pool captures go to at present. Pool 0 is the default one. */
+hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error);
+/* USAGE when `address` is no live block's. */
+hr_status hr_alloc_free(hr_alloc *alloc, uint64_t address, hr_error *error);
+/* The two halves of a free, for replaying recorded ones: the block is pending until it is completed. */
+hr_status hr_alloc_free_begin(hr_alloc *alloc, uint64_t address, hr_error *error);
+hr_status hr_alloc_free_complete(hr_alloc *alloc, uint64_t address, hr_error *error);
+/* Also used on `stream`: its free then waits for that stream's work so far. */
+hr_status hr_alloc_record_stream(hr_alloc *alloc, uint64_t address, uint64_t stream, hr_error *error);
+/* Returns all wholly free segments (and mapped chunks) of the default pools and of pools nobody uses any more. */
+hr_status hr_alloc_empty_cache(hr_alloc *alloc, hr_error *error);
+
+/* ---- private pools (CUDA graphs, MemPool) ---- */
+
+/* A pool for id {first, second}, use count 1; the same id again raises the count. `*pool` > 0. */
+hr_status hr_alloc_pool_create(hr_alloc *alloc, uint64_t first, uint64_t second, uint32_t *pool, hr_error *error);
+/* hr_alloc_malloc goes to this pool until end; nesting as in PyTorch (last begun first). `capture` marks a graph capture:
+ * then events are not polled and cached blocks are not returned on failure. */
+hr_status hr_alloc_pool_begin(hr_alloc *alloc, uint32_t pool, bool capture, hr_error *error);
+hr_status hr_alloc_pool_end(hr_alloc *alloc, uint32_t pool, hr_error *error);
+/* Lowers the use count; at 0 its free segments can be returned by empty_cache and by requests that run out. */
+hr_status hr_alloc_pool_release(hr_alloc *alloc, uint32_t pool, hr_error *error);
+
+/* ---- a recorded state ---- */
+
+/* Takes over segments with their blocks as they were recorded (one device's, from a snapshot or from going back through its trace), into
+ * an allocator that is empty. The hooks are told nothing; addresses are believed and checked (tiling, overlap). INPUT names the
+ * segment. */
+hr_status hr_alloc_import(hr_alloc *alloc, const hr_segment *segments, uint64_t segment_count, const hr_block *blocks,
+                          const hr_pool *pools, hr_error *error);
+
+/* ---- statistics ---- */
+
+/* PyTorch's: torch.cuda.memory_stats, the same keys and values. */
+typedef struct hr_alloc_stat {
+  int64_t current, peak, allocated, freed; /* allocated and freed: totals of increases and decreases */
+} hr_alloc_stat;
+enum { HR_ALLOC_ALL = 0, HR_ALLOC_SMALL, HR_ALLOC_LARGE, HR_ALLOC_POOL_KINDS };
+typedef struct hr_alloc_stats {
+  hr_alloc_stat allocation[HR_ALLOC_POOL_KINDS], segment[HR_ALLOC_POOL_KINDS], active[HR_ALLOC_POOL_KINDS],
+      inactive_split[HR_ALLOC_POOL_KINDS];
+  hr_alloc_stat allocated_bytes[HR_ALLOC_POOL_KINDS], reserved_bytes[HR_ALLOC_POOL_KINDS], active_bytes[HR_ALLOC_POOL_KINDS],
+      inactive_split_bytes[HR_ALLOC_POOL_KINDS], requested_bytes[HR_ALLOC_POOL_KINDS];
+  hr_alloc_stat oversize_allocations, oversize_segments;
+  int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
+  int64_t max_split_size; /* -1: unlimited */
+} hr_alloc_stats;
+
+void hr_alloc_get_stats(const hr_alloc *alloc, hr_alloc_stats *stats);
+void hr_alloc_reset_peak_stats(hr_alloc *alloc);
+void hr_alloc_reset_accumulated_stats(hr_alloc *alloc);
+/* The 122 keys of memory_stats in its order ("active.all.allocated", ...): calls `each` for every one. */
+void hr_alloc_stats_each(const hr_alloc_stats *stats, void (*each)(void *context, const char *key, int64_t value), void *context);
+/* One JSON object of these keys; and PyTorch's memory_summary table, character for character. Allocated text: hr_alloc_text_free. */
+hr_status hr_alloc_stats_json(const hr_alloc_stats *stats, char **text, hr_error *error);
+hr_status hr_alloc_summary(const hr_alloc_stats *stats, int device, bool abbreviated, char **text, hr_error *error);
+void hr_alloc_text_free(char *text);
+
+/* ---- history and snapshots ---- */
+
+typedef struct hr_alloc_label {
+  const char *category; /* role: "weight", "activation", ...; NULL: not stated */
+  const char *phase;    /* "forward", "backward", "optimizer", ... */
+  const char *name;     /* tensor or node: the innermost frame */
+  int32_t layer;        /* -1: none */
+  uint64_t step;        /* 0: none */
+} hr_alloc_label;
+/* What later requests are for; strings are copied (interned). A snapshot shows name, layer, phase and step as the frames of a
+ * stack, innermost first, and the category as such. NULL: no label. */
+hr_status hr_alloc_set_label(hr_alloc *alloc, const hr_alloc_label *label, hr_error *error);
+
+typedef struct hr_alloc_history_options {
+  const char *path;     /* NULL: in memory. Else a mapped file (docs/allocator.md), readable after kill -9 by hr_snapshot_read */
+  uint64_t event_limit; /* ring of so many events; 0: 1,000,000 */
+} hr_alloc_history_options;
+/* Starts recording; blocks that live now are part of it. Stop keeps what was recorded. */
+hr_status hr_alloc_history_start(hr_alloc *alloc, const hr_alloc_history_options *options, hr_error *error);
+hr_status hr_alloc_history_stop(hr_alloc *alloc, hr_error *error);
+/* Now, with the history so far. The caller owns it. */
+hr_status hr_alloc_snapshot(hr_alloc *alloc, hr_snapshot **snapshot, hr_error *error);
+/* Called inside a request that fails for memory, after all attempts, before it returns: takes a snapshot, writes a file, ...
+ * It may read the allocator (stats, snapshot) and nothing else. */
+typedef void hr_alloc_oom_function(void *context, hr_alloc *alloc, uint64_t requested_bytes, uint64_t device_free_bytes);
+void hr_alloc_on_oom(hr_alloc *alloc, hr_alloc_oom_function *function, void *context);
+
+/* Walks every structure and compares every statistic with a recount: blocks tile segments, neighbours are linked both ways, free
+ * sets hold exactly the free blocks in order, no two free neighbours unmerged. For tests; INTERNAL names what is wrong. */
+hr_status hr_alloc_check(const hr_alloc *alloc, hr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

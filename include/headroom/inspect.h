@@ -1,0 +1,193 @@
+/* What is in a snapshot: totals that add up, the peak and what was live then, growth, fragmentation, where it failed.
+ *
+ * Findings are facts with their bytes; which cause follows from them is the explainer's business (headroom/explain.h).
+ * docs/inspect.md describes each figure and how it is found. */
+#ifndef HEADROOM_INSPECT_H
+#define HEADROOM_INSPECT_H
+
+#include <headroom/snapshot.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HR_AT_PEAK UINT64_MAX        /* the instant of most live bytes */
+#define HR_AT_END (UINT64_MAX - 1)   /* the state that the snapshot was taken in */
+#define HR_AT_OOM (UINT64_MAX - 2)   /* the last out-of-memory event; the peak where there is none */
+
+typedef enum hr_phase {
+  HR_PHASE_UNKNOWN = 0,
+  HR_PHASE_INIT,      /* loading or building the model */
+  HR_PHASE_FORWARD,
+  HR_PHASE_LOSS,
+  HR_PHASE_BACKWARD,
+  HR_PHASE_OPTIMIZER,
+  HR_PHASE_EVALUATION,
+  HR_PHASE_GENERATION,
+  HR_PHASE_DATA,
+  HR_PHASE_COMMUNICATION,
+  HR_PHASE_CHECKPOINT, /* saving */
+  HR_PHASE_COUNT
+} hr_phase;
+const char *hr_phase_name(hr_phase phase); /* "forward", ... Never NULL */
+
+typedef enum hr_group_by { HR_BY_STACK = 0, HR_BY_CATEGORY, HR_BY_SIZE, HR_BY_COUNT } hr_group_by;
+
+/* Live allocations that share a stack, a category or a size. */
+typedef struct hr_live_group {
+  uint64_t bytes, count; /* bytes as asked for */
+  uint64_t size;         /* of each, where all have the same; else 0 */
+  uint32_t stack;        /* of the largest */
+  uint16_t category;     /* index into hr_inspection.categories */
+  hr_phase phase;        /* in which they were made, from the stack */
+} hr_live_group;
+
+typedef struct hr_live_tensor {
+  uint64_t addr, bytes;
+  uint64_t alloc_event; /* UINT64_MAX: before the trace */
+  int64_t time_us;
+  uint32_t stack;
+  uint16_t category;
+  hr_phase phase;
+} hr_live_tensor;
+
+/* Where the device's reserved bytes are. active + pending + rounding + free_returnable + free_pinned = reserved. */
+typedef struct hr_memory_sums {
+  uint64_t reserved_bytes;
+  uint64_t requested_bytes;       /* live, as asked for */
+  uint64_t rounding_bytes;        /* allocated to live blocks beyond what was asked for */
+  uint64_t pending_bytes;         /* freed, but other streams may still use it */
+  uint64_t free_returnable_bytes; /* in segments (or mapped chunks) without any live block: empty_cache returns it */
+  uint64_t free_pinned_bytes;     /* free, but in segments that hold live blocks */
+  uint64_t private_pool_bytes;    /* reserved in pools of graphs or MemPool (part of the above) */
+  uint64_t private_pool_free_bytes;
+  uint64_t largest_free_bytes;    /* largest free block of the default pools */
+  uint64_t segment_count, live_count;
+} hr_memory_sums;
+
+/* One segment that cannot be returned for the sake of little. */
+typedef struct hr_pinned_segment {
+  uint64_t address, total_bytes, free_bytes, live_bytes, live_count, largest_free_bytes;
+  uint32_t stack; /* of its largest live block */
+  uint16_t category;
+} hr_pinned_segment;
+
+/* "Would a request fit?" at one instant, by tests and not by a ratio. */
+typedef struct hr_fragmentation {
+  uint64_t request_bytes;  /* rounded; 0: no request is known, only the sums hold */
+  uint64_t device_free_bytes; /* as the event states it; 0 when unknown */
+  bool device_free_known;
+  bool fits_block;         /* a free block of its pool takes it as things stand */
+  bool fits_contiguous;    /* free bytes of its pool together are enough */
+  bool fits_after_return;  /* device free + returnable segments are enough for its segment */
+  bool fits_compacted;     /* device free + all free bytes are enough */
+  uint64_t pool_free_bytes, pool_largest_free_bytes; /* of the pool and stream that the request goes to */
+  hr_pinned_segment *pinned; /* most free bytes first, at most 64 */
+  uint32_t pinned_count;
+} hr_fragmentation;
+
+typedef struct hr_oom_event {
+  uint64_t event;
+  int64_t time_us;
+  uint64_t size, device_free_bytes;
+  uint64_t live_bytes, reserved_bytes; /* then */
+  uint32_t stack;
+  hr_phase phase;
+} hr_oom_event;
+
+typedef struct hr_step_sums {
+  uint64_t first_event, event_count;
+  uint64_t peak_live_bytes, end_live_bytes;
+} hr_step_sums;
+
+typedef enum hr_growth_kind {
+  HR_GROWTH_LEAK = 0, /* still growing at the end, by about the same every step */
+  HR_GROWTH_SETTLED,  /* grew, then stopped (a cache, lazily made states) */
+  HR_GROWTH_ONCE      /* one-off: appeared in one step and stayed */
+} hr_growth_kind;
+
+/* Allocations of one stack that outlive their step. */
+typedef struct hr_growth {
+  hr_growth_kind kind;
+  uint32_t stack;
+  uint16_t category;
+  uint64_t bytes, count;         /* alive at the end that were made within the steps */
+  double bytes_per_step;         /* over the steps seen after the first two */
+  uint32_t steps_grown, steps_seen;
+} hr_growth;
+
+typedef struct hr_inspect_options {
+  uint64_t at;       /* events of the trace that have happened, or HR_AT_*; `0` is before the first */
+  uint32_t trace;
+  uint32_t top;      /* rows of each list; 0: 10 */
+  bool exact_only;   /* do not infer categories */
+} hr_inspect_options;
+
+typedef struct hr_inspection {
+  const hr_snapshot *snapshot; /* borrowed: must outlive this */
+  uint32_t trace;
+  int32_t device;
+  uint64_t event_count, action_counts[HR_TRACE_ACTION_COUNT];
+  int64_t first_time_us, last_time_us; /* 0: no times */
+  bool has_state, began_empty;
+  uint64_t odd_count;
+
+  hr_memory_sums end;                 /* as the segments state it */
+  uint64_t peak_event, peak_live_bytes, peak_reserved_bytes; /* peak_event UINT64_MAX: before the first event */
+  uint64_t at_event;                  /* the instant of what follows; UINT64_MAX: before the first event */
+  hr_memory_sums at;
+  hr_phase at_phase;
+
+  /* Categories: those that the file states, or inferred from stacks and lives. [0] is "unknown". */
+  const char **categories;
+  uint32_t category_count;
+  bool categories_inferred;
+  uint16_t *life_category; /* per life, see src/inspect/lives.h; for the report */
+  uint64_t life_count;
+
+  hr_live_group *groups[HR_BY_COUNT]; /* all of the instant, most bytes first */
+  uint64_t group_count[HR_BY_COUNT];
+  hr_live_tensor *largest;
+  uint32_t largest_count;
+
+  hr_oom_event *ooms; /* the last 64 */
+  uint32_t oom_count;
+  uint64_t oom_total;
+  hr_fragmentation fragmentation; /* at the instant, for its failing request where it is an out-of-memory event */
+
+  hr_step_sums *steps; /* empty when no repeating structure was found */
+  uint32_t step_count;
+  const char *steps_from; /* "annotations", "optimizer stacks", "repetition"; "" when none */
+  hr_growth *growth; /* most bytes first */
+  uint32_t growth_count;
+  uint64_t outlier_step;      /* the step whose peak stands out; UINT64_MAX: none */
+  uint64_t usual_peak_bytes;  /* median of the steps' peaks */
+} hr_inspection;
+
+/* `options` may be NULL: trace with most events, at the last out-of-memory event or else the peak. USAGE for an instant outside the
+ * trace. */
+hr_status hr_inspect(const hr_snapshot *snapshot, const hr_inspect_options *options, hr_inspection **inspection, hr_error *error);
+void hr_inspection_destroy(hr_inspection *inspection); /* NULL is fine */
+
+/* Two snapshots: bytes by stack (or category, size) at an instant of each. */
+typedef struct hr_difference {
+  uint64_t before_bytes, after_bytes, before_count, after_count;
+  uint32_t before_stack, after_stack; /* 0: not there */
+  uint16_t before_category, after_category;
+  uint64_t size;
+} hr_difference;
+/* Rows with a change, largest change first; stacks are the same when their frames are. The caller frees with hr_differences_free. */
+hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by, hr_difference **rows,
+                             uint64_t *count, hr_error *error);
+void hr_differences_free(hr_difference *rows);
+
+/* Text for people and JSON (docs/inspect.md lists the fields). hr_inspect_text_free. */
+hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text, hr_error *error);
+hr_status hr_inspect_json(const hr_inspection *inspection, uint32_t top, char **text, hr_error *error);
+void hr_inspect_text_free(char *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+/* One self-contained HTML file about a snapshot: verdict, timeline, live set, flame view, segment map, table. No network. */
+#ifndef HEADROOM_REPORT_H
+#define HEADROOM_REPORT_H
+
+#include <headroom/inspect.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A line across the timeline: the device's capacity, a budget, a plan. */
+typedef struct hr_report_line {
+  const char *name;
+  uint64_t bytes;
+} hr_report_line;
+
+typedef struct hr_report_options {
+  const char *title;            /* NULL: the snapshot's name */
+  const char *verdict;          /* one paragraph, plain text; NULL: from the inspection */
+  const hr_report_line *lines;
+  uint32_t line_count;
+  const char *details;          /* plain text below the verdict (arithmetic, fixes); NULL: none */
+} hr_report_options;
+
+/* Writes atomically. `options` may be NULL. The inspection's instant is the one shown first. */
+hr_status hr_report_html(const hr_inspection *inspection, const hr_report_options *options, const char *path, hr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,12 @@
+# Turns text files into C strings: page.html becomes hri_page_html and hri_page_html_bytes.
+set(text "/* Made by scripts/embed.cmake. */\n#include <stddef.h>\n")
+foreach(input ${INPUTS})
+  get_filename_component(name ${input} NAME)
+  string(MAKE_C_IDENTIFIER ${name} name)
+  file(READ ${input} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
+  string(REGEX REPLACE "((0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,)(0x..,))" "\\1\n" bytes "${bytes}")
+  string(APPEND text "extern const unsigned char hri_${name}[];\nextern const size_t hri_${name}_bytes;\n")
+  string(APPEND text "const unsigned char hri_${name}[] = {${bytes}0};\nconst size_t hri_${name}_bytes = sizeof hri_${name} - 1;\n")
+endforeach()
+file(WRITE ${OUTPUT} "${text}")
