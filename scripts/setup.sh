@@ -29,6 +29,8 @@ libpcre2-dev
 #endif
 #if !__has_include(<utf8proc.h>)
 libutf8proc-dev
+#endif
+#if !__has_include(<zlib.h>)
 zlib1g-dev
 #endif
 #if !__has_include(<cmocka.h>)

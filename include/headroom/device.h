@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <headroom/explain.h>
 #include <headroom/status.h>
 
 #ifdef __cplusplus
@@ -90,6 +91,9 @@ hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t pat
 /* Takes over what a stored probe says for a team of `threads` of this machine: rates and fixed bytes. False, and the
  * device goes on with assumed figures, when there is none, or it is damaged or another machine's. */
 bool hr_device_load(hr_device *device, uint32_t threads);
+
+/* What this machine has, its limits for this process and its largest other processes, at this moment. */
+void hr_host_facts_now(uint64_t requested_bytes, hr_host_facts *facts);
 
 /* Threads that a CPU job uses by default: the physical cores this process may use. */
 uint32_t hr_device_cpu_threads(void);

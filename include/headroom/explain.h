@@ -138,6 +138,28 @@ hr_status hr_explainer_feed(hr_explainer *explainer, const void *bytes, size_t c
 hr_status hr_explainer_end(hr_explainer *explainer, hr_explanation **explanation, hr_error *error);
 void hr_explainer_destroy(hr_explainer *explainer); /* NULL is fine */
 
+/* ---- this machine's memory, for runs of our own ---- */
+
+enum { HR_HOST_MAX_PROCESSES = 8 };
+typedef struct hr_host_process {
+  int32_t pid;
+  uint64_t resident_bytes; /* without what is shared with files */
+  char name[32];
+} hr_host_process;
+
+/* Taken by hr_host_facts_now (headroom/device.h). Rooms are UINT64_MAX where there is no such limit. */
+typedef struct hr_host_facts {
+  uint64_t requested_bytes;
+  uint64_t total_bytes, available_bytes; /* of the machine */
+  uint64_t group_room_bytes, address_space_room_bytes;
+  uint64_t process_resident_bytes, other_bytes;
+  hr_host_process others[HR_HOST_MAX_PROCESSES]; /* largest first */
+  uint32_t other_count;
+} hr_host_facts;
+
+/* Why `requested_bytes` were not to be had: cause, arithmetic, shares of the machine, advice. Pure. */
+void hr_explain_host(const hr_host_facts *facts, hr_oom_failure *failure);
+
 /* Names for JSON: "too_big", "likely", "requested_bytes". Never NULL. */
 const char *hr_oom_cause_name(hr_oom_cause cause);
 const char *hr_oom_certainty_name(hr_oom_certainty certainty);

@@ -1,5 +1,8 @@
 /* What is in a snapshot: totals that add up, the peak and what was live then, growth, fragmentation, where it failed.
  *
+ * A stage is where in the training step an allocation was made or the failure came, read off stacks (a plan has exact
+ * phases, headroom/plan.h).
+ *
  * Findings are facts with their bytes; which cause follows from them is the explainer's business (headroom/explain.h).
  * docs/inspect.md describes each figure and how it is found. */
 #ifndef HEADROOM_INSPECT_H
@@ -15,21 +18,21 @@ extern "C" {
 #define HR_AT_END (UINT64_MAX - 1)   /* the state that the snapshot was taken in */
 #define HR_AT_OOM (UINT64_MAX - 2)   /* the last out-of-memory event; the peak where there is none */
 
-typedef enum hr_phase {
-  HR_PHASE_UNKNOWN = 0,
-  HR_PHASE_INIT,      /* loading or building the model */
-  HR_PHASE_FORWARD,
-  HR_PHASE_LOSS,
-  HR_PHASE_BACKWARD,
-  HR_PHASE_OPTIMIZER,
-  HR_PHASE_EVALUATION,
-  HR_PHASE_GENERATION,
-  HR_PHASE_DATA,
-  HR_PHASE_COMMUNICATION,
-  HR_PHASE_CHECKPOINT, /* saving */
-  HR_PHASE_COUNT
-} hr_phase;
-const char *hr_phase_name(hr_phase phase); /* "forward", ... Never NULL */
+typedef enum hr_stage {
+  HR_STAGE_UNKNOWN = 0,
+  HR_STAGE_INIT,      /* loading or building the model */
+  HR_STAGE_FORWARD,
+  HR_STAGE_LOSS,
+  HR_STAGE_BACKWARD,
+  HR_STAGE_OPTIMIZER,
+  HR_STAGE_EVALUATION,
+  HR_STAGE_GENERATION,
+  HR_STAGE_DATA,
+  HR_STAGE_COMMUNICATION,
+  HR_STAGE_CHECKPOINT, /* saving */
+  HR_STAGE_COUNT
+} hr_stage;
+const char *hr_stage_name(hr_stage stage); /* "forward", ... Never NULL */
 
 typedef enum hr_group_by { HR_BY_STACK = 0, HR_BY_CATEGORY, HR_BY_SIZE, HR_BY_COUNT } hr_group_by;
 
@@ -39,7 +42,7 @@ typedef struct hr_live_group {
   uint64_t size;         /* of each, where all have the same; else 0 */
   uint32_t stack;        /* of the largest */
   uint16_t category;     /* index into hr_inspection.categories */
-  hr_phase phase;        /* in which they were made, from the stack */
+  hr_stage stage;        /* in which they were made, from the stack */
 } hr_live_group;
 
 typedef struct hr_live_tensor {
@@ -48,7 +51,7 @@ typedef struct hr_live_tensor {
   int64_t time_us;
   uint32_t stack;
   uint16_t category;
-  hr_phase phase;
+  hr_stage stage;
 } hr_live_tensor;
 
 /* Where the device's reserved bytes are. active + pending + rounding + free_returnable + free_pinned = reserved. */
@@ -92,7 +95,7 @@ typedef struct hr_oom_event {
   uint64_t size, device_free_bytes;
   uint64_t live_bytes, reserved_bytes; /* then */
   uint32_t stack;
-  hr_phase phase;
+  hr_stage stage;
 } hr_oom_event;
 
 typedef struct hr_step_sums {
@@ -136,7 +139,7 @@ typedef struct hr_inspection {
   uint64_t peak_event, peak_live_bytes, peak_reserved_bytes; /* peak_event UINT64_MAX: before the first event */
   uint64_t at_event;                  /* the instant of what follows; UINT64_MAX: before the first event */
   hr_memory_sums at;
-  hr_phase at_phase;
+  hr_stage at_stage;
 
   /* Categories: those that the file states, or inferred from stacks and lives. [0] is "unknown". */
   const char **categories;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include <headroom/job.h>
+#include <headroom/snapshot.h>
 #include <headroom/status.h>
 
 #ifdef __cplusplus
@@ -89,6 +90,11 @@ typedef struct hr_sample {
   uint64_t by_role[HR_ROLE_COUNT];
 } hr_sample;
 bool hr_plan_sample(const hr_plan *plan, uint32_t tier, uint32_t index, hr_sample *sample);
+
+/* The same as a snapshot (headroom/snapshot.h): the arena of the device tier as one segment, each storage as a block with its
+ * role as category and its name, op, layer and phase as frames; every program once, in the order of the timeline, with
+ * predicted times from 0 on. The caller destroys it. */
+hr_status hr_plan_snapshot(const hr_plan *plan, hr_snapshot **snapshot, hr_error *error);
 
 /* Every program, node, tensor and storage as text or JSON; stable. Owned by the caller (hr_free). */
 hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *error);

@@ -14,21 +14,21 @@
 #define HRI_NEVER UINT64_MAX /* as an event: before the trace (alloc), or not within it (request, end) */
 
 /* Event numbers count from the trace's first event. A life holds its bytes from `alloc` on until before `end`. */
-typedef struct hri_life {
+typedef struct hri_trace_life {
   uint64_t alloc, request, end; /* alloc, free_requested, free_completed */
   uint64_t addr, size;          /* size as asked for */
   uint64_t block_size;          /* bytes it took, where the last state shows it; else `size` rounded up to 512 */
   uint32_t stack, pool;
   uint64_t stream;
   uint16_t category;
-} hri_life;
+} hri_trace_life;
 
-typedef struct hri_lives {
+typedef struct hri_trace_lives {
   const hr_snapshot *snapshot; /* borrowed */
   uint32_t trace;
   const hr_trace_event *events; /* of the trace */
   uint64_t event_count;
-  hri_life *lives; /* those from before the trace first, by address; then by alloc */
+  hri_trace_life *lives; /* those from before the trace first, by address; then by alloc */
   uint64_t count, before_count;
   uint64_t start_live_bytes, start_reserved_bytes; /* before event 0 */
   bool has_state;    /* the snapshot states segments for this device (a profiler's does not) */
@@ -36,11 +36,11 @@ typedef struct hri_lives {
   uint64_t odd_count; /* events that contradict others (an address allocated twice, ...): used as far as possible */
   uint64_t peak_event, peak_live_bytes; /* after this event the sum of `size` is largest (first such); HRI_NEVER: before event 0 */
   uint64_t peak_reserved_bytes, peak_reserved_event;
-} hri_lives;
+} hri_trace_lives;
 
 /* Takes O(events) time, and 72 bytes per alloc event. MEMORY is the only failure. */
-hr_status hri_lives_build(const hr_snapshot *snapshot, uint32_t trace, hri_lives **lives, hr_error *error);
-void hri_lives_destroy(hri_lives *lives); /* NULL is fine */
+hr_status hri_trace_lives_build(const hr_snapshot *snapshot, uint32_t trace, hri_trace_lives **lives, hr_error *error);
+void hri_trace_lives_destroy(hri_trace_lives *lives); /* NULL is fine */
 
 /* Calls `each` for the state after every event in order, with the event's number, live and reserved bytes. */
 typedef struct hri_level {
@@ -49,10 +49,10 @@ typedef struct hri_level {
   uint64_t reserved_bytes;
   uint64_t live_count;
 } hri_level;
-void hri_lives_walk(const hri_lives *lives, void (*each)(void *context, const hri_level *level), void *context);
+void hri_trace_lives_walk(const hri_trace_lives *lives, void (*each)(void *context, const hri_level *level), void *context);
 
 /* Indexes (into lives) of what is live after `event` (HRI_NEVER: before event 0), in the order of lives. Caller frees with hri_free. */
-hr_status hri_lives_at(const hri_lives *lives, uint64_t event, uint64_t **indexes, uint64_t *count, hr_error *error);
+hr_status hri_trace_lives_at(const hri_trace_lives *lives, uint64_t event, uint64_t **indexes, uint64_t *count, hr_error *error);
 
 /* Segments and blocks of the device after `event` (HRI_NEVER: before event 0). Blocks tile segments; a block's size is exact
  * where the trace or the last state shows it (see `guessed_count`). Expandable segments come as contiguous mapped ranges. */
@@ -63,7 +63,7 @@ typedef struct hri_state {
   uint64_t block_count;
   uint64_t guessed_count; /* blocks whose rounded size was computed from the request, not seen */
 } hri_state;
-hr_status hri_state_at(const hri_lives *lives, uint64_t event, hri_state *state, hr_error *error);
+hr_status hri_state_at(const hri_trace_lives *lives, uint64_t event, hri_state *state, hr_error *error);
 void hri_state_deinit(hri_state *state);
 
 #endif

@@ -1,0 +1,101 @@
+/* Why a machine did not give memory to a process of ours. Unlike a pasted message, all figures are at hand and exact, so
+ * the cause follows from which limit was the least. */
+#include <headroom/explain.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static void line(hr_oom_failure *f, const char *format, ...) HRI_PRINTF(2, 3);
+static void line(hr_oom_failure *f, const char *format, ...) {
+  va_list arguments;
+  if (f->arithmetic_count == HR_OOM_MAX_LINES) return;
+  va_start(arguments, format);
+  (void)vsnprintf(f->arithmetic[f->arithmetic_count++], HR_OOM_LINE_BYTES, format, arguments);
+  va_end(arguments);
+}
+
+static void advise(hr_oom_failure *f, const char *text, const char *cost) {
+  if (f->advice_count < HR_OOM_MAX_ADVICE) f->advice[f->advice_count++] = (hr_oom_advice){.text = text, .cost = cost};
+}
+
+static void figure(hr_oom_failure *f, hr_oom_figure which, uint64_t bytes) { f->figures[which] = (hr_oom_value){.state = HR_OOM_READ, .bytes = bytes}; }
+
+/* The machine's bytes by owner; they add up to its total. Shared pages are counted for each process that has them, so the
+ * other processes' sum is cut to what is left. */
+static void add_shares(hr_oom_failure *f, const hr_host_facts *h) {
+  uint64_t rest = h->total_bytes, parts[3] = {h->available_bytes, h->process_resident_bytes, h->other_bytes};
+  static const char *const names[] = {"available", "this process", "other processes"};
+  if (rest == 0) return;
+  for (int k = 0; k < 3; k++) {
+    uint64_t bytes = parts[k] < rest ? parts[k] : rest;
+    if (bytes) f->shares[f->share_count++] = (hr_oom_share){names[k], bytes};
+    rest -= bytes;
+  }
+  if (rest) f->shares[f->share_count++] = (hr_oom_share){"unknown: the kernel, files in memory (tmpfs), shared memory", rest};
+}
+
+static void add_processes(hr_oom_failure *f, const hr_host_facts *h) {
+  char size[32];
+  for (uint32_t k = 0; k < h->other_count && k < 4; k++)
+    line(f, "  process %d (%s) has %s", h->others[k].pid, h->others[k].name, hri_size_text(h->others[k].resident_bytes, size));
+}
+
+static void judge_cap(hr_oom_failure *f, const char *limit, const char *remedy, uint64_t room, const hr_host_facts *h) {
+  char a[32], b[32];
+  f->cause = HR_OOM_CAP;
+  f->certainty = HR_OOM_CERTAIN;
+  (void)snprintf(f->verdict, sizeof f->verdict, "a limit of this process, not the machine: %s leaves %s", limit, hri_size_text(room, a));
+  line(f, "asked for %s; %s leaves %s", hri_size_text(h->requested_bytes, a), limit, hri_size_text(room, b));
+  line(f, "the machine itself has %s available", hri_size_text(h->available_bytes, a));
+  figure(f, HR_OOM_ALLOWED, room);
+  advise(f, remedy, "none");
+}
+
+static void judge_machine(hr_oom_failure *f, const hr_host_facts *h) {
+  bool others = h->other_bytes && h->requested_bytes <= h->available_bytes + h->other_bytes && h->other_bytes >= h->requested_bytes - h->available_bytes;
+  char a[32], b[32], c[32];
+  line(f, "asked for %s; the machine has %s available of %s", hri_size_text(h->requested_bytes, a), hri_size_text(h->available_bytes, b), hri_size_text(h->total_bytes, c));
+  if (!others) {
+    f->cause = HR_OOM_TOO_BIG;
+    f->certainty = HR_OOM_CERTAIN;
+    (void)snprintf(f->verdict, sizeof f->verdict, "the job is too big for this machine by %s", hri_size_text(h->requested_bytes - h->available_bytes, a));
+    line(f, "without the %s of other processes it would still not fit", hri_size_text(h->other_bytes, a));
+    return;
+  }
+  f->cause = HR_OOM_OTHER_PROCESS;
+  f->certainty = HR_OOM_LIKELY; /* shared pages are counted more than once */
+  (void)snprintf(f->verdict, sizeof f->verdict, "other processes hold %s of this machine: without them the job would fit", hri_size_text(h->other_bytes, a));
+  line(f, "other processes have %s resident: with it %s would be available", hri_size_text(h->other_bytes, a), hri_size_text(h->available_bytes + h->other_bytes, b));
+  add_processes(f, h);
+  advise(f, "end or move the processes named above, then start again", "none");
+}
+
+void hr_explain_host(const hr_host_facts *h, hr_oom_failure *f) {
+  char a[32], b[32];
+  *f = (hr_oom_failure){.source = "headroom", .wording = "", .framework = "headroom", .phase = "", .rank = -1, .device_index = -1, .line = 0};
+  figure(f, HR_OOM_REQUESTED, h->requested_bytes);
+  figure(f, HR_OOM_FREE, h->available_bytes);
+  figure(f, HR_OOM_THIS_PROCESS, h->process_resident_bytes);
+  if (h->total_bytes) figure(f, HR_OOM_TOTAL, h->total_bytes);
+  if (h->other_bytes) figure(f, HR_OOM_OTHER_PROCESSES, h->other_bytes);
+  f->process_count = h->other_count;
+  add_shares(f, h);
+  if (h->group_room_bytes < h->requested_bytes && h->group_room_bytes <= h->address_space_room_bytes)
+    judge_cap(f, "its memory control group (container, systemd)", "give the container or service more memory (docker --memory, MemoryMax)", h->group_room_bytes, h);
+  else if (h->address_space_room_bytes < h->requested_bytes)
+    judge_cap(f, "its address-space limit (RLIMIT_AS)", "lift the limit: ulimit -v unlimited", h->address_space_room_bytes, h);
+  else if (h->available_bytes < h->requested_bytes)
+    judge_machine(f, h);
+  else {
+    f->cause = HR_OOM_UNKNOWN;
+    f->certainty = HR_OOM_UNDECIDABLE;
+    f->candidates = 1u << HR_OOM_CAP | 1u << HR_OOM_OTHER_PROCESS;
+    (void)snprintf(f->verdict, sizeof f->verdict, "not explained by the figures: %s were refused while %s are available", hri_size_text(h->requested_bytes, a),
+                   hri_size_text(h->available_bytes, b));
+    line(f, "strict overcommit (vm.overcommit_memory = 2), a limit on locked memory, or memory that was freed since can do that");
+    advise(f, "look at /proc/sys/vm/overcommit_memory and at CommitLimit in /proc/meminfo", "none");
+  }
+}

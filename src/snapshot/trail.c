@@ -1,0 +1,55 @@
+#include "snapshot/trail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+_Static_assert(sizeof(hri_trail_page) <= HRI_TRAIL_BYTES, "one page");
+
+static const char magic[8] = "HRTRAIL1";
+
+/* The space is taken at once: a store into a hole of a full file system would end in SIGBUS. */
+hr_status hri_trail_open(const char *path, hri_trail_page **page, hr_error *error) {
+  hr_status status;
+  void *memory;
+  int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), number;
+  static const char zeros[HRI_TRAIL_BYTES];
+  if (fd < 0) return hri_fail_errno(error, errno, "create", path);
+  status = hri_file_write_all(fd, path, zeros, sizeof zeros, error);
+  if (status != HR_OK) {
+    close(fd);
+    return status;
+  }
+  memory = mmap(NULL, HRI_TRAIL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  number = errno;
+  close(fd);
+  if (memory == MAP_FAILED) return hri_fail_errno(error, number, "map", path);
+  *page = memory;
+  memcpy((*page)->magic, magic, sizeof magic);
+  (*page)->pid = (uint32_t)getpid();
+  (*page)->layer = -1;
+  return HR_OK;
+}
+
+void hri_trail_close(hri_trail_page *page) {
+  if (page) munmap(page, HRI_TRAIL_BYTES);
+}
+
+hr_status hri_trail_read(const char *path, hri_trail_page *page, hr_error *error) {
+  char *bytes;
+  uint64_t count;
+  HRI_TRY(hri_file_read(path, HRI_TRAIL_BYTES, &bytes, &count, error));
+  if (count != HRI_TRAIL_BYTES || memcmp(bytes, magic, sizeof magic) != 0) {
+    hri_free(bytes);
+    return hri_fail(error, HR_ERROR_INPUT, "%s: is no trail of a run (%llu bytes, wanted %d that begin with HRTRAIL1)", path, (unsigned long long)count, HRI_TRAIL_BYTES);
+  }
+  memcpy(page, bytes, sizeof *page);
+  hri_free(bytes);
+  page->program[HRI_TRAIL_WORD - 1] = page->phase[HRI_TRAIL_WORD - 1] = page->op[HRI_TRAIL_OP - 1] = page->message[HRI_TRAIL_MESSAGE - 1] = 0;
+  if (page->state < HRI_TRAIL_STATE_COUNT) return HR_OK;
+  return hri_fail(error, HR_ERROR_INPUT, "%s: field 'state' is %u, wanted 0 to %d", path, page->state, HRI_TRAIL_STATE_COUNT - 1);
+}
