@@ -33,19 +33,28 @@ typedef struct hr_alloc_config {
   bool throw_on_device_oom;              /* throw_on_cudamalloc_oom: refuse instead of retrying after a failed reserve */
   bool graph_capture_record_stream_reuse;
   /* Read, kept and reported, without effect on this bookkeeping: */
-  bool release_lock_on_device_malloc, pinned_use_host_register, pinned_use_background_threads;
+  bool release_lock_on_device_malloc, pinned_use_host_register, pinned_use_background_threads, pinned_free_catch_all;
   uint64_t pinned_num_register_threads, pinned_reserve_segment_bytes;
+  double expandable_reserve_fraction; /* expandable_segments_reserve:0.5, of the device's bytes; */
+  uint64_t expandable_reserve_bytes;  /* or 40G. Both 0: 1.125 of the device */
   bool async_backend; /* backend:cudaMallocAsync. hr_alloc_create refuses it: the driver decides there */
 } hr_alloc_config;
 
 hr_alloc_config hr_alloc_config_default(void);
-/* Parses "key:value,key:[a:b,c:d]" on top of `config`, with PyTorch's rules (1.10 to 2.15) and limits. USAGE names the key, the
- * value and what PyTorch would say; an unknown key suggests the nearest. `config` is unchanged on error. NULL and "" are fine. */
+/* Parses "key:value,key:[a:b,c:d]" on top of `config`, with PyTorch's rules (all keys of 1.10 to 2.15) and limits. Blanks mean nothing, of
+ * a number its leading digits count. USAGE names the key, the value and PyTorch's rule; an unknown key suggests the nearest. `config` is
+ * unchanged on error. NULL and "" are fine. docs/allocator.md, "Settings". */
 hr_status hr_alloc_config_parse(const char *text, hr_alloc_config *config, hr_error *error);
-/* The shortest text that gives this config when parsed on top of the default; returns what snprintf would. */
+/* A short text that gives this config when parsed on top of the default, "" for the default itself; returns what snprintf would. */
 int hr_alloc_config_print(const hr_alloc_config *config, char *text, size_t capacity);
 
 /* ---- hooks ---- */
+
+typedef enum hr_alloc_adopt {
+  HR_ALLOC_ADOPT_SEGMENT = 0, /* as if by reserve */
+  HR_ALLOC_ADOPT_RANGE,       /* as if by reserve_range */
+  HR_ALLOC_ADOPT_MAP          /* as if by map, inside an adopted range */
+} hr_alloc_adopt;
 
 /* All but `reserve`, `release` may be NULL. Addresses are multiples of 512; 0 means refused. Hooks must not call back. */
 typedef struct hr_alloc_hooks {
@@ -69,6 +78,9 @@ typedef struct hr_alloc_hooks {
   bool (*free_memory)(void *context);
   /* Epoch microseconds for history. NULL: the system's clock. */
   int64_t (*clock_us)(void *context);
+  /* hr_alloc_import takes over memory that these hooks did not give: from now on it is theirs, as if they had given it, and comes back
+   * through release, unmap, release_range. False: the place is taken. NULL: nothing can be imported. */
+  bool (*adopt)(void *context, hr_alloc_adopt kind, uint64_t address, uint64_t bytes);
 } hr_alloc_hooks;
 
 /* Hooks for host memory (aligned mmap) and for fake addresses with an optional capacity in bytes (0: none). The context
@@ -79,7 +91,9 @@ void hr_alloc_hooks_destroy(hr_alloc_hooks *hooks);
 
 /* ---- life ---- */
 
-/* Copies hooks and config. Everything is returned to the hooks by destroy, live or not. */
+/* Copies hooks and config. Everything is returned to the hooks by destroy, live or not. memory_fraction becomes the upper bound of
+ * hr_alloc_set_allowed here (and not in hr_alloc_set_config), as PyTorch reads it once. USAGE for settings that exclude each other or that
+ * the hooks cannot serve, UNSUPPORTED for the asynchronous backend. */
 hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *config, hr_alloc **alloc, hr_error *error);
 void hr_alloc_destroy(hr_alloc *alloc); /* NULL is fine */
 /* Settings may change between calls, as in PyTorch; blocks that exist keep what they are. */
@@ -90,7 +104,8 @@ void hr_alloc_set_allowed(hr_alloc *alloc, uint64_t bytes);
 /* ---- requests ---- */
 
 /* `bytes` > 0. On HR_ERROR_MEMORY nothing changed but statistics, history and what a request frees on its way; the error's
- * requested_bytes is the rounded request, available_bytes what the device had free, the text PyTorch's facts in our words. */
+ * requested_bytes is the rounded request, available_bytes what the device had free, the text PyTorch's facts in our words. When it was
+ * the host that refused memory for the bookkeeping, num_ooms stays as it was. */
 hr_status hr_alloc_malloc(hr_alloc *alloc, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error);
 /* The same into a pool, whatever pool captures go to at present. Pool 0 is the default one. */
 hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error);
@@ -101,25 +116,35 @@ hr_status hr_alloc_free_begin(hr_alloc *alloc, uint64_t address, hr_error *error
 hr_status hr_alloc_free_complete(hr_alloc *alloc, uint64_t address, hr_error *error);
 /* Also used on `stream`: its free then waits for that stream's work so far. */
 hr_status hr_alloc_record_stream(hr_alloc *alloc, uint64_t address, uint64_t stream, hr_error *error);
-/* Returns all wholly free segments (and mapped chunks) of the default pools and of pools nobody uses any more. */
+/* Returns all wholly free segments (and mapped chunks) of the default pool and of released pools; after waiting for all events. */
 hr_status hr_alloc_empty_cache(hr_alloc *alloc, hr_error *error);
+/* The same of one private pool alone, if it is released; what a MemPool does at its end. */
+hr_status hr_alloc_empty_pool(hr_alloc *alloc, uint32_t pool, hr_error *error);
 
 /* ---- private pools (CUDA graphs, MemPool) ---- */
 
-/* A pool for id {first, second}, use count 1; the same id again raises the count. `*pool` > 0. */
+/* A pool for id {first, second}, use count 1; the same id again raises the count. `*pool` > 0. USAGE for {0, 0}, and for the id of a pool
+ * that is released but still has memory. */
 hr_status hr_alloc_pool_create(hr_alloc *alloc, uint64_t first, uint64_t second, uint32_t *pool, hr_error *error);
-/* hr_alloc_malloc goes to this pool until end; nesting as in PyTorch (last begun first). `capture` marks a graph capture:
- * then events are not polled and cached blocks are not returned on failure. */
+/* hr_alloc_malloc goes to this pool until end; nesting as in PyTorch (last begun first). The use count stays: PyTorch's own begin is
+ * hr_alloc_pool_create and this. `capture` marks a graph capture: then events are not polled, frees of blocks that other streams used are
+ * put off to its end, and cached blocks are not returned on failure. PyTorch up to 2.12 does so for every pool begun: pass true. */
 hr_status hr_alloc_pool_begin(hr_alloc *alloc, uint32_t pool, bool capture, hr_error *error);
 hr_status hr_alloc_pool_end(hr_alloc *alloc, uint32_t pool, hr_error *error);
-/* Lowers the use count; at 0 its free segments can be returned by empty_cache and by requests that run out. */
+/* Lowers the use count; at 0 its free segments can be returned by empty_cache and by requests that run out; when the last one is, the pool
+ * is gone and its number invalid until the id is created again. */
 hr_status hr_alloc_pool_release(hr_alloc *alloc, uint32_t pool, hr_error *error);
+
+/* The number of the pool with this id; 0 for {0, 0} and when there is none. */
+uint32_t hr_alloc_pool_number(const hr_alloc *alloc, uint64_t first, uint64_t second);
 
 /* ---- a recorded state ---- */
 
 /* Takes over segments with their blocks as they were recorded (one device's, from a snapshot or from going back through its trace), into
- * an allocator that is empty. The hooks are told nothing; addresses are believed and checked (tiling, overlap). INPUT names the
- * segment. */
+ * an allocator that is empty. The hooks adopt them. Addresses are believed and checked (tiling, overlap, multiples of 512); INPUT names
+ * the segment. Blocks that wait for their streams wait for hr_alloc_free_complete. Ranges of expandable segments that one address
+ * space can hold become one segment. Pools are created with use count 1; segments name them by their place in `pools`, whose numbers
+ * in the allocator are found by hr_alloc_pool_number. After an error the allocator is empty again. */
 hr_status hr_alloc_import(hr_alloc *alloc, const hr_segment *segments, uint64_t segment_count, const hr_block *blocks,
                           const hr_pool *pools, hr_error *error);
 

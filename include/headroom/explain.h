@@ -1,11 +1,12 @@
-/* An out-of-memory message, as people paste it, to one cause.
+/* Why it ran out of memory: a pasted message, a snapshot or a run directory, to one cause.
  *
- * Reads any text - one line or a whole log, several ranks, other things around it - finds the out-of-memory messages of
- * PyTorch (all wordings since 0.3) and of what runs beside it, and says for each: the figures that stand in it, where the
- * bytes of the device are, one cause with its certainty, the arithmetic behind it, and what usually helps. Nothing here
- * needs PyTorch or a GPU. docs/explain.md describes each cause.
+ * From text - one line or a whole log, several ranks, other things around it - it takes the out-of-memory messages of PyTorch
+ * (all wordings since 0.3) and of what runs beside it; from a snapshot what was live, free and pinned when the request
+ * failed; from a run directory of ours how the run ended. Each gives the figures, where the bytes of the device are, one
+ * cause with its certainty, the arithmetic behind it, and what helps. Nothing here needs PyTorch or a GPU. docs/explain.md
+ * describes each cause.
  *
- * The text is input from anywhere: memory is bounded (about 1 MiB, whatever the length), time is linear in the length. */
+ * The input may come from anywhere: a text takes bounded memory (about 1 MiB, whatever its length) and linear time. */
 #ifndef HEADROOM_EXPLAIN_H
 #define HEADROOM_EXPLAIN_H
 
@@ -13,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <headroom/inspect.h>
+#include <headroom/replay.h>
 #include <headroom/status.h>
 
 #ifdef __cplusplus
@@ -31,6 +34,9 @@ typedef enum hr_oom_cause {
   HR_OOM_OUTSIDE_ALLOCATOR,   /* device memory that a library or the context takes past the allocator */
   HR_OOM_NOT_PYTORCH,         /* another framework's message */
   HR_OOM_ON_CHIP,             /* a kernel's shared memory or registers: no allocation failed */
+  HR_OOM_GROWTH,              /* memory that stays behind every step: a leak (snapshots only) */
+  HR_OOM_OUTLIER_BATCH,       /* this step needed much more than the others (snapshots only) */
+  HR_OOM_NO_FAILURE,          /* nothing failed in what was recorded; the peak is explained */
   HR_OOM_CAUSE_COUNT
 } hr_oom_cause;
 
@@ -41,7 +47,8 @@ typedef enum hr_oom_certainty {
 } hr_oom_certainty;
 
 typedef enum hr_oom_figure {
-  HR_OOM_REQUESTED = 0, /* as printed: PyTorch prints the segment (2 MiB, 20 MiB or a multiple of 2 MiB) */
+  HR_OOM_REQUESTED = 0, /* text: as printed, which is the segment (2 MiB, 20 MiB or a multiple of 2 MiB); snapshot: the
+                           request rounded to blocks */
   HR_OOM_TOTAL,         /* capacity of the device */
   HR_OOM_FREE,
   HR_OOM_THIS_PROCESS,  /* all of this process on the device, with what is not PyTorch's */
@@ -67,34 +74,45 @@ typedef struct hr_oom_value {
   uint64_t slack_bytes; /* the printed figure was rounded: the true one is within this much */
 } hr_oom_value;
 
-/* A share of the device. The shares of a failure add up to its total exactly. */
+/* A share of the device. The shares of a failure add up to its share_total_bytes exactly. */
 typedef struct hr_oom_share {
   const char *name; /* static */
   uint64_t bytes;
 } hr_oom_share;
 
+/* What an advice rests on. */
+typedef enum hr_oom_basis {
+  HR_OOM_ADVICE = 0, /* unproven: it usually helps */
+  HR_OOM_PROVEN,     /* the recorded requests, replayed under this setting, do not fail */
+  HR_OOM_PLANNED     /* the changed job was planned and fits the device's total */
+} hr_oom_basis;
+
+enum { HR_OOM_LINE_BYTES = 240 };
+
 typedef struct hr_oom_advice {
-  const char *text; /* static; in the words of the framework that the log names */
-  const char *cost; /* static: "none", "small", ... what following it costs */
-  bool proven;      /* false: unproven advice. Always false from text alone */
+  char text[HR_OOM_LINE_BYTES];  /* in the words of the framework that the log names */
+  const char *cost;              /* static: "none", "small", ... what following it costs */
+  hr_oom_basis basis;
+  char proof[HR_OOM_LINE_BYTES]; /* the figures behind PROVEN and PLANNED; "" for ADVICE */
+  uint64_t need_bytes;           /* PROVEN: reserved peak; PLANNED: what the job needs; 0 for ADVICE */
 } hr_oom_advice;
 
 enum {
   HR_OOM_MAX_FAILURES = 64, /* kept; more are counted */
-  HR_OOM_MAX_LINES = 12,
-  HR_OOM_LINE_BYTES = 240,
+  HR_OOM_MAX_LINES = 14,
   HR_OOM_MAX_SHARES = 8,
-  HR_OOM_MAX_ADVICE = 8
+  HR_OOM_MAX_ADVICE = 12
 };
 
 typedef struct hr_oom_failure {
-  const char *source;    /* static: what failed, "pytorch-cuda", "cublas", "ray", ... */
+  const char *source;    /* static: what failed, "pytorch-cuda", "cublas", "ray", ...; "snapshot" and "run" of those */
   const char *wording;   /* static: the wording's versions, "2.2 and later"; "" when it does not matter */
   const char *framework; /* static: named in the log before the failure, "transformers", ...; "" when none */
   const char *phase;     /* static: "backward", "optimizer", ... from the traceback; "" when unknown */
   int32_t rank;          /* -1: not stated */
   int32_t device_index;  /* -1: not stated or blank */
-  uint64_t line;         /* of the text, from 1 */
+  uint64_t line;         /* of the text, from 1; 0 when it is no text */
+  uint64_t event;        /* snapshot: of its trace; else UINT64_MAX */
   uint64_t repeats;      /* how often the same failure was printed again */
   uint32_t process_count; /* other processes listed */
   hr_oom_value figures[HR_OOM_FIGURE_COUNT];
@@ -107,6 +125,7 @@ typedef struct hr_oom_failure {
   uint32_t arithmetic_count;
   hr_oom_share shares[HR_OOM_MAX_SHARES];
   uint32_t share_count;
+  uint64_t share_total_bytes; /* the device's total; for a snapshot without one, what it accounts for: reserved + free */
   uint64_t excess_bytes; /* printed bytes that the device cannot hold: spilled to the host, or figures that disagree */
   hr_oom_advice advice[HR_OOM_MAX_ADVICE]; /* cheapest first */
   uint32_t advice_count;
@@ -160,9 +179,84 @@ typedef struct hr_host_facts {
 /* Why `requested_bytes` were not to be had: cause, arithmetic, shares of the machine, advice. Pure. */
 void hr_explain_host(const hr_host_facts *facts, hr_oom_failure *failure);
 
+/* ---- snapshots ---- */
+
+/* What there is to judge by. Facts only: nothing is read or replayed here. */
+typedef struct hr_oom_evidence {
+  const hr_inspection *inspection;  /* at the out-of-memory event, or at the peak where none is recorded (HR_AT_OOM) */
+  const hr_replay *replay;          /* NULL: not replayed, so no advice is proven */
+  const hr_replay_result *results;  /* of hr_replay_search: each that did not fail is a proof. NULL: none */
+  uint32_t result_count;
+  uint64_t device_total_bytes;      /* 0: not known; no snapshot states it */
+} hr_oom_evidence;
+
+/* One failure: the last out-of-memory event, or what made the peak (HR_OOM_NO_FAILURE) where none is recorded. */
+hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options,
+                              hr_explanation **explanation, hr_error *error);
+
+/* ---- planned and proven fixes ---- */
+
+/* Puts an advice in front of those of the same or a weaker basis, in the order of the calls; the last of the weakest falls off
+ * when there are HR_OOM_MAX_ADVICE. `cost` is static. */
+void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *text, const char *cost, const char *proof,
+                       uint64_t need_bytes);
+
+/* One change of a job in the words of a framework ("transformers", "deepspeed", ...; "" or unknown: PyTorch's own). */
+typedef enum hr_technique {
+  HR_TECHNIQUE_MICRO_BATCH = 0, /* `value` rows per device and micro-step */
+  HR_TECHNIQUE_ACCUMULATE,      /* `value` micro-steps */
+  HR_TECHNIQUE_CHECKPOINTING,   /* activation checkpointing of every block */
+  HR_TECHNIQUE_SELECTIVE,       /* of what is cheap to make again */
+  HR_TECHNIQUE_SEQUENCE,        /* `value` tokens */
+  HR_TECHNIQUE_LOSS_CHUNK,      /* logits of `value` tokens at a time */
+  HR_TECHNIQUE_BF16,
+  HR_TECHNIQUE_BF16_PURE,
+  HR_TECHNIQUE_MOMENTUM,        /* an optimizer with one state instead of two */
+  HR_TECHNIQUE_SGD,
+  HR_TECHNIQUE_IN_BACKWARD,     /* the optimizer's step inside the backward pass */
+  HR_TECHNIQUE_COUNT
+} hr_technique;
+/* Returns what snprintf would. */
+int hr_technique_words(hr_technique technique, uint64_t value, const char *framework, char *text, size_t capacity);
+
+/* ---- run directories ---- */
+
+typedef enum hr_run_end {
+  HR_RUN_SILENT = 0, /* it says that it runs, but has written nothing for long: it was killed, or crashed */
+  HR_RUN_RUNNING,    /* it wrote within the time of a few steps */
+  HR_RUN_DONE,
+  HR_RUN_STOPPED     /* on request, after saving */
+} hr_run_end;
+
+enum { HR_RUN_TIERS = 3 };
+typedef struct hr_run_tier {
+  const char *name; /* static */
+  uint64_t planned_bytes, reserved_bytes; /* reserved: 0 where the run did not get to say */
+  uint64_t peak_bytes, fixed_bytes;
+} hr_run_tier;
+
+typedef struct hr_run_explanation {
+  hr_run_end end;
+  uint64_t step, steps;              /* finished, by the last line of metrics.jsonl where it says more than run.json; asked for */
+  uint64_t silent_seconds;           /* since the last line was written */
+  double step_seconds;               /* of the last step; 0: none was finished */
+  uint64_t budget_bytes;             /* device tier */
+  uint64_t first_resident_bytes, middle_resident_bytes, resident_bytes; /* of the process, over the run; 0: not known */
+  uint64_t resident_peak_bytes;
+  uint32_t tier_count;
+  hr_run_tier tiers[HR_RUN_TIERS];
+  hr_explanation *explanation;       /* one failure with source "run" */
+} hr_run_explanation;
+
+/* Reads RUN/run.json and RUN/metrics.jsonl. INPUT names file and place; IO when there is no run. */
+hr_status hr_explain_run(const char *directory, hr_run_explanation **run, hr_error *error);
+void hr_run_explanation_destroy(hr_run_explanation *run); /* NULL is fine */
+const char *hr_run_end_name(hr_run_end end);              /* "done", "stopped", ... Never NULL */
+
 /* Names for JSON: "too_big", "likely", "requested_bytes". Never NULL. */
 const char *hr_oom_cause_name(hr_oom_cause cause);
 const char *hr_oom_certainty_name(hr_oom_certainty certainty);
+const char *hr_oom_basis_name(hr_oom_basis basis); /* "advice", "proven", "planned" */
 const char *hr_oom_figure_name(hr_oom_figure figure);
 
 #ifdef __cplusplus

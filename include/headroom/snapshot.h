@@ -36,7 +36,8 @@ typedef enum hr_trace_action {
 
 enum {
   HR_EVENT_HAS_TIME = 1,     /* time_us is known */
-  HR_EVENT_NO_ADDRESS = 2    /* profiler-made: addr is an identity given by the reader, not an address */
+  HR_EVENT_NO_ADDRESS = 2,   /* profiler-made: addr is an identity given by the reader, not an address */
+  HR_EVENT_NOTE_IS_METADATA = 4 /* note is the user_metadata; else the compile_context */
 };
 
 /* 48 bytes. Index 0 of stacks, pools, categories and strings means "none", "default pool", "not stated", "". */

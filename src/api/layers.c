@@ -43,7 +43,7 @@ static void add_saved(const hr_plan *plan, uint8_t kind, uint32_t tick, hr_plan_
   uint64_t guard = plan->spec.check ? HRI_STORAGE_ALIGN : 0;
   for (size_t s = 0; s < plan->job.storages.count; s++) {
     const hri_storage *st = &plan->job.storages.items[s];
-    const hri_life *life = &plan->placement.lives[s];
+    const hri_storage_life *life = &plan->placement.lives[s];
     if (st->tier != HRI_DEVICE || st->scope || st->program != kind || st->role == HRI_ROLE_GRADIENT || st->layer < 0) continue;
     if (life->begin > tick || life->end < tick || (uint32_t)st->layer >= out->count) continue;
     out->layers[st->layer].saved_bytes += hri_round_up(st->bytes + guard, HRI_STORAGE_ALIGN);
@@ -67,7 +67,7 @@ static uint64_t *live_series(const hr_plan *plan, uint32_t *ticks, hr_error *err
   }
   for (size_t s = 0; s < plan->job.storages.count; s++) { /* differences modulo 2^64, then a running sum */
     const hri_storage *st = &plan->job.storages.items[s];
-    const hri_life *life = &plan->placement.lives[s];
+    const hri_storage_life *life = &plan->placement.lives[s];
     if (st->tier != HRI_DEVICE || life->begin > life->end) continue;
     live[life->begin] += hri_round_up(st->bytes + guard, HRI_STORAGE_ALIGN);
     live[life->end + 1] -= hri_round_up(st->bytes + guard, HRI_STORAGE_ALIGN);
@@ -76,7 +76,7 @@ static uint64_t *live_series(const hr_plan *plan, uint32_t *ticks, hr_error *err
   return live;
 }
 
-static void add_peaks(const hr_plan *plan, uint8_t kind, const int32_t *places, const hri_life *at_ticks, const uint64_t *live, hr_plan_layers *out) {
+static void add_peaks(const hr_plan *plan, uint8_t kind, const int32_t *places, const hri_storage_life *at_ticks, const uint64_t *live, hr_plan_layers *out) {
   const hri_program *p = &plan->job.programs[kind];
   for (size_t at = 0; at < p->order.count; at++) {
     const hri_node *node = &plan->job.nodes.items[p->order.items[at]];
@@ -90,7 +90,7 @@ static void add_peaks(const hr_plan *plan, uint8_t kind, const int32_t *places, 
 static hr_status read_program(const hr_plan *plan, uint8_t kind, const uint64_t *live, hr_plan_layers *out, hr_error *error) {
   const hri_program *p = &plan->job.programs[kind];
   int32_t *places = hri_alloc((p->order.count + 1) * sizeof *places);
-  hri_life *at_ticks = hri_alloc((p->order.count + 1) * sizeof *at_ticks);
+  hri_storage_life *at_ticks = hri_alloc((p->order.count + 1) * sizeof *at_ticks);
   uint32_t end;
   hr_status status;
   if (!places || !at_ticks) {

@@ -24,7 +24,7 @@ static int timed_order(const void *a, const void *b) {
 
 static bool in_device(const hr_plan *plan, size_t s) {
   const hri_storage *storage = &plan->job.storages.items[s];
-  const hri_life *life = &plan->placement.lives[s];
+  const hri_storage_life *life = &plan->placement.lives[s];
   return storage->tier == HRI_DEVICE && !storage->dead && storage->bytes && life->begin <= life->end;
 }
 
@@ -49,7 +49,7 @@ static uint32_t first_at(const hri_timeline *t, bool death, uint32_t tick) {
   uint32_t low = 0, high = t->count;
   while (low < high) {
     uint32_t middle = low + (high - low) / 2;
-    const hri_life *life = &t->plan->placement.lives[(death ? t->deaths : t->births)[middle]];
+    const hri_storage_life *life = &t->plan->placement.lives[(death ? t->deaths : t->births)[middle]];
     if ((death ? life->end : life->begin) < tick) low = middle + 1;
     else high = middle;
   }
@@ -140,7 +140,7 @@ bool hri_timeline_program(hri_timeline *t, hri_program_kind kind, int64_t (*time
   death = first_at(t, true, span.begin);
   before = after = time_of(context, UINT32_MAX);
   for (size_t s = 0; s < job->storages.count; s++) { /* in a later run of the program: what it shares with others */
-    const hri_life *life = &t->plan->placement.lives[s];
+    const hri_storage_life *life = &t->plan->placement.lives[s];
     if (in_device(t->plan, s) && !t->alive[s] && life->begin < span.begin && life->end >= span.begin && !bear(t, (hri_id)s, NULL, before)) return false;
   }
   for (uint32_t tick = span.begin; tick <= span.end; tick++) {

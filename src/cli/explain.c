@@ -170,7 +170,12 @@ static void write_failure(json_writer *json, const hr_oom_failure *f) {
     json_write_open_flat(json, NULL, '{');
     json_write_text(json, "text", f->advice[i].text);
     json_write_text(json, "cost", f->advice[i].cost);
-    json_write_bool(json, "proven", f->advice[i].proven);
+    json_write_bool(json, "proven", f->advice[i].basis == HR_OOM_PROVEN);
+    json_write_text(json, "basis", hr_oom_basis_name(f->advice[i].basis));
+    if (f->advice[i].basis != HR_OOM_ADVICE) {
+      json_write_text(json, "proof", f->advice[i].proof);
+      json_write_count(json, "need_bytes", f->advice[i].need_bytes);
+    }
     json_write_close(json, '}');
   }
   json_write_close(json, ']');

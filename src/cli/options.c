@@ -176,6 +176,8 @@ static const option options[OPTION_COUNT] = {
                           "continue TEXT after each evaluation; the plan then holds generation too")},
     [OPTION_PROFILE] = {OF("profile", KIND_PATH, FOR_TRAIN, "Results", "FILE",
                            "time every node and write a trace (JSON, for Perfetto) at the end")},
+    [OPTION_RECORD_MEMORY] = {OF("record-memory", KIND_FLAG, FOR_TRAIN, "Results", NULL,
+                                 "write the last steps' memory as a snapshot, RUN/memory/snapshot.pickle.gz")},
 
     [OPTION_PROMPT] = {OF("prompt", KIND_TEXT, FOR_GENERATE, "Generation", "TEXT",
                           "what to continue, or to answer with --chat; token ids for models without a tokenizer")},

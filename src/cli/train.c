@@ -77,6 +77,7 @@ static hr_status train_options(const cli_config *config, char **separator, hr_ru
   run->save_dtype = dtypes[config_count(config, OPTION_SAVE_DTYPE)];
   run->sample_prompt = config_text(config, OPTION_SAMPLE);
   run->profile_path = config_text(config, OPTION_PROFILE);
+  run->record_memory = config_flag(config, OPTION_RECORD_MEMORY);
   return HR_OK;
 }
 

@@ -1,5 +1,7 @@
-/* What usually helps, per cause, cheapest first, in the words of the framework that the log names. From a text nothing
- * can be proven, so each is marked as unproven advice. */
+/* What usually helps, per cause, cheapest first, in the words of the framework that the log names. All of this is unproven
+ * advice; what replay proved or a plan showed is put in front by hr_oom_add_advice. */
+#include <stdio.h>
+
 #include "explain/message.h"
 
 #define ON(name) (1u << HR_OOM_##name)
@@ -32,6 +34,14 @@ static const tip tips[] = {
     {ON(OUTSIDE_ALLOCATOR), NULL, 11, "none", "leave room for libraries: set_per_process_memory_fraction below 1, empty_cache() before the first use of the library"},
     {ON(OUTSIDE_ALLOCATOR), NULL, 12, "none", "run once with CUDA_LAUNCH_BLOCKING=1 to rule out an earlier error (a bad index)"},
     {ON(OUTSIDE_ALLOCATOR), NULL, 13, "small", "fewer NCCL communicators or channels (NCCL_MAX_NCHANNELS); a smaller CUBLAS_WORKSPACE_CONFIG"},
+    {ON(GROWTH), "transformers", 20, "none", "keep numbers, not tensors: total += loss.item(); TrainingArguments: eval_accumulation_steps, so that predictions leave the GPU"},
+    {ON(GROWTH), NULL, 20, "none", "keep numbers, not tensors: total += loss.item(), outputs.append(x.detach().cpu()); the growing stack is named above"},
+    {ON(GROWTH), NULL, 21, "none", "look for hooks, lists and caches that keep a graph alive; retain_graph=True; optimizer.zero_grad(set_to_none=True)"},
+    {ON(OUTLIER_BATCH), "transformers", 22, "small", "cap the length (tokenizer: truncation, max_length); TrainingArguments: group_by_length=True makes the longest batch come first"},
+    {ON(OUTLIER_BATCH), "axolotl", 22, "small", "axolotl: sequence_len lower, or sample_packing: true, so that every batch has the same length"},
+    {ON(OUTLIER_BATCH), "llama-factory", 22, "small", "LLaMA-Factory: cutoff_len lower, or packing: true, so that every batch has the same length"},
+    {ON(OUTLIER_BATCH), NULL, 22, "small", "cap the length of samples, or batch by tokens instead of by rows; run the longest batch first, so that it fails at once"},
+    {ON(NO_FAILURE), NULL, 23, "none", "to have a failure explained, dump the snapshot at it: torch.cuda.memory._dump_snapshot() in the handler of the error"},
     {ON(UNKNOWN), NULL, 14, "none", "record a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot() at the failure"},
     {ON(UNKNOWN), NULL, 15, "none", "record nvidia-smi's process list at the failure, from the host and not from a container"},
     {ON(UNKNOWN), NULL, 16, "none", "record the step number and the batch's shape: a failure at the first step, at one batch or after many steps differ"},
@@ -55,19 +65,32 @@ static const tip tips[] = {
     {ON(TOO_BIG), NULL, 19, "other numerics", "8-bit optimizer states, or adapters (LoRA) instead of all weights"},
 };
 
+void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *text, const char *cost, const char *proof,
+                       uint64_t need_bytes) {
+  uint32_t place = 0;
+  hr_oom_advice *to;
+  /* a stronger basis first; equals in the order of the calls */
+  while (place < failure->advice_count && failure->advice[place].basis != HR_OOM_ADVICE && failure->advice[place].basis <= basis)
+    place++;
+  if (basis == HR_OOM_ADVICE) place = failure->advice_count;
+  if (place == HR_OOM_MAX_ADVICE) return;
+  if (failure->advice_count == HR_OOM_MAX_ADVICE) failure->advice_count--;
+  memmove(&failure->advice[place + 1], &failure->advice[place], (failure->advice_count - place) * sizeof *to);
+  failure->advice_count++;
+  to = &failure->advice[place];
+  *to = (hr_oom_advice){.cost = cost, .basis = basis, .need_bytes = need_bytes};
+  (void)snprintf(to->text, sizeof to->text, "%s", text);
+  (void)snprintf(to->proof, sizeof to->proof, "%s", proof);
+}
+
 void hri_oom_advise(hr_oom_failure *failure) {
   unsigned last = 0;
-  failure->advice_count = 0;
-  for (size_t i = 0; i < sizeof tips / sizeof *tips && failure->advice_count < HR_OOM_MAX_ADVICE; i++) {
+  for (size_t i = 0; i < sizeof tips / sizeof *tips; i++) {
     const tip *t = &tips[i];
-    hr_oom_advice *to = &failure->advice[failure->advice_count];
     if (!(t->causes & (1u << failure->cause)) || t->topic == last) continue;
     if (t->framework && strcmp(t->framework, failure->framework) != 0) continue;
     last = t->topic;
-    to->text = t->text;
-    to->cost = t->cost;
-    to->proven = false;
-    failure->advice_count++;
+    hr_oom_add_advice(failure, HR_OOM_ADVICE, t->text, t->cost, "", 0);
   }
 }
 
@@ -76,13 +99,18 @@ void hri_oom_advise(hr_oom_failure *failure) {
 const char *hr_oom_cause_name(hr_oom_cause cause) {
   static const char *const names[HR_OOM_CAUSE_COUNT] = {
       "unknown", "too_big", "fragmented", "cached_not_returned", "other_process", "cap",
-      "private_pool", "host_memory", "outside_allocator", "not_pytorch", "on_chip"};
+      "private_pool", "host_memory", "outside_allocator", "not_pytorch", "on_chip", "growth", "outlier_batch", "no_failure"};
   return (unsigned)cause < HR_OOM_CAUSE_COUNT ? names[cause] : "unknown";
 }
 
 const char *hr_oom_certainty_name(hr_oom_certainty certainty) {
   static const char *const names[] = {"undecidable", "likely", "certain"};
   return (unsigned)certainty <= HR_OOM_CERTAIN ? names[certainty] : "undecidable";
+}
+
+const char *hr_oom_basis_name(hr_oom_basis basis) {
+  static const char *const names[] = {"advice", "proven", "planned"};
+  return (unsigned)basis <= HR_OOM_PLANNED ? names[basis] : "advice";
 }
 
 const char *hr_oom_figure_name(hr_oom_figure figure) {

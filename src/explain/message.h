@@ -1,11 +1,13 @@
 /* What the parts of the explainer pass to each other. scan.c finds messages in a stream, parse.c reads one, cause.c
- * judges it, advice.c adds what helps. All text here is lower case with single blanks (see scan.c). */
+ * judges it, advice.c adds what helps; snapshot.c and run.c judge what is no text. All text here is lower case with single blanks (see scan.c). */
 #ifndef HRI_EXPLAIN_MESSAGE_H
 #define HRI_EXPLAIN_MESSAGE_H
 
 #include <headroom/explain.h>
 
 #include <string.h>
+
+#include "base/text.h"
 
 /* What kind of message it is, by its wording alone. */
 typedef enum hri_oom_kind {
@@ -46,6 +48,15 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
 
 /* Framework, phase and capturing from the log lines before a message. */
 void hri_oom_context(const char *text, size_t count, hri_oom_message *message);
+
+/* What a judge writes: a line of arithmetic (dropped when there are HR_OOM_MAX_LINES), the cause with its verdict, causes that
+ * remain, and a share of the device (none for 0 bytes). */
+void hri_oom_line(hr_oom_failure *f, const char *format, ...) HRI_PRINTF(2, 3);
+void hri_oom_say(hr_oom_failure *f, hr_oom_cause cause, hr_oom_certainty certainty, const char *format, ...) HRI_PRINTF(4, 5);
+void hri_oom_undecided(hr_oom_failure *f, uint32_t candidates, const char *verdict);
+void hri_oom_share(hr_oom_failure *f, const char *name, uint64_t bytes);
+#define HRI_OOM_SIZE(bytes) hri_size_text((bytes), (char[32]){0})
+#define HRI_OOM_COULD(name) (1u << HR_OOM_##name)
 
 /* Fills cause, certainty, candidates, verdict, arithmetic and shares. Pure. */
 void hri_oom_judge(hri_oom_message *message);

@@ -28,6 +28,10 @@ static const head heads[] = {
     {"tried to allocate", "pytorch-cuda", HRI_OOM_CACHING},
     {"would exceed allowed memory", "pytorch-cuda-async", HRI_OOM_ASYNC},
     {"defaultcpuallocator", "pytorch-cpu", HRI_OOM_HOST},
+    {"not enough memory: you tried to allocate", "pytorch-cpu", HRI_OOM_HOST},
+    {"not enough gpu video memory", "pytorch-directml", HRI_OOM_BARE},
+    {"unable to mmap", "", HRI_OOM_NOTHING},
+    {"[errno 12] cannot allocate memory", "python", HRI_OOM_HOST_LIKELY},
     {"enforce fail at", "", HRI_OOM_NOTHING},
     {"bad_alloc", "c++", HRI_OOM_HOST_LIKELY},
     {"arraymemoryerror", "numpy", HRI_OOM_HOST},
@@ -46,6 +50,7 @@ static const head heads[] = {
     {"exited with code", "", HRI_OOM_NOTHING},
     {"exit status", "", HRI_OOM_NOTHING},
     {"oomkilled", "kernel", HRI_OOM_HOST},
+    {"srun: error:", "", HRI_OOM_NOTHING},
     {"oom-kill", "kernel", HRI_OOM_HOST},
     {"oom_kill", "kernel", HRI_OOM_HOST},
     {"low on memory", "ray", HRI_OOM_HOST},
@@ -57,12 +62,15 @@ static const head heads[] = {
     {"too many resources requested for launch", "cuda", HRI_OOM_CHIP},
     {"resource_exhausted", "", HRI_OOM_NOTHING},
     {"resourceexhausted", "", HRI_OOM_NOTHING},
+    {"resource exhausted", "", HRI_OOM_NOTHING},
     {"oom when allocating", "tensorflow", HRI_OOM_FOREIGN},
     {"no available memory for the cache blocks", "vllm", HRI_OOM_VLLM_CAP},
     {"less than desired gpu memory utilization", "vllm", HRI_OOM_VLLM_BUSY},
     {"kv cache is needed, which is larger", "vllm", HRI_OOM_VLLM_CAP},
     {"number of tokens that can be stored in kv cache", "vllm", HRI_OOM_VLLM_CAP},
     {"cuda_error_out_of_memory", "cuda-driver", HRI_OOM_DRIVER},
+    {"hip_error_outofmemory", "hip-driver", HRI_OOM_DRIVER},
+    {"ur_result_error_out_of_device_memory", "pytorch-xpu", HRI_OOM_BARE},
     {"cudaerrormemoryallocation", "pytorch-cuda", HRI_OOM_BARE},
     {"cudahostalloc", "", HRI_OOM_NOTHING},
 };
@@ -195,7 +203,9 @@ static void read_processes(const char *text, size_t count, hri_oom_message *mess
 
 static void read_caching(const char *text, size_t count, hri_oom_message *message) {
   hr_oom_value *f = message->failure.figures;
-  (void)size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]);
+  if (!size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
+      hri_oom_word(text, 0, count, "tried to allocate more than 1eb") < count)
+    f[HR_OOM_REQUESTED] = (hr_oom_value){HR_OOM_READ, 1ull << 60, 0}; /* all that PyTorch prints of such a size */
   if (!size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
       !size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
     (void)size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]);
@@ -347,6 +357,10 @@ static reading read_other_head(const char *words, const around *a) {
   }
   if (strcmp(words, "unable to allocate") == 0)
     return after_has(a, 60, "for an array") ? (reading){HRI_OOM_HOST, "numpy"} : nothing;
+  if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
+    return after_has(a, 400, "cannot allocate memory") ? (reading){HRI_OOM_HOST_LIKELY, "mmap"} : nothing;
+  if (strcmp(words, "srun: error:") == 0)
+    return after_has(a, 100, "out of memory") ? (reading){HRI_OOM_HOST, "slurm"} : nothing;
   if (strcmp(words, "cudahostalloc") == 0)
     return after_has(a, 120, "out of memory") ? (reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
   if (words[0] == 'r') { /* resource_exhausted also means quotas of other services */
@@ -359,7 +373,8 @@ static reading read_other_head(const char *words, const around *a) {
     if (c == '-' || is_digit(c)) {
       bool minus = c == '-';
       int32_t code = read_index(a->text, at + (minus ? 1 : 0), a->count);
-      return (minus && code == 9) || (!minus && code == 137) ? (reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
+      bool signal = code == 9 && (minus || before_has(a, "bad termination")); /* mpirun prints the signal as a code */
+      return signal || (!minus && code == 137) ? (reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
     }
   }
   return nothing;
@@ -419,6 +434,8 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   if (h == 0) r = read_memory_head(&a);
   else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(heads[h].words, &a);
   if (h == 1 && !after_has(&a, 24, "ib") && !after_has(&a, 30, "b")) r.kind = HRI_OOM_NOTHING;
+  if (r.kind == HRI_OOM_DRIVER && (before_has(&a, "tensorflow") || before_has(&a, "stream_executor")))
+    r = (reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (r.source[0] == 'c' && r.source[1] == '+' && (before_has(&a, "thrust") || after_has(&a, 40, "out_of_memory: cuda")))
     r = (reading){HRI_OOM_LIBRARY, "rmm"}; /* thrust's and RMM's bad_alloc are the device's */
   message->kind = r.kind;

@@ -185,12 +185,39 @@ static void add_blank(hr_explainer *e) {
   if (e->count > 0 && e->text[e->count - 1] != ' ') e->text[e->count++] = ' ';
 }
 
+/* Whether the line is how a shell reports SIGKILL: "Killed" alone or behind a progress bar, "...: line 3: 4242 Killed  python",
+ * "zsh: killed  python". `start` is where its text begins. */
+static bool reports_kill(const char *line, size_t count, size_t start) {
+  static const char word[] = "killed";
+  enum { LENGTH = sizeof word - 1 };
+  while (count > start && is_blank(line[count - 1]))
+    count--;
+  if (starts_with(line, count, 0, "zsh: killed")) return true;
+  if (count - start < LENGTH) return false;
+  if (starts_with(line, count, count - LENGTH, word) && (count - start == LENGTH || line[count - LENGTH - 1] == ']')) return true;
+  for (size_t at = 1; at + LENGTH < count; at++) {
+    size_t back = at, digits;
+    if (!is_blank(line[at - 1]) || !is_blank(line[at + LENGTH]) || !starts_with(line, count, at, word)) continue;
+    while (back > 0 && is_blank(line[back - 1]))
+      back--;
+    for (digits = back; digits > 0 && is_digit(line[digits - 1]);)
+      digits--;
+    if (digits == back) return false;
+    while (digits > 0 && is_blank(line[digits - 1]))
+      digits--;
+    return digits > 0 && strchr(":]+", line[digits - 1]) != NULL;
+  }
+  return false;
+}
+
 /* Normalises the raw line into the window, which has room for it. */
 static void add_line(hr_explainer *e, bool complete) {
   size_t count = drop_escapes(e->line, e->line_count), at = 0;
+  bool kill = false;
   if (!e->continued) {
     e->rank = -1;
     at = skip_prefix(e->line, count, &e->rank);
+    kill = complete && reports_kill(e->line, count, at);
   }
   while (at < count) {
     char c = e->line[at];
@@ -208,6 +235,10 @@ static void add_line(hr_explainer *e, bool complete) {
       else e->text[e->count++] = lower(c);
       at++;
     }
+  }
+  if (kill) { /* in the words that parse.c looks for */
+    memcpy(e->text + e->count, " (sigkill)", 10);
+    e->count += 10;
   }
   if (complete) add_blank(e);
   e->line_count = 0;
@@ -297,6 +328,7 @@ static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
     memset(&e->message, 0, sizeof e->message);
     e->message.failure.rank = e->marks.items[m].rank;
     e->message.failure.line = e->marks.items[m].line;
+    e->message.failure.event = UINT64_MAX;
     e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
     if (e->message.kind != HRI_OOM_NOTHING) HRI_TRY(keep(e, at, error));
     /* With lines of other ranks between, an offset in the copy is no offset in the window: then only the head is done. */

@@ -35,7 +35,7 @@ static hr_status phases(const hri_job *job, const hri_placement *pl, const uint6
   uint64_t best = 0;
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     const hri_program *p = &job->programs[kind];
-    hri_life *ticks;
+    hri_storage_life *ticks;
     uint32_t end;
     hr_status status;
     if (!p->present) continue;

@@ -15,18 +15,18 @@ static const uint64_t WORK = 12u * 1000 * 1000; /* interval comparisons per prog
 
 /* ---- lives ---- */
 
-static void hull(hri_life *life, uint32_t begin, uint32_t end) {
+static void hull(hri_storage_life *life, uint32_t begin, uint32_t end) {
   if (begin < life->begin) life->begin = begin;
   if (end > life->end) life->end = end;
 }
 
 /* Ticks of each position of one program. */
-hr_status hri_node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_life *ticks, uint32_t *end, hr_error *error) {
+hr_status hri_node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_storage_life *ticks, uint32_t *end, hr_error *error) {
   const hri_program *p = &job->programs[kind];
   hri_clocks clocks;
   uint32_t spine = 0, count = (uint32_t)p->order.count, off_spine = 0;
   for (uint32_t at = 0; at < count; at++) {
-    ticks[at] = (hri_life){start + 2 * spine, start + 2 * spine};
+    ticks[at] = (hri_storage_life){start + 2 * spine, start + 2 * spine};
     if (job->nodes.items[p->order.items[at]].lane == HRI_COMPUTE) spine++;
     else off_spine++;
   }
@@ -53,12 +53,12 @@ hr_status hri_node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_l
   return HR_OK;
 }
 
-hr_status hri_lives(const hri_job *job, hri_life *lives, hri_program_span spans[HRI_PROGRAM_COUNT], hr_error *error) {
+hr_status hri_storage_lives(const hri_job *job, hri_storage_life *lives, hri_program_span spans[HRI_PROGRAM_COUNT], hr_error *error) {
   uint32_t start = 0;
-  for (size_t s = 0; s < job->storages.count; s++) lives[s] = (hri_life){UINT32_MAX, 0};
+  for (size_t s = 0; s < job->storages.count; s++) lives[s] = (hri_storage_life){UINT32_MAX, 0};
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     const hri_program *p = &job->programs[kind];
-    hri_life *ticks;
+    hri_storage_life *ticks;
     hr_status status;
     spans[kind] = (hri_program_span){start, start};
     if (!p->present) continue;
@@ -77,7 +77,7 @@ hr_status hri_lives(const hri_job *job, hri_life *lives, hri_program_span spans[
   }
   for (size_t s = 0; s < job->storages.count; s++) {
     const hri_storage *storage = &job->storages.items[s];
-    if (storage->dead) lives[s] = (hri_life){UINT32_MAX, 0};
+    if (storage->dead) lives[s] = (hri_storage_life){UINT32_MAX, 0};
     if (storage->dead || !storage->scope || lives[s].begin > lives[s].end) continue;
     for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
       if ((storage->scope & HRI_IN(kind)) && job->programs[kind].present) hull(&lives[s], spans[kind].begin, spans[kind].end);
@@ -220,7 +220,7 @@ static int by_offset(const void *a, const void *b, void *context) {
 /* ---- live bytes ---- */
 
 /* Most live bytes at any tick of [from, to], from per-tick differences. */
-static hr_status live_bytes(const hri_job *job, const hri_life *lives, uint8_t tier, uint64_t guard, uint32_t ticks, int64_t **series, hr_error *error) {
+static hr_status live_bytes(const hri_job *job, const hri_storage_life *lives, uint8_t tier, uint64_t guard, uint32_t ticks, int64_t **series, hr_error *error) {
   int64_t *delta = hri_alloc_zero((size_t)ticks + 2, sizeof *delta), sum = 0;
   if (!delta) return hri_fail_memory(error, (uint64_t)ticks * sizeof *delta, "the live-bytes series");
   for (size_t s = 0; s < job->storages.count; s++) {
@@ -338,7 +338,7 @@ hr_status hri_place_job(const hri_job *job, uint64_t guard, hri_placement *out, 
     return hri_fail_memory(error, job->storages.count * 16, "placement");
   }
   {
-    hr_status status = hri_lives(job, out->lives, out->spans, error);
+    hr_status status = hri_storage_lives(job, out->lives, out->spans, error);
     for (uint8_t tier = 0; tier < HRI_TIER_COUNT && status == HR_OK; tier++) status = place_tier(job, tier, guard, out, error);
     if (status != HR_OK) hri_placement_deinit(out);
     return status;
@@ -352,11 +352,11 @@ void hri_placement_deinit(hri_placement *placement) {
 }
 
 hr_status hri_live_bound(const hri_job *job, uint64_t bound[HRI_TIER_COUNT], hr_error *error) {
-  hri_life *lives = hri_alloc(job->storages.count * sizeof *lives);
+  hri_storage_life *lives = hri_alloc(job->storages.count * sizeof *lives);
   hri_program_span spans[HRI_PROGRAM_COUNT];
   hr_status status = HR_OK;
   if (!lives) return hri_fail_memory(error, job->storages.count * sizeof *lives, "lives");
-  status = hri_lives(job, lives, spans, error);
+  status = hri_storage_lives(job, lives, spans, error);
   for (uint8_t tier = 0; tier < HRI_TIER_COUNT && status == HR_OK; tier++) {
     int64_t *series;
     uint32_t ticks = tick_count(spans);

@@ -36,7 +36,7 @@ static uint64_t hash_bytes(const void *bytes, uint64_t count) {
     h ^= h >> 32;
   }
   word = 0;
-  memcpy(&word, p, count);
+  if (count) memcpy(&word, p, count);
   h = (h ^ word) * 0xc4ceb9fe1a85ec53u;
   return h ^ h >> 29;
 }

@@ -336,7 +336,7 @@ static hr_status find_ticks(trace *t, hr_error *error) {
   const hr_plan *plan = t->profile->plan;
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     const hri_program *p = &plan->job.programs[kind];
-    hri_life *lives;
+    hri_storage_life *lives;
     uint32_t end;
     hr_status status;
     if (times_of(plan, kind) == 0) continue;

@@ -41,7 +41,8 @@ void hri_rundir_discard(const char *directory) {
   if (join(path, directory, "run.json", NULL) != HR_OK || hri_path_exists(path)) return; /* it did start */
   for (size_t k = 0; k < sizeof made / sizeof *made; k++)
     if (join(path, directory, made[k], NULL) == HR_OK && unlink(path) != 0) (void)rmdir(path);
-  if (join(path, directory, "data-cache", NULL) == HR_OK) (void)hri_dir_remove(path, NULL);
+  for (int k = 0; k < 2; k++)
+    if (join(path, directory, k ? "memory" : "data-cache", NULL) == HR_OK) (void)hri_dir_remove(path, NULL);
   (void)rmdir(directory); /* only when nothing else is in it */
 }
 

@@ -80,7 +80,7 @@ static hr_status add_shape(hri_session *s, uint32_t sequence, hr_error *error) {
 
 static hr_status make_shapes(hri_session *s, hr_error *error) {
   uint32_t lengths[HRI_MAX_VARIANTS], count = hri_variant_lengths(&s->plan->spec, lengths), full = s->plan->spec.sequence_length;
-  if (s->after_node) count = 0; /* a profile is of the step that was planned */
+  if (s->one_shape) count = 0;
   for (uint32_t k = 0; k < count; k++) HRI_TRY(add_shape(s, lengths[k], error));
   s->shapes[s->shape_count++] = (hri_shape){.sequence = full, .job = &s->plan->job, .executor = s->executor};
   if (s->shape_count == 1) return HR_OK;

@@ -31,6 +31,7 @@ typedef struct hri_session {
   void *context;
   void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before the load, may be NULL */
   void *after_node_context;
+  bool one_shape; /* no shorter shapes, also without packing; set before the load */
 } hri_session;
 
 /* Plans, tells the caller, and refuses with BUDGET before anything is read. `options` (tests) may be NULL. */

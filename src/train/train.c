@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "device/host.h"
+#include "train/memory.h"
 #include "train/profile.h"
 #include "train/rundir.h"
 #include "train/schedule.h"
@@ -25,6 +26,7 @@ typedef struct trainer {
   hri_dataset *data, *eval_data;
   hr_tokenizer *tokenizer; /* for samples; NULL: tokens are bytes */
   hri_profile *profile; /* NULL: not asked for */
+  hri_memory *memory;   /* RUN/memory */
   hri_progress progress;
   hr_metrics metrics;
   double started, last_warning;
@@ -78,14 +80,18 @@ static hr_status run_programs(trainer *t, hri_executor *x, hr_error *error) {
   hri_control *control = hri_executor_control(x);
   if (t->job->accumulate == 1) {
     control->micro_index = 0;
+    hri_memory_program(t->memory, HRI_STEP, 0);
     return hri_executor_run(x, HRI_STEP, error);
   }
+  hri_memory_program(t->memory, HRI_BEGIN, 0);
   HRI_TRY(hri_executor_run(x, HRI_BEGIN, error));
   for (uint32_t k = 0; k < t->job->accumulate; k++) {
     control->micro_index = k;
     control->row_base = (int64_t)k * t->job->micro_batch;
+    hri_memory_program(t->memory, HRI_MICRO, k);
     HRI_TRY(hri_executor_run(x, HRI_MICRO, error));
   }
+  hri_memory_program(t->memory, HRI_UPDATE, 0);
   return hri_executor_run(x, HRI_UPDATE, error);
 }
 
@@ -116,6 +122,7 @@ static hr_status train_step(trainer *t, hr_error *error) {
   uint64_t counted;
   hr_status status;
   if (t->profile) hri_profile_begin_step(t->profile);
+  hri_memory_begin_step(t->memory, t->progress.step + 1);
   HRI_TRY(feed_step(t, &shape, &counted, error));
   control->step = (int64_t)t->progress.step;
   control->learning_rate = t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps);
@@ -131,6 +138,7 @@ static hr_status train_step(trainer *t, hr_error *error) {
   t->progress.applied_steps = control->applied_steps;
   measure(t, now() - begin, counted, shape->sequence);
   t->progress.last_loss = t->metrics.loss;
+  hri_memory_end_step(t->memory, &t->metrics);
   HRI_TRY(hri_rundir_append_metrics(t->options->out_directory, &t->metrics, false, error));
   hri_session_tell(&t->session, HR_EVENT_STEP, &t->metrics, NULL);
   if (counted == 0 || isfinite(t->metrics.loss)) return HR_OK;
@@ -145,6 +153,7 @@ static void warn_near_limit(trainer *t) {
   if (t->near_limit_told || now() - t->last_warning < 2) return; /* asking costs some file reads */
   t->last_warning = now();
   free_bytes = hri_host_memory_now().usable_bytes;
+  hri_memory_usable(t->memory, free_bytes);
   if (t->metrics.process_resident_bytes > info->budget_bytes)
     (void)snprintf(text, sizeof text, "the process holds %llu bytes, more than its budget of %llu", (unsigned long long)t->metrics.process_resident_bytes, (unsigned long long)info->budget_bytes);
   else if (free_bytes < (64u << 20))
@@ -312,9 +321,22 @@ static hr_status prepare_resume(trainer *t, hr_error *error) {
 static hr_status prepare_profile(trainer *t, hr_error *error) {
   if (!t->options->profile_path) return HR_OK;
   HRI_TRY(hri_file_can_replace(t->options->profile_path, error));
-  HRI_TRY(hri_profile_create(t->session.plan, &t->profile, error));
-  t->session.after_node = hri_profile_node;
-  t->session.after_node_context = t->profile;
+  return hri_profile_create(t->session.plan, &t->profile, error);
+}
+
+static void after_node(void *context, const hri_job *job, hri_id node, double seconds) {
+  trainer *t = context;
+  if (t->profile) hri_profile_node(t->profile, job, node, seconds);
+  hri_memory_node(t->memory, job, node);
+}
+
+/* A profile and a record are of the step that was planned: all rows then run in its shape. */
+static hr_status prepare_memory(trainer *t, hr_error *error) {
+  const hr_run_options *o = t->options;
+  HRI_TRY(hri_memory_open(o->out_directory, t->session.plan, o->record_memory, &t->memory, error));
+  t->session.after_node = after_node;
+  t->session.after_node_context = t;
+  t->session.one_shape = t->profile || o->record_memory;
   return HR_OK;
 }
 
@@ -335,6 +357,7 @@ static hr_status start(trainer *t, hr_error *error) {
   hri_control *control;
   const char *model = t->job->model.directory;
   HRI_TRY(prepare_profile(t, error));
+  HRI_TRY(prepare_memory(t, error));
   if (o->sample_prompt && model[0] && hr_tokenizer_present(model)) HRI_TRY(hr_tokenizer_open(model, &t->tokenizer, error));
   HRI_TRY(open_data(t, error));
   t->progress = (hri_progress){.best_eval_loss = NAN, .last_loss = NAN};
@@ -420,10 +443,16 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
       if (error) *error = late;
     }
   }
+  finished = hri_memory_end(t.memory, t.session.executor, status, error, &late);
+  if (status == HR_OK && finished != HR_OK) {
+    status = finished;
+    if (error) *error = late;
+  }
 out:
   hri_dataset_destroy(t.data);
   hri_dataset_destroy(t.eval_data);
   hri_profile_destroy(t.profile);
+  hri_memory_close(t.memory);
   hr_tokenizer_close(t.tokenizer);
   hri_session_close(&t.session);
   return status;

@@ -1,0 +1,119 @@
+/* Life of the allocator, settings and statistics. Requests are in request.c. */
+#include "alloc/alloc.h"
+
+/* ---- settings ---- */
+
+static hr_status check_config(const hr_alloc_hooks *hooks, const hr_alloc_config *c, hr_error *error) {
+  if (c->async_backend)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "allocator: backend:cudaMallocAsync leaves every decision to the driver; only the native backend is here");
+  if (c->expandable_segments && (hooks->reserve_range == NULL || hooks->release_range == NULL || hooks->map == NULL || hooks->unmap == NULL))
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: expandable_segments needs hooks that reserve address space and map memory");
+  if (c->large_segment_bytes < HRI_ALLOC_LARGE_MIN || c->large_segment_bytes % HRI_ALLOC_LARGE_ROUND != 0 ||
+      c->large_segment_bytes > HRI_ALLOC_REQUEST_LIMIT)
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: large segments of %llu bytes; a multiple of 2 MiB from 10 MiB on is possible",
+                    (unsigned long long)c->large_segment_bytes);
+  for (int i = 0; i < HR_ALLOC_DIVISION_COUNT; i++)
+    if ((c->roundup_power2_divisions[i] & (c->roundup_power2_divisions[i] - 1)) != 0)
+      return hri_fail(error, HR_ERROR_USAGE, "allocator: roundup_power2_divisions of %llu, which is no power of two",
+                      (unsigned long long)c->roundup_power2_divisions[i]);
+  if (!(c->garbage_collection_threshold >= 0 && c->garbage_collection_threshold < 1))
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: garbage_collection_threshold of %g is not in [0, 1)", c->garbage_collection_threshold);
+  if (!(c->memory_fraction >= 0 && c->memory_fraction <= 1))
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: per_process_memory_fraction of %g is not in [0, 1]", c->memory_fraction);
+  return HR_OK;
+}
+
+hr_status hr_alloc_set_config(hr_alloc *alloc, const hr_alloc_config *config, hr_error *error) {
+  HRI_TRY(check_config(&alloc->hooks, config, error));
+  alloc->config = *config;
+  return HR_OK;
+}
+
+void hr_alloc_set_allowed(hr_alloc *alloc, uint64_t bytes) { alloc->allowed_bytes = bytes == 0 ? UINT64_MAX : bytes; }
+
+void hr_alloc_on_oom(hr_alloc *alloc, hr_alloc_oom_function *function, void *context) {
+  alloc->on_oom = function;
+  alloc->on_oom_context = context;
+}
+
+/* ---- life ---- */
+
+hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *config, hr_alloc **out, hr_error *error) {
+  HRI_TRY(check_config(hooks, config, error));
+  hr_alloc *alloc = hri_alloc_zero(1, sizeof *alloc);
+  if (alloc == NULL) return hri_fail_memory(error, sizeof *alloc, "an allocator");
+  alloc->hooks = *hooks;
+  alloc->config = *config;
+  alloc->allowed_bytes = UINT64_MAX;
+  alloc->priority_state = UINT64_C(0x9E3779B97F4A7C15);
+  alloc->stats.max_split_size = config->max_split_bytes > INT64_MAX ? -1 : (int64_t)config->max_split_bytes;
+  hri_alloc_pool *pool;
+  const hr_status status = hri_alloc_pool_add(alloc, (hr_pool){{0, 0}}, &pool, error);
+  if (status != HR_OK) {
+    hr_alloc_destroy(alloc);
+    return status;
+  }
+  if (config->memory_fraction < 1 && hooks->device_memory != NULL) {
+    uint64_t free_bytes = 0, total = 0;
+    hooks->device_memory(hooks->context, &free_bytes, &total);
+    if (total > 0) alloc->allowed_bytes = (uint64_t)(config->memory_fraction * (double)total);
+  }
+  *out = alloc;
+  return HR_OK;
+}
+
+/* Gives one segment back, seen from its first block. */
+static void return_segment(hr_alloc *alloc, const hri_block *first) {
+  const hri_expandable *segment = first->expandable;
+  uint64_t begin = first->address, bytes = 0;
+  for (const hri_block *b = first; b != NULL; b = b->next) {
+    if (b->mapped) {
+      if (bytes == 0) begin = b->address;
+      bytes += b->size;
+    }
+    if (segment == NULL || bytes == 0 || (b->mapped && b->next != NULL)) continue;
+    alloc->hooks.unmap(alloc->hooks.context, begin, bytes);
+    bytes = 0;
+  }
+  if (segment != NULL) alloc->hooks.release_range(alloc->hooks.context, segment->address, segment->size);
+  else alloc->hooks.release(alloc->hooks.context, first->address, bytes);
+}
+
+void hr_alloc_destroy(hr_alloc *alloc) {
+  if (alloc == NULL) return;
+  hri_history_destroy(alloc);
+  uint64_t cursor = 0;
+  for (hri_block *b; (b = hri_alloc_each_block(alloc, &cursor)) != NULL;) {
+    if (b->prev == NULL) return_segment(alloc, b);
+    hri_streams_forget(alloc, b);
+  }
+  hri_streams_destroy(alloc);
+  while (alloc->expandables != NULL) hri_expandable_drop(alloc, alloc->expandables);
+  for (size_t i = 0; i < alloc->pools.count; i++) hri_alloc_pool_destroy(alloc->pools.items[i]);
+  for (size_t i = 0; i < alloc->chunks.count; i++) hri_free(alloc->chunks.items[i]);
+  hri_array_free(&alloc->pools);
+  hri_array_free(&alloc->captures);
+  hri_array_free(&alloc->chunks);
+  hri_free(alloc->table);
+  hri_free(alloc);
+}
+
+/* ---- statistics ---- */
+
+/* The families are one row of equal structs: allocation .. inactive_split, allocated_bytes .. requested_bytes, oversize. */
+enum { STAT_COUNT = 9 * HR_ALLOC_POOL_KINDS + 2 };
+_Static_assert(offsetof(hr_alloc_stats, oversize_segments) == (STAT_COUNT - 1) * sizeof(hr_alloc_stat), "all statistics are in a row");
+
+void hr_alloc_get_stats(const hr_alloc *alloc, hr_alloc_stats *stats) { *stats = alloc->stats; }
+
+void hr_alloc_reset_peak_stats(hr_alloc *alloc) {
+  hr_alloc_stat *stats = (hr_alloc_stat *)&alloc->stats;
+  for (int i = 0; i < STAT_COUNT; i++) stats[i].peak = stats[i].current;
+}
+
+void hr_alloc_reset_accumulated_stats(hr_alloc *alloc) {
+  hr_alloc_stat *stats = (hr_alloc_stat *)&alloc->stats;
+  for (int i = 0; i < STAT_COUNT; i++) stats[i].allocated = stats[i].freed = 0;
+  alloc->stats.num_alloc_retries = alloc->stats.num_ooms = alloc->stats.num_sync_all_streams = 0;
+  alloc->stats.num_device_alloc = alloc->stats.num_device_free = 0;
+}

@@ -1,0 +1,253 @@
+/* Inside of the caching allocator.
+ *
+ * A block is a part of a segment: in use, waiting for streams, free, or (expandable segments) address space without memory.
+ * Blocks of one segment are a list in address order. Free blocks also stand in the free set of their pool, size class
+ * (small or large) and stream, which finds the smallest block that fits, lowest address first. Blocks in use or
+ * waiting are found by address in one hash table. All of them come from one slab, so that a request served from the cache
+ * takes no host memory.
+ *
+ * Host memory that a call may need is taken before the call changes anything (hri_alloc_prepare), so what follows cannot
+ * fail half-way. docs/allocator.md explains the policy. */
+#ifndef HRI_ALLOC_ALLOC_H
+#define HRI_ALLOC_ALLOC_H
+
+#include <headroom/alloc.h>
+
+#include "base/mem.h"
+
+enum {
+  HRI_ALLOC_UNIT = 512,              /* sizes and addresses are multiples of it */
+  HRI_ALLOC_SMALL_LIMIT = 1 << 20,   /* largest request of the small pool */
+  HRI_ALLOC_SMALL_SEGMENT = 2 << 20, /* segment (or chunk, when expandable) of the small pool */
+  HRI_ALLOC_LARGE_MIN = 10 << 20,    /* a large request below it shares a segment */
+  HRI_ALLOC_LARGE_ROUND = 2 << 20,   /* and from there on has one, rounded to this */
+  HRI_BLOCK_CHUNK = 512,             /* blocks per piece of the slab */
+  HRI_BIN_BITS = 5,                  /* 32 bins per power of two */
+  HRI_BIN_COUNT = 1664,              /* 512 bytes .. 2^61 bytes */
+  HRI_BIN_WORDS = HRI_BIN_COUNT / 64
+};
+static const uint64_t HRI_ALLOC_REQUEST_LIMIT = UINT64_C(1) << 60; /* PyTorch refuses from 1 EiB on */
+
+struct hri_history; /* history.h */
+typedef struct hri_block hri_block;
+typedef struct hri_alloc_pool hri_alloc_pool;
+typedef struct hri_alloc_half hri_alloc_half;
+
+/* A stream that used a block; after the free, an event on that stream's queue. */
+typedef struct hri_stream_use {
+  struct hri_stream_use *next; /* of the block; then of the queue */
+  hri_block *block;
+  uint64_t stream, mark;
+  bool in_capture; /* recorded while a pool was begun: dropped when the free was put off until its end */
+} hri_stream_use;
+
+typedef struct hri_stream_queue {
+  uint64_t stream;
+  hri_stream_use *first, *last; /* oldest first */
+  struct hri_stream_queue *prev, *next; /* of the queues that hold something, by the time they began to */
+} hri_stream_queue;
+
+/* Address space that grows in chunks of `chunk_bytes`. Its blocks tile it; those without memory have mapped == false. */
+typedef struct hri_expandable {
+  struct hri_expandable *prev, *next; /* all of an allocator */
+  uint64_t address, size, chunk_bytes;
+} hri_expandable;
+
+/* The free blocks of one pool half and stream, by (size, address). Each bin is a treap; a bit per bin says whether it has any. */
+typedef struct hri_free_set {
+  uint64_t stream;
+  hri_alloc_half *half;
+  hri_block *unmapped; /* treap by address */
+  uint64_t summary;    /* bit w: words[w] is not 0 */
+  uint64_t words[HRI_BIN_WORDS];
+  hri_block *bins[HRI_BIN_COUNT];
+} hri_free_set;
+
+struct hri_alloc_half {
+  hri_alloc_pool *pool;
+  bool small;
+  int64_t search_count; /* ages of free blocks are counted in searches, when garbage collection is on */
+  HRI_ARRAY(hri_free_set *) sets; /* by stream, ascending */
+};
+
+struct hri_alloc_pool {
+  hr_pool id;
+  uint32_t number; /* place in hr_alloc.pools; 0 is the default pool */
+  bool live;       /* false: released and empty; the place waits for the same id */
+  int64_t use_count, segment_count;
+  hri_alloc_half small, large;
+};
+
+struct hri_block {
+  _Alignas(64) uint64_t address; /* two cache lines; the first is what most calls need */
+  uint64_t size;
+  uint64_t requested; /* bytes asked for, of the last request it served */
+  hri_block *prev, *next; /* neighbours in the segment */
+  hri_free_set *set;      /* where it is when free: says its stream, size class and pool */
+  uint64_t key;           /* in a treap: (key, address) is the order. size, or 0 among the unmapped */
+  hri_block *left, *right;    /* of the treap; of a deferred block: `right` is the next deferred one */
+  hri_stream_use *uses;
+  hri_expandable *expandable; /* NULL: a plain segment */
+  int64_t age_base;           /* half->search_count when it became free */
+  uint32_t priority;          /* of the treap */
+  uint32_t event_count;       /* streams that are not done with it */
+  uint64_t label;             /* history's: of the request (label.c: step and place in the table) */
+  uint64_t segment_label;     /* of the request that took the segment; in the first block of it */
+  bool in_use;    /* a block at all, not a spare place of the slab */
+  bool allocated; /* the program has it */
+  bool mapped;    /* has memory behind it */
+  bool held;      /* freed by hr_alloc_free_begin, or imported as pending: waits for hr_alloc_free_complete */
+  bool deferred;  /* freed while a pool was begun and used on other streams: waits until none is */
+};
+
+/* allocated, or freed and waiting: not free */
+static inline bool hri_block_active(const hri_block *b) { return b->allocated || b->held || b->event_count > 0 || b->uses != NULL; }
+static inline bool hri_block_split(const hri_block *b) { return b->prev != NULL || b->next != NULL; }
+
+typedef struct hri_alloc_capture {
+  uint32_t pool;
+  bool capture;
+} hri_alloc_capture;
+
+struct hr_alloc {
+  hr_alloc_hooks hooks;
+  hr_alloc_config config;
+  hr_alloc_stats stats;
+  uint64_t allowed_bytes;  /* UINT64_MAX: no cap */
+  uint64_t reserved_bytes; /* taken from the hooks */
+
+  struct hri_history *history; /* NULL: not recording */
+  uint64_t label;              /* of later requests; history's */
+  struct hri_labels *labels;   /* what labels mean; NULL until one is set. label.c frees it */
+  hr_alloc_oom_function *on_oom;
+  void *on_oom_context;
+
+  /* the slab */
+  HRI_ARRAY(void *) chunks; /* as allocated; blocks begin at the next multiple of 64 */
+  hri_block *spare;         /* through `next` */
+  uint64_t spare_count;
+  uint64_t priority_state;
+
+  /* active blocks by address: linear probing, at most half full */
+  struct hri_alloc_slot {
+    uint64_t address;
+    hri_block *block; /* NULL: empty */
+  } *table;
+  uint64_t table_mask, table_count;
+
+  HRI_ARRAY(hri_alloc_pool *) pools; /* [0] always there */
+  HRI_ARRAY(hri_alloc_capture) captures; /* pools begun, innermost last */
+  HRI_ARRAY(hri_stream_queue *) queues;  /* of all streams that blocks were recorded on, ascending */
+  hri_stream_queue *busy_first, *busy_last;
+  hri_stream_use *spare_uses;
+  hri_block *deferred_first, *deferred_last; /* freed during a capture, oldest first */
+  hri_expandable *expandables;
+};
+
+/* ---- history.c ("Settings, statistics, history") ---- */
+
+/* Called where PyTorch records a trace entry, with its sizes. `block_bytes` is the size of the block, after any split (for alloc; else
+ * `size`). `pool` is a place in alloc->pools; `label` the request's (for segments: of the request that took it). Never fails; only
+ * called while alloc->history is not NULL. */
+void hri_history_record(hr_alloc *alloc, hr_trace_action action, uint64_t address, uint64_t size, uint64_t block_bytes, uint64_t stream,
+                        uint32_t pool, uint64_t label);
+/* Called first by every public call that may record, while alloc->history is not NULL: all that was recorded is in the structures, and
+ * nothing else, so this is where a mapped history writes down the state. */
+void hri_history_tick(hr_alloc *alloc);
+/* Frees history and what labels hold; for hr_alloc_destroy. */
+void hri_history_destroy(hr_alloc *alloc);
+
+/* ---- block.c: slab and table ---- */
+
+/* At least `blocks` spare blocks and room for one more in the table. */
+hr_status hri_alloc_prepare_slow(hr_alloc *alloc, uint64_t blocks, hr_error *error);
+static inline hr_status hri_alloc_prepare(hr_alloc *alloc, uint64_t blocks, hr_error *error) {
+  if (alloc->spare_count >= blocks && alloc->table_count * 2 <= alloc->table_mask) return HR_OK;
+  return hri_alloc_prepare_slow(alloc, blocks, error);
+}
+hri_block *hri_block_take(hr_alloc *alloc, hri_free_set *set, uint64_t address, uint64_t size); /* prepared */
+void hri_block_give(hr_alloc *alloc, hri_block *block);
+hri_block *hri_alloc_find(const hr_alloc *alloc, uint64_t address); /* NULL: no active block there */
+void hri_alloc_insert(hr_alloc *alloc, hri_block *block);
+void hri_alloc_remove(hr_alloc *alloc, const hri_block *block);
+/* All blocks in no order: begin with *cursor = 0; NULL at the end. Includes unmapped ones. */
+hri_block *hri_alloc_each_block(const hr_alloc *alloc, uint64_t *cursor);
+
+/* ---- free_set.c ---- */
+
+void hri_free_set_insert(hri_block *block); /* into block->set, as a free block of its size */
+void hri_free_set_remove(hri_block *block);
+/* The first block at or after (size, address); NULL: none. */
+hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t address);
+/* The last block before (size, address). */
+hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t address);
+static inline hri_block *hri_free_set_next(const hri_block *b) { return hri_free_set_at_least(b->set, b->size, b->address + 1); }
+void hri_unmapped_insert(hri_block *block);
+void hri_unmapped_remove(hri_block *block);
+hri_block *hri_unmapped_at_least(const hri_free_set *set, uint64_t address);
+
+/* ---- pool.c ---- */
+
+hr_status hri_alloc_pool_add(hr_alloc *alloc, hr_pool id, hri_alloc_pool **pool, hr_error *error);
+hri_alloc_pool *hri_alloc_pool_find(const hr_alloc *alloc, hr_pool id);
+void hri_alloc_pool_destroy(hri_alloc_pool *pool);
+/* The set of a stream; made when missing. NULL when memory was refused. */
+hri_free_set *hri_alloc_half_set(hri_alloc_half *half, uint64_t stream);
+
+/* ---- streams.c ---- */
+
+/* Frees the blocks whose streams are done, in each stream's order up to its first event that is not (process_events). */
+void hri_streams_poll(hr_alloc *alloc);
+/* Waits for all events and frees their blocks; of one pool, when `pool` is not NULL. */
+void hri_streams_wait(hr_alloc *alloc, const hri_alloc_pool *pool);
+/* A block just freed that other streams used: an event on each of them, or put off until no capture is under way. */
+void hri_streams_defer(hr_alloc *alloc, hri_block *block);
+void hri_streams_forget(hr_alloc *alloc, hri_block *block); /* drops the streams it was used on */
+void hri_streams_destroy(hr_alloc *alloc);
+bool hri_alloc_capturing(const hr_alloc *alloc);
+
+/* ---- free.c: the end of a block's life ---- */
+
+/* Takes `other`, a neighbour, into `block`, if it is free too. Bytes won, or 0. */
+uint64_t hri_block_merge(hr_alloc *alloc, hri_block *block, hri_block *other);
+void hri_block_free(hr_alloc *alloc, hri_block *block); /* no longer active: records, merges, counts */
+
+/* ---- release.c: memory back to the hooks ---- */
+
+void hri_release_old(hr_alloc *alloc); /* garbage collection */
+/* With max_split_size: one cached block of at least `size`, or several of the largest. False: not enough of them. */
+bool hri_release_oversize(hr_alloc *alloc, hri_free_set *set, uint64_t size);
+/* All of the cache that can go: of the default pool and of released ones (`pool` NULL), or of one released pool. */
+hr_status hri_release_cached(hr_alloc *alloc, hri_alloc_pool *pool, hr_error *error);
+
+/* ---- expandable.c ---- */
+
+/* A free block of at least `size`, out of its set, by mapping more memory; NULL when the device refuses. */
+hr_status hri_expandable_allocate(hr_alloc *alloc, hri_free_set *set, uint64_t size, hri_block **block, hr_error *error);
+/* Unmaps the whole chunks of a free block; ends its segment when nothing of it is mapped any more. */
+hr_status hri_expandable_unmap(hr_alloc *alloc, hri_block *block, hr_error *error);
+uint64_t hri_expandable_space(const hr_alloc_config *config, uint64_t device_bytes); /* address space of one segment, unrounded */
+hri_expandable *hri_expandable_add(hr_alloc *alloc, uint64_t address, uint64_t size, uint64_t chunk_bytes); /* NULL: no host memory */
+void hri_expandable_drop(hr_alloc *alloc, hri_expandable *segment); /* only the record of it */
+
+/* ---- statistics ---- */
+
+static inline void hri_stat_increase(hr_alloc_stat *s, uint64_t amount) {
+  s->current += (int64_t)amount;
+  s->peak = s->current > s->peak ? s->current : s->peak;
+  s->allocated += (int64_t)amount;
+}
+static inline void hri_stat_decrease(hr_alloc_stat *s, uint64_t amount) {
+  s->current -= (int64_t)amount;
+  s->freed += (int64_t)amount;
+}
+static inline void hri_stats_increase(hr_alloc_stat stats[HR_ALLOC_POOL_KINDS], bool small, uint64_t amount) {
+  hri_stat_increase(&stats[HR_ALLOC_ALL], amount);
+  hri_stat_increase(&stats[small ? HR_ALLOC_SMALL : HR_ALLOC_LARGE], amount);
+}
+static inline void hri_stats_decrease(hr_alloc_stat stats[HR_ALLOC_POOL_KINDS], bool small, uint64_t amount) {
+  hri_stat_decrease(&stats[HR_ALLOC_ALL], amount);
+  hri_stat_decrease(&stats[small ? HR_ALLOC_SMALL : HR_ALLOC_LARGE], amount);
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* The end of a block's life: the free itself, and the return to the free set with its free neighbours merged. */
+#include "alloc/alloc.h"
+
+static void record(hr_alloc *alloc, hr_trace_action action, const hri_block *b, uint64_t size) {
+  if (alloc->history != NULL)
+    hri_history_record(alloc, action, b->address, size, b->size, b->set->stream, b->set->half->pool->number, b->label);
+}
+
+uint64_t hri_block_merge(hr_alloc *alloc, hri_block *block, hri_block *other) {
+  if (other == NULL || hri_block_active(other) || other->mapped != block->mapped) return 0;
+  if (other->mapped) hri_free_set_remove(other);
+  else hri_unmapped_remove(other);
+  if (block->prev == other) {
+    block->address = other->address;
+    block->prev = other->prev;
+    if (block->prev != NULL) block->prev->next = block;
+    block->segment_label = other->segment_label;
+  } else {
+    block->next = other->next;
+    if (block->next != NULL) block->next->prev = block;
+  }
+  const uint64_t bytes = other->size;
+  block->size += bytes;
+  hri_block_give(alloc, other);
+  return bytes;
+}
+
+/* Bytes and count by which a change of free parts of plain segments moves the statistic. */
+static void count_inactive_split(hr_alloc *alloc, bool small, int64_t blocks, int64_t bytes) {
+  if (blocks > 0) hri_stats_increase(alloc->stats.inactive_split, small, (uint64_t)blocks);
+  if (blocks < 0) hri_stats_decrease(alloc->stats.inactive_split, small, (uint64_t)-blocks);
+  if (bytes > 0) hri_stats_increase(alloc->stats.inactive_split_bytes, small, (uint64_t)bytes);
+  if (bytes < 0) hri_stats_decrease(alloc->stats.inactive_split_bytes, small, (uint64_t)-bytes);
+}
+
+void hri_block_free(hr_alloc *alloc, hri_block *block) {
+  record(alloc, HR_TRACE_FREE_COMPLETED, block, block->requested);
+  hri_alloc_remove(alloc, block);
+  block->label = 0;
+  const uint64_t size = block->size, requested = block->requested;
+  const bool small = block->set->half->small;
+  int64_t blocks = 0, bytes = 0;
+  hri_block *const neighbours[2] = {block->prev, block->next};
+  for (int i = 0; i < 2; i++) {
+    const uint64_t won = hri_block_merge(alloc, block, neighbours[i]);
+    if (won == 0) continue;
+    blocks--;
+    bytes -= (int64_t)won;
+  }
+  hri_free_set_insert(block);
+  if (hri_block_split(block)) {
+    blocks++;
+    bytes += (int64_t)block->size;
+  }
+  if (block->expandable == NULL) count_inactive_split(alloc, small, blocks, bytes);
+  hri_stats_decrease(alloc->stats.active, small, 1);
+  hri_stats_decrease(alloc->stats.active_bytes, small, size);
+  hri_stats_decrease(alloc->stats.requested_bytes, small, requested);
+}
+
+/* What the program's part of a free changes. */
+static hr_status begin(hr_alloc *alloc, uint64_t address, hri_block **out, hr_error *error) {
+  hri_block *block = hri_alloc_find(alloc, address);
+  if (block == NULL)
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: free of 0x%llx, where no block begins", (unsigned long long)address);
+  if (!block->allocated)
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: free of 0x%llx, which is freed already and waits for its streams",
+                    (unsigned long long)address);
+  const bool small = block->set->half->small;
+  block->allocated = false;
+  hri_stats_decrease(alloc->stats.allocation, small, 1);
+  hri_stats_decrease(alloc->stats.allocated_bytes, small, block->size);
+  record(alloc, HR_TRACE_FREE_REQUESTED, block, block->requested);
+  if (block->size >= alloc->config.max_split_bytes) hri_stat_decrease(&alloc->stats.oversize_allocations, 1);
+  *out = block;
+  return HR_OK;
+}
+
+hr_status hr_alloc_free(hr_alloc *alloc, uint64_t address, hr_error *error) {
+  hri_block *block;
+  HRI_TRY(begin(alloc, address, &block, error));
+  if (block->uses != NULL) hri_streams_defer(alloc, block);
+  else hri_block_free(alloc, block);
+  return HR_OK;
+}
+
+hr_status hr_alloc_free_begin(hr_alloc *alloc, uint64_t address, hr_error *error) {
+  hri_block *block;
+  HRI_TRY(begin(alloc, address, &block, error));
+  hri_streams_forget(alloc, block);
+  block->held = true;
+  return HR_OK;
+}
+
+hr_status hr_alloc_free_complete(hr_alloc *alloc, uint64_t address, hr_error *error) {
+  hri_block *block = hri_alloc_find(alloc, address);
+  if (block == NULL || !block->held)
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: no free of 0x%llx was begun", (unsigned long long)address);
+  block->held = false;
+  hri_block_free(alloc, block);
+  return HR_OK;
+}

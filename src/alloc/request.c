@@ -1,0 +1,229 @@
+/* A request: rounding, the pool, the search, the split, and the order of attempts when nothing in the cache fits. */
+#include "alloc/alloc.h"
+#include "base/text.h"
+
+typedef struct request {
+  uint64_t bytes, size;   /* as asked; rounded */
+  uint64_t segment_bytes; /* what a new segment for it would take */
+  hri_free_set *set;
+  hri_block *block; /* out of its free set; NULL: none yet */
+} request;
+
+/* ---- sizes ---- */
+
+static uint64_t round_to_division(uint64_t size, uint64_t divisions) {
+  if ((size & (size - 1)) == 0) return size;
+  const uint64_t step = (UINT64_C(1) << (63 - __builtin_clzll(size))) / divisions;
+  return hri_round_up(size, step);
+}
+
+static uint64_t round_size(const hr_alloc_config *config, uint64_t bytes) {
+  if (bytes < HRI_ALLOC_UNIT) return HRI_ALLOC_UNIT;
+  const int interval = 63 - __builtin_clzll(bytes) - 20; /* the first begins at 1 MiB */
+  const int index = interval < 0 ? 0 : interval >= HR_ALLOC_DIVISION_COUNT ? HR_ALLOC_DIVISION_COUNT - 1 : interval;
+  const uint64_t divisions = config->roundup_power2_divisions[index];
+  if (divisions > 1 && bytes / HRI_ALLOC_UNIT >= divisions && bytes > HRI_ALLOC_UNIT * divisions) return round_to_division(bytes, divisions);
+  return (bytes + HRI_ALLOC_UNIT - 1) / HRI_ALLOC_UNIT * HRI_ALLOC_UNIT;
+}
+
+static uint64_t segment_size(const hr_alloc_config *config, uint64_t size) {
+  if (size <= HRI_ALLOC_SMALL_LIMIT) return HRI_ALLOC_SMALL_SEGMENT;
+  if (size < HRI_ALLOC_LARGE_MIN) return config->large_segment_bytes;
+  return hri_round_up(size, HRI_ALLOC_LARGE_ROUND);
+}
+
+/* ---- the search ---- */
+
+/* What the block could grow to: with the address space behind it. */
+static uint64_t size_with_growth(const hri_block *b) {
+  return b->size + (b->next != NULL && !b->next->mapped ? b->next->size : 0);
+}
+
+/* The best fit is an expandable block: the next ones are better while they could grow less; with the setting off, only plain blocks
+ * will do. */
+static hri_block *choose_expandable(const hr_alloc *alloc, hri_block *b) {
+  hri_block *next = hri_free_set_next(b);
+  if (alloc->config.expandable_segments) {
+    while (b->expandable != NULL && next != NULL && size_with_growth(next) < size_with_growth(b)) {
+      b = next;
+      next = hri_free_set_next(b);
+    }
+    return b;
+  }
+  while (next != NULL && next->expandable != NULL) next = hri_free_set_next(next);
+  return next;
+}
+
+static bool collects_garbage(const hr_alloc *alloc) {
+  return alloc->allowed_bytes != UINT64_MAX && alloc->config.garbage_collection_threshold > 0;
+}
+
+static bool search(hr_alloc *alloc, request *r) {
+  if (collects_garbage(alloc)) r->set->half->search_count++;
+  hri_block *b = hri_free_set_at_least(r->set, r->size, 0);
+  if (b != NULL && b->expandable != NULL) b = choose_expandable(alloc, b);
+  if (b == NULL) return false;
+  const uint64_t limit = alloc->config.max_split_bytes;
+  if (r->size < limit && b->size >= limit) return false;
+  uint64_t most;
+  if (r->size >= limit && hri_add(r->size, alloc->config.max_non_split_rounding_bytes, &most) && b->size >= most) return false;
+  hri_free_set_remove(b);
+  r->block = b;
+  return true;
+}
+
+/* ---- memory from the hooks ---- */
+
+static void enter_segment(hr_alloc *alloc, request *r, uint64_t address) {
+  hri_alloc_half *half = r->set->half;
+  const uint64_t bytes = r->segment_bytes;
+  alloc->reserved_bytes += bytes;
+  half->pool->segment_count++;
+  r->block = hri_block_take(alloc, r->set, address, bytes);
+  r->block->segment_label = alloc->label;
+  hri_stats_increase(alloc->stats.segment, half->small, 1);
+  hri_stats_increase(alloc->stats.reserved_bytes, half->small, bytes);
+  if (bytes >= alloc->config.max_split_bytes) hri_stat_increase(&alloc->stats.oversize_segments, 1);
+  alloc->stats.num_device_alloc++;
+  if (alloc->history != NULL)
+    hri_history_record(alloc, HR_TRACE_SEGMENT_ALLOC, address, bytes, bytes, r->set->stream, half->pool->number, alloc->label);
+}
+
+static bool over_allowed(const hr_alloc *alloc, const request *r) {
+  return alloc->reserved_bytes > alloc->allowed_bytes || r->segment_bytes > alloc->allowed_bytes - alloc->reserved_bytes;
+}
+
+/* Sets r->block unless the device, or the cap, refuses. */
+static hr_status obtain(hr_alloc *alloc, request *r, hr_error *error) {
+  if (over_allowed(alloc, r)) return HR_OK;
+  if (alloc->config.expandable_segments) {
+    HRI_TRY(hri_expandable_allocate(alloc, r->set, r->size, &r->block, error));
+    if (r->block != NULL) r->set->half->pool->segment_count++;
+    return HR_OK;
+  }
+  HRI_TRY(hri_alloc_prepare(alloc, 2, error)); /* the segment, and its split */
+  const uint64_t address = alloc->hooks.reserve(alloc->hooks.context, r->segment_bytes, r->set->stream);
+  if (address != 0) enter_segment(alloc, r, address);
+  return HR_OK;
+}
+
+/* Nothing in the cache fits. */
+static hr_status obtain_with_retries(hr_alloc *alloc, request *r, hr_error *error) {
+  if (collects_garbage(alloc)) hri_release_old(alloc);
+  const bool rejected = alloc->config.throw_on_device_oom && over_allowed(alloc, r);
+  HRI_TRY(obtain(alloc, r, error));
+  if (r->block != NULL || rejected) return HR_OK;
+  if (hri_release_oversize(alloc, r->set, r->size)) HRI_TRY(obtain(alloc, r, error));
+  if (r->block != NULL || hri_alloc_capturing(alloc)) return HR_OK;
+  HRI_TRY(hri_release_cached(alloc, NULL, error));
+  alloc->stats.num_alloc_retries++;
+  return obtain(alloc, r, error);
+}
+
+/* ---- the answer ---- */
+
+static bool should_split(const hr_alloc *alloc, const request *r) {
+  const uint64_t rest = r->block->size - r->size;
+  if (r->set->half->small || alloc->config.expandable_segments) return rest >= HRI_ALLOC_UNIT;
+  return r->size < alloc->config.max_split_bytes && rest > HRI_ALLOC_SMALL_LIMIT;
+}
+
+/* Cuts the front off r->block for the request; the rest goes back to the free set. */
+static void split(hr_alloc *alloc, request *r) {
+  hri_block *rest = r->block;
+  const bool small = r->set->half->small, was_split = hri_block_split(rest);
+  hri_block *front = hri_block_take(alloc, r->set, rest->address, r->size);
+  front->expandable = rest->expandable;
+  front->segment_label = rest->segment_label;
+  front->prev = rest->prev;
+  if (front->prev != NULL) front->prev->next = front;
+  front->next = rest;
+  rest->prev = front;
+  rest->address += r->size;
+  rest->size -= r->size;
+  hri_free_set_insert(rest);
+  r->block = front;
+  if (front->expandable != NULL) return;
+  if (was_split) {
+    hri_stats_decrease(alloc->stats.inactive_split_bytes, small, front->size);
+  } else {
+    hri_stats_increase(alloc->stats.inactive_split_bytes, small, rest->size);
+    hri_stats_increase(alloc->stats.inactive_split, small, 1);
+  }
+}
+
+static void activate(hr_alloc *alloc, request *r) {
+  const bool small = r->set->half->small;
+  if (should_split(alloc, r)) {
+    split(alloc, r);
+  } else if (hri_block_split(r->block) && r->block->expandable == NULL) {
+    hri_stats_decrease(alloc->stats.inactive_split_bytes, small, r->block->size);
+    hri_stats_decrease(alloc->stats.inactive_split, small, 1);
+  }
+  hri_block *b = r->block;
+  hr_alloc_stats *stats = &alloc->stats;
+  b->allocated = true;
+  b->requested = r->bytes;
+  b->label = alloc->label;
+  if (alloc->history != NULL)
+    hri_history_record(alloc, HR_TRACE_ALLOC, b->address, r->bytes, b->size, r->set->stream, r->set->half->pool->number, b->label);
+  hri_alloc_insert(alloc, b);
+  hri_stats_increase(stats->allocation, small, 1);
+  hri_stats_increase(stats->allocated_bytes, small, b->size);
+  hri_stats_increase(stats->active, small, 1);
+  hri_stats_increase(stats->active_bytes, small, b->size);
+  hri_stats_increase(stats->requested_bytes, small, r->bytes);
+  if (b->size >= alloc->config.max_split_bytes) hri_stat_increase(&stats->oversize_allocations, 1);
+}
+
+static hr_status fail(hr_alloc *alloc, const request *r, hr_error *error) {
+  uint64_t free_bytes = 0, total = 0;
+  if (alloc->hooks.device_memory != NULL) alloc->hooks.device_memory(alloc->hooks.context, &free_bytes, &total);
+  if (alloc->history != NULL)
+    hri_history_record(alloc, HR_TRACE_OOM, free_bytes, r->size, r->size, r->set->stream, r->set->half->pool->number, alloc->label);
+  alloc->stats.num_ooms++;
+  if (alloc->on_oom != NULL) alloc->on_oom(alloc->on_oom_context, alloc, r->size, free_bytes);
+  if (error == NULL) return HR_ERROR_MEMORY;
+  char wanted[32], segment[32], held[32], live[32], device_free[32], device[32], cap[32];
+  hri_fail(error, HR_ERROR_MEMORY,
+           "out of memory: a request of %s needs %s from the device, which has %s free of %s; this allocator holds %s (%s in use)%s%s",
+           hri_size_text(r->size, wanted), hri_size_text(r->segment_bytes, segment), hri_size_text(free_bytes, device_free),
+           hri_size_text(total, device), hri_size_text(alloc->reserved_bytes, held),
+           hri_size_text((uint64_t)alloc->stats.allocated_bytes[HR_ALLOC_ALL].current, live),
+           alloc->allowed_bytes == UINT64_MAX ? "" : " and may hold ",
+           alloc->allowed_bytes == UINT64_MAX ? "" : hri_size_text(alloc->allowed_bytes, cap));
+  error->requested_bytes = r->size;
+  error->available_bytes = free_bytes;
+  return HR_ERROR_MEMORY;
+}
+
+hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool_number, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error) {
+  if (bytes == 0) return hri_fail(error, HR_ERROR_USAGE, "allocator: a request for 0 bytes");
+  if (pool_number >= alloc->pools.count || !alloc->pools.items[pool_number]->live)
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: there is no pool %u", pool_number);
+  if (bytes >= HRI_ALLOC_REQUEST_LIMIT) {
+    hri_fail(error, HR_ERROR_MEMORY, "out of memory: a request of %llu bytes is beyond any device", (unsigned long long)bytes);
+    if (error != NULL) error->requested_bytes = bytes;
+    return HR_ERROR_MEMORY;
+  }
+  if ((alloc->busy_first != NULL || alloc->deferred_first != NULL) && !hri_alloc_capturing(alloc)) hri_streams_poll(alloc);
+  request r = {.bytes = bytes, .size = round_size(&alloc->config, bytes)};
+  r.segment_bytes = segment_size(&alloc->config, r.size);
+  hri_alloc_pool *pool = alloc->pools.items[pool_number];
+  r.set = hri_alloc_half_set(r.size <= HRI_ALLOC_SMALL_LIMIT ? &pool->small : &pool->large, stream);
+  if (r.set == NULL) return hri_fail_memory(error, sizeof *r.set, "the free blocks of a stream");
+  HRI_TRY(hri_alloc_prepare(alloc, 1, error));
+  if (!search(alloc, &r) &&
+      !(alloc->hooks.free_memory != NULL && alloc->hooks.free_memory(alloc->hooks.context) && search(alloc, &r))) {
+    HRI_TRY(obtain_with_retries(alloc, &r, error));
+    if (r.block == NULL) return fail(alloc, &r, error);
+  }
+  activate(alloc, &r);
+  *address = r.block->address;
+  return HR_OK;
+}
+
+hr_status hr_alloc_malloc(hr_alloc *alloc, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error) {
+  const uint32_t pool = alloc->captures.count == 0 ? 0 : alloc->captures.items[alloc->captures.count - 1].pool;
+  return hr_alloc_malloc_in(alloc, pool, bytes, stream, address, error);
+}

@@ -1,0 +1,242 @@
+/* One pass: the recorded requests through an allocator.
+ *
+ * When a pass follows the recording, driver calls get the recorded addresses, so every block must come out where it was
+ * recorded; what differs is counted. Where the trace returns segments that the allocator would have kept, the program called
+ * empty_cache (or the driver ran out): the pass does the same. In a what-if pass segments are returned only where the
+ * program itself did so, not where the recorded allocator made room: there the capacity decides anew. */
+#include "replay/replay.h"
+#include "replay/world.h"
+
+/* recorded address -> address in this pass */
+typedef struct slot {
+  uint64_t recorded, address; /* recorded 0: free */
+} slot;
+
+typedef struct pass {
+  const hri_recording *recording;
+  hr_alloc *alloc;
+  hri_world world;
+  hr_replay_result *result;
+  hri_agreement *agreement;
+  slot *slots;
+  uint64_t mask, used;
+  uint32_t *pools; /* of the snapshot -> of the allocator */
+  bool out_of_memory; /* of the host, for this bookkeeping */
+} pass;
+
+/* ---- addresses ---- */
+
+static uint64_t place(const pass *p, uint64_t recorded) { return (recorded >> 9) * 0x9e3779b97f4a7c15u >> 20 & p->mask; }
+
+static bool widen(pass *p) {
+  uint64_t count = p->mask ? (p->mask + 1) * 2 : 1024, old = p->mask ? p->mask + 1 : 0;
+  slot *from = p->slots, *fresh = hri_alloc_zero((size_t)count, sizeof *fresh);
+  if (!fresh) return false;
+  p->slots = fresh;
+  p->mask = count - 1;
+  for (uint64_t k = 0; k < old; k++) {
+    uint64_t at = place(p, from[k].recorded);
+    if (!from[k].recorded) continue;
+    while (fresh[at].recorded) at = (at + 1) & p->mask;
+    fresh[at] = from[k];
+  }
+  hri_free(from);
+  return true;
+}
+
+static slot *find(const pass *p, uint64_t recorded) {
+  uint64_t at;
+  if (!p->mask || !recorded) return NULL;
+  for (at = place(p, recorded); p->slots[at].recorded; at = (at + 1) & p->mask)
+    if (p->slots[at].recorded == recorded) return &p->slots[at];
+  return NULL;
+}
+
+static void put(pass *p, uint64_t recorded, uint64_t address) {
+  slot *have = find(p, recorded);
+  uint64_t at;
+  if (have) {
+    have->address = address;
+    return;
+  }
+  if (!recorded || ((p->used + 1) * 2 > (p->mask ? p->mask + 1 : 0) && !widen(p))) {
+    p->out_of_memory |= recorded != 0;
+    return;
+  }
+  for (at = place(p, recorded); p->slots[at].recorded; at = (at + 1) & p->mask) continue;
+  p->slots[at] = (slot){recorded, address};
+  p->used++;
+}
+
+/* Linear probing without marks: what follows closes the gap. */
+static void drop(pass *p, slot *gone) {
+  uint64_t hole = (uint64_t)(gone - p->slots), at = hole;
+  for (;;) {
+    uint64_t home;
+    at = (at + 1) & p->mask;
+    if (!p->slots[at].recorded) break;
+    home = place(p, p->slots[at].recorded);
+    if (((at - home) & p->mask) < ((at - hole) & p->mask)) continue;
+    p->slots[hole] = p->slots[at];
+    hole = at;
+  }
+  p->slots[hole] = (slot){0};
+  p->used--;
+}
+
+/* ---- events ---- */
+
+static void fail_at(pass *p, uint64_t event, uint64_t bytes) {
+  hr_replay_result *r = p->result;
+  if (r->failed) return;
+  r->failed = true;
+  r->failed_event = event;
+  r->failed_bytes = bytes;
+}
+
+static uint32_t pool_of(const pass *p, uint64_t event) {
+  return p->recording->event_pool ? p->pools[p->recording->event_pool[event]] : 0;
+}
+
+static void request(pass *p, uint64_t k) {
+  const hr_trace_event *e = &p->recording->lives->events[k];
+  uint64_t address;
+  slot *stale = find(p, e->addr);
+  hr_error error;
+  hr_status status;
+  if (e->size == 0 || e->size > HRI_ABSURD_BYTES) return; /* damage: lives leave it out too */
+  p->result->request_count++;
+  if (stale) { /* its free was lost */
+    (void)hr_alloc_free(p->alloc, stale->address, NULL);
+    drop(p, stale);
+  }
+  status = hr_alloc_malloc_in(p->alloc, pool_of(p, k), e->size, e->stream, &address, &error);
+  if (status != HR_OK) {
+    fail_at(p, k, e->size);
+    return;
+  }
+  put(p, e->addr, address);
+  if (!p->agreement) return;
+  p->agreement->compared_count++;
+  p->agreement->same_address_count += address == e->addr;
+}
+
+/* The size of an out-of-memory event is rounded already; whatever pool it went to, the default one is asked. */
+static void failed_request(pass *p, uint64_t k) {
+  const hr_trace_event *e = &p->recording->lives->events[k];
+  uint64_t address;
+  if (e->size == 0 || e->size > HRI_ABSURD_BYTES) return;
+  p->result->request_count++;
+  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, NULL) != HR_OK) fail_at(p, k, e->size);
+  else (void)hr_alloc_free(p->alloc, address, NULL); /* the program went on without it */
+}
+
+static void free_block(pass *p, const hr_trace_event *e) {
+  slot *at = find(p, e->addr);
+  if (!at) return; /* its request failed here, or is lost */
+  if (e->action == HR_TRACE_FREE_REQUESTED) {
+    (void)hr_alloc_free_begin(p->alloc, at->address, NULL);
+    return;
+  }
+  if (hr_alloc_free_complete(p->alloc, at->address, NULL) != HR_OK) (void)hr_alloc_free(p->alloc, at->address, NULL); /* no request was recorded */
+  drop(p, at);
+}
+
+/* Segments returned right before one was taken made room for it; others the program returned itself. */
+static bool made_room(const pass *p, uint64_t k) {
+  const hri_lives *l = p->recording->lives;
+  while (k < l->event_count && (l->events[k].action == HR_TRACE_SEGMENT_FREE || l->events[k].action == HR_TRACE_SEGMENT_UNMAP)) k++;
+  return k < l->event_count && (l->events[k].action == HR_TRACE_SEGMENT_ALLOC || l->events[k].action == HR_TRACE_SEGMENT_MAP || l->events[k].action == HR_TRACE_OOM);
+}
+
+static uint64_t reserved(const pass *p) {
+  hr_alloc_stats stats;
+  hr_alloc_get_stats(p->alloc, &stats);
+  return (uint64_t)stats.reserved_bytes[HR_ALLOC_ALL].current;
+}
+
+/* The first of a run of returns decides for all of them. */
+static void returned(pass *p, uint64_t k) {
+  const hr_trace_event *e = p->recording->lives->events;
+  if (k > 0 && (e[k - 1].action == HR_TRACE_SEGMENT_FREE || e[k - 1].action == HR_TRACE_SEGMENT_UNMAP)) return;
+  if (made_room(p, k)) return;
+  (void)hr_alloc_empty_cache(p->alloc, NULL);
+}
+
+static void taken(pass *p, const hr_trace_event *e) {
+  hri_driver_call call = {.address = e->addr, .bytes = e->size, .stream = e->stream, .map = e->action == HR_TRACE_SEGMENT_MAP};
+  if (p->agreement) p->agreement->segment_count++;
+  hri_world_expect(&p->world, &call);
+}
+
+static void step(pass *p, uint64_t k) {
+  const hr_trace_event *e = &p->recording->lives->events[k];
+  switch (e->action) {
+    case HR_TRACE_ALLOC: request(p, k); break;
+    case HR_TRACE_FREE_REQUESTED:
+    case HR_TRACE_FREE_COMPLETED: free_block(p, e); break;
+    case HR_TRACE_SEGMENT_ALLOC:
+    case HR_TRACE_SEGMENT_MAP: taken(p, e); break;
+    case HR_TRACE_SEGMENT_FREE:
+    case HR_TRACE_SEGMENT_UNMAP: returned(p, k); break;
+    case HR_TRACE_OOM: failed_request(p, k); break;
+    default: break;
+  }
+}
+
+/* ---- the pass ---- */
+
+static hr_status make_pools(pass *p, hr_error *error) {
+  const hr_snapshot *s = p->recording->lives->snapshot;
+  p->pools = hri_alloc_zero(s->pool_count + 1u, sizeof *p->pools);
+  if (!p->pools) return hri_fail_memory(error, s->pool_count * sizeof *p->pools, "pools");
+  if (!p->recording->event_pool) return HR_OK;
+  for (uint32_t k = 1; k < s->pool_count; k++) HRI_TRY(hr_alloc_pool_create(p->alloc, s->pools[k].id[0], s->pools[k].id[1], &p->pools[k], error));
+  return HR_OK;
+}
+
+static hr_status begin(pass *p, const hr_alloc_config *config, hr_error *error) {
+  const hri_recording *r = p->recording;
+  hr_alloc_hooks hooks = hri_world_hooks(&p->world);
+  HRI_TRY(hr_alloc_create(&hooks, config, &p->alloc, error));
+  p->world.alloc = p->alloc;
+  if (r->start.segment_count)
+    HRI_TRY(hr_alloc_import(p->alloc, r->start.segments, r->start.segment_count, r->start.blocks, r->lives->snapshot->pools, error));
+  for (uint64_t k = 0; k < r->start.block_count; k++)
+    if (r->start.blocks[k].state != HR_BLOCK_INACTIVE) put(p, r->start.blocks[k].address, r->start.blocks[k].address);
+  return make_pools(p, error);
+}
+
+static void sum_up(pass *p) {
+  hr_alloc_stats stats;
+  hr_replay_result *r = p->result;
+  hr_alloc_get_stats(p->alloc, &stats);
+  r->reserved_peak_bytes = (uint64_t)stats.reserved_bytes[HR_ALLOC_ALL].peak;
+  r->allocated_peak_bytes = (uint64_t)stats.allocated_bytes[HR_ALLOC_ALL].peak;
+  r->active_peak_bytes = (uint64_t)stats.active_bytes[HR_ALLOC_ALL].peak;
+  r->requested_peak_bytes = (uint64_t)stats.requested_bytes[HR_ALLOC_ALL].peak;
+  r->reserved_end_bytes = reserved(p);
+  r->retries = (uint64_t)stats.num_alloc_retries;
+  r->device_allocs = (uint64_t)stats.num_device_alloc;
+  r->device_frees = (uint64_t)stats.num_device_free;
+  r->past_failure_events = r->failed ? p->recording->lives->event_count - r->failed_event - 1 : 0;
+  if (p->agreement) p->agreement->same_segment_count = p->world.matched_count;
+}
+
+hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config *config, hr_replay_result *result, hri_agreement *agreement, hr_error *error) {
+  pass p = {.recording = recording, .result = result, .agreement = agreement};
+  hr_status status;
+  *result = (hr_replay_result){0};
+  if (agreement) *agreement = (hri_agreement){0};
+  (void)hr_alloc_config_print(config, result->alloc_conf, sizeof result->alloc_conf);
+  hri_world_init(&p.world, recording->capacity_bytes, recording->above, agreement != NULL);
+  status = begin(&p, config, error);
+  for (uint64_t k = 0; status == HR_OK && k < recording->lives->event_count && !p.out_of_memory && !p.world.failed; k++) step(&p, k);
+  if (status == HR_OK && (p.out_of_memory || p.world.failed)) status = hri_fail_memory(error, (p.mask + 1) * sizeof *p.slots, "a replay");
+  if (status == HR_OK) sum_up(&p);
+  hr_alloc_destroy(p.alloc);
+  hri_world_deinit(&p.world);
+  hri_free(p.slots);
+  hri_free(p.pools);
+  return status;
+}

@@ -1,0 +1,147 @@
+/* What a trace says about the world it was recorded in: its settings, the room that there was, the pools of addresses. */
+#include "replay/replay.h"
+
+#include <string.h>
+
+/* ---- settings ---- */
+
+/* Text first: it is what the user set. Files without one (before 2.4) may still show expandable segments at work. */
+static void read_settings(const hr_snapshot *s, hri_recording *r) {
+  const hr_snapshot_settings *have = &s->settings;
+  hr_alloc_config *c = &r->config;
+  bool grows = false;
+  *c = hr_alloc_config_default();
+  r->config_stated = have->present;
+  if (have->present && have->text && hr_alloc_config_parse(hr_snapshot_string(s, have->text), c, NULL) == HR_OK) return;
+  if (have->present) {
+    c->max_split_bytes = have->max_split_size < 0 ? UINT64_MAX : (uint64_t)have->max_split_size;
+    c->garbage_collection_threshold = have->garbage_collection_threshold;
+    c->expandable_segments = have->expandable_segments;
+    memcpy(c->roundup_power2_divisions, have->roundup_power2_divisions, sizeof c->roundup_power2_divisions);
+    return;
+  }
+  for (uint64_t k = 0; k < r->lives->event_count && !grows; k++) grows = r->lives->events[k].action == HR_TRACE_SEGMENT_MAP;
+  for (uint64_t k = 0; k < s->segment_count && !grows; k++) grows = s->segments[k].expandable;
+  c->expandable_segments = grows;
+}
+
+/* ---- pools ---- */
+
+/* Events name their pool since 2026; before, the address tells, where a segment of the last state holds it. */
+static uint32_t pool_at(const hr_snapshot *s, int32_t device, uint64_t address) {
+  uint64_t low = 0, high = s->segment_count;
+  while (low < high) { /* the last segment that begins at or below */
+    uint64_t middle = low + (high - low) / 2;
+    const hr_segment *g = &s->segments[middle];
+    if (g->device < device || (g->device == device && g->address <= address)) low = middle + 1;
+    else high = middle;
+  }
+  if (low == 0) return 0;
+  return s->segments[low - 1].device == device && address - s->segments[low - 1].address < s->segments[low - 1].total_size ? s->segments[low - 1].pool : 0;
+}
+
+static hr_status read_pools(const hr_snapshot *s, hri_recording *r, hr_error *error) {
+  const hri_lives *l = r->lives;
+  bool stated = false;
+  if (s->pool_count <= 1) return HR_OK;
+  r->event_pool = hri_alloc_zero((size_t)l->event_count + 1, sizeof *r->event_pool);
+  if (!r->event_pool) return hri_fail_memory(error, l->event_count * sizeof *r->event_pool, "the pools of a trace");
+  for (uint64_t k = 0; k < l->event_count && !stated; k++) stated = l->events[k].pool != 0;
+  for (uint64_t k = 0; k < l->event_count; k++)
+    r->event_pool[k] = stated ? l->events[k].pool : pool_at(s, s->traces[l->trace].device, l->events[k].addr);
+  return HR_OK;
+}
+
+/* ---- room ---- */
+
+/* A driver call that failed leaves no event of its own, but its traces: right before a segment was taken, others were
+ * returned, in one request. There was not room for both, which bounds the capacity from above; what was ever reserved bounds
+ * it from below. An out-of-memory event states the free bytes. */
+typedef struct room {
+  uint64_t reserved, peak, bound, freed;
+  uint64_t from_oom;
+  bool has_oom;
+} room;
+
+static void meet(room *m, hri_recording *r, uint64_t k) {
+  const hr_trace_event *e = &r->lives->events[k];
+  switch (e->action) {
+    case HR_TRACE_SEGMENT_FREE:
+    case HR_TRACE_SEGMENT_UNMAP:
+      m->reserved -= e->size < m->reserved ? e->size : m->reserved;
+      m->freed += e->size;
+      return;
+    case HR_TRACE_SEGMENT_ALLOC:
+    case HR_TRACE_SEGMENT_MAP:
+      if (m->freed && m->reserved + m->freed + e->size - 1 < m->bound) m->bound = m->reserved + m->freed + e->size - 1;
+      m->reserved += e->size;
+      if (m->reserved > m->peak) m->peak = m->reserved;
+      break;
+    case HR_TRACE_OOM:
+      m->from_oom = m->reserved + e->addr;
+      m->has_oom = true;
+      r->oom_recorded = true;
+      r->oom_event = k; /* the last one */
+      break;
+    default: break;
+  }
+  m->freed = 0;
+}
+
+static void find_room(const hr_replay_options *o, hri_recording *r) {
+  room m = {.reserved = o->empty_start ? 0 : r->lives->start_reserved_bytes, .bound = UINT64_MAX};
+  m.peak = m.reserved;
+  for (uint64_t k = 0; k < r->lives->event_count; k++) {
+    const hr_trace_event *e = &r->lives->events[k];
+    if (e->addr > r->above && e->action != HR_TRACE_OOM) r->above = e->addr;
+    meet(&m, r, k);
+  }
+  for (uint64_t k = 0; k < r->start.segment_count; k++)
+    if (r->start.segments[k].address > r->above) r->above = r->start.segments[k].address;
+  if (r->above > UINT64_MAX / 4) r->above = 0; /* absurd: own addresses cannot lie above it */
+  r->above += (uint64_t)1 << 42;
+  r->capacity_bytes = o->capacity_bytes ? o->capacity_bytes : m.has_oom ? (m.from_oom > m.peak ? m.from_oom : m.peak) : UINT64_MAX;
+  r->capacity_from = o->capacity_bytes ? "given" : m.has_oom ? "out-of-memory event" : "unlimited";
+  if (!o->capacity_bytes && !m.has_oom && m.bound != UINT64_MAX && m.bound >= m.peak) {
+    r->capacity_bytes = m.bound;
+    r->capacity_from = "segments returned to make room";
+  }
+}
+
+/* ---- opening ---- */
+
+static uint32_t longest_trace(const hr_snapshot *s) {
+  uint32_t best = 0;
+  for (uint32_t k = 1; k < s->trace_count; k++)
+    if (s->traces[k].count > s->traces[best].count) best = k;
+  return best;
+}
+
+hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, hri_recording *r, hr_error *error) {
+  uint32_t trace = o->trace == UINT32_MAX ? longest_trace(s) : o->trace;
+  hr_status status;
+  *r = (hri_recording){0};
+  if (s->trace_count == 0 || (o->trace == UINT32_MAX && s->traces[trace].count == 0)) {
+    status = hri_fail(error, HR_ERROR_INPUT, "the snapshot holds no events, only a last state");
+    return hri_hint(error, status, "record with torch.cuda.memory._record_memory_history(max_entries=1000000) before the work begins");
+  }
+  if (trace >= s->trace_count) return hri_fail(error, HR_ERROR_USAGE, "the snapshot has %u traces; there is no trace %u", s->trace_count, trace);
+  if (s->traces[trace].count && (s->events[s->traces[trace].first].flags & HR_EVENT_NO_ADDRESS)) {
+    status = hri_fail(error, HR_ERROR_INPUT, "the snapshot was made by a profiler: it has no addresses and no segments to replay");
+    return hri_hint(error, status, "take one with torch.cuda.memory._dump_snapshot()");
+  }
+  HRI_TRY(hri_lives_build(s, trace, &r->lives, error));
+  status = o->empty_start ? HR_OK : hri_state_at(r->lives, HRI_NEVER, &r->start, error);
+  if (status == HR_OK) read_settings(s, r);
+  if (status == HR_OK) status = read_pools(s, r, error);
+  if (status == HR_OK) find_room(o, r);
+  else hri_recording_close(r);
+  return status;
+}
+
+void hri_recording_close(hri_recording *r) {
+  hri_state_deinit(&r->start);
+  hri_lives_destroy(r->lives);
+  hri_free(r->event_pool);
+  *r = (hri_recording){0};
+}

@@ -1,0 +1,168 @@
+/* What a replay says, and the search for better settings. */
+#include "replay/replay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- how far it can be believed ---- */
+
+static void reason(hr_replay *r, const char *text) {
+  size_t used = strlen(r->trust_reason);
+  (void)snprintf(r->trust_reason + used, sizeof r->trust_reason - used, "%s%s", used ? "; " : "", text);
+}
+
+static void judge(const hri_recording *rec, const hr_replay_options *o, const hri_agreement *a, hr_replay *r) {
+  char text[200];
+  uint64_t moved = a->compared_count - a->same_address_count, difference;
+  r->trust = HR_REPLAY_EXACT;
+  difference = r->recorded.reserved_peak_bytes > r->trace_reserved_peak_bytes ? r->recorded.reserved_peak_bytes - r->trace_reserved_peak_bytes
+                                                                              : r->trace_reserved_peak_bytes - r->recorded.reserved_peak_bytes;
+  if (o->empty_start && !rec->lives->began_empty) {
+    r->trust = HR_REPLAY_ROUGH;
+    reason(r, "it began empty on request, while the recorded process held memory before the first event");
+  } else if (!rec->lives->began_empty) {
+    r->trust = HR_REPLAY_CLOSE;
+    (void)snprintf(text, sizeof text, "the trace does not begin with an empty allocator: its start (%llu bytes live) was found by going back from its end, and when blocks were "
+                   "last used is not known", (unsigned long long)rec->lives->start_live_bytes);
+    reason(r, text);
+  }
+  if (moved || a->same_segment_count != a->segment_count || difference) {
+    if (r->trust == HR_REPLAY_EXACT) r->trust = HR_REPLAY_CLOSE;
+    if (moved * 20 > a->compared_count || difference > r->trace_reserved_peak_bytes / 20) r->trust = HR_REPLAY_ROUGH;
+    (void)snprintf(text, sizeof text, "under the recorded settings %llu of %llu blocks and %llu of %llu segments came out as recorded, the reserved peak differs by %llu bytes",
+                   (unsigned long long)a->same_address_count, (unsigned long long)a->compared_count, (unsigned long long)a->same_segment_count,
+                   (unsigned long long)a->segment_count, (unsigned long long)difference);
+    reason(r, text);
+  }
+  if (rec->lives->odd_count) {
+    r->trust = rec->lives->odd_count * 100 > rec->lives->event_count ? HR_REPLAY_ROUGH : r->trust == HR_REPLAY_EXACT ? HR_REPLAY_CLOSE : r->trust;
+    (void)snprintf(text, sizeof text, "%llu events contradict others", (unsigned long long)rec->lives->odd_count);
+    reason(r, text);
+  }
+  if (r->recorded_failed != r->recorded.failed) {
+    r->trust = HR_REPLAY_ROUGH;
+    reason(r, r->recorded_failed ? "the recorded failure does not come out again under the recorded settings" : "a failure came out that was not recorded");
+  }
+}
+
+/* ---- one replay ---- */
+
+static hr_status follow(const hri_recording *rec, const hr_replay_options *o, hr_replay *r, hr_error *error) {
+  hri_agreement agreement;
+  memset(r, 0, sizeof *r);
+  r->capacity_bytes = rec->capacity_bytes;
+  r->capacity_from = rec->capacity_from;
+  r->recorded_failed = rec->oom_recorded;
+  r->recorded_failed_event = rec->oom_event;
+  r->trace_reserved_peak_bytes = rec->lives->peak_reserved_bytes;
+  r->began_empty = rec->lives->began_empty;
+  r->start_live_bytes = rec->lives->start_live_bytes;
+  r->start_reserved_bytes = rec->lives->start_reserved_bytes;
+  HRI_TRY(hri_replay_pass(rec, &rec->config, &r->recorded, &agreement, error));
+  r->same_address_count = agreement.same_address_count;
+  r->compared_count = agreement.compared_count;
+  r->same_segment_count = agreement.same_segment_count;
+  r->segment_count = agreement.segment_count;
+  judge(rec, o, &agreement, r);
+  r->asked = r->recorded;
+  return HR_OK;
+}
+
+hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_error *error) {
+  static const hr_replay_options usual = {.trace = UINT32_MAX};
+  const hr_replay_options *o = options ? options : &usual;
+  hr_alloc_config config = hr_alloc_config_default();
+  hri_recording rec;
+  hr_status status;
+  if (o->alloc_conf) HRI_TRY(hr_alloc_config_parse(o->alloc_conf, &config, error));
+  HRI_TRY(hri_recording_open(snapshot, o, &rec, error));
+  status = follow(&rec, o, replay, error);
+  if (status == HR_OK && o->alloc_conf) status = hri_replay_pass(&rec, &config, &replay->asked, NULL, error);
+  hri_recording_close(&rec);
+  return status;
+}
+
+/* ---- the search ---- */
+
+static const char *const settings[] = {
+    "",
+    "expandable_segments:True",
+    "max_split_size_mb:32",
+    "max_split_size_mb:64",
+    "max_split_size_mb:128",
+    "max_split_size_mb:256",
+    "max_split_size_mb:512",
+    "roundup_power2_divisions:4",
+    "roundup_power2_divisions:8",
+    "roundup_power2_divisions:16",
+    "garbage_collection_threshold:0.6",
+    "garbage_collection_threshold:0.8",
+    "garbage_collection_threshold:0.8,max_split_size_mb:128",
+    "max_split_size_mb:128,roundup_power2_divisions:8",
+    "expandable_segments:True,roundup_power2_divisions:16",
+};
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+/* The recorded settings win a draw, then what comes first in the list: fewer settings, less to explain. */
+typedef struct ranked {
+  hr_replay_result result;
+  uint32_t place;
+} ranked;
+
+static int better(const void *a, const void *b) {
+  const ranked *x = a, *y = b;
+  const hr_replay_result *p = &x->result, *q = &y->result;
+  if (p->failed != q->failed) return p->failed ? 1 : -1;
+  if (p->failed && p->failed_event != q->failed_event) return p->failed_event > q->failed_event ? -1 : 1; /* the later, the nearer */
+  if (p->reserved_peak_bytes != q->reserved_peak_bytes) return p->reserved_peak_bytes < q->reserved_peak_bytes ? -1 : 1;
+  if (p->device_allocs + p->device_frees != q->device_allocs + q->device_frees)
+    return p->device_allocs + p->device_frees < q->device_allocs + q->device_frees ? -1 : 1;
+  return (x->place > y->place) - (x->place < y->place);
+}
+
+static hr_status try_all(const hri_recording *rec, const hr_replay *replay, ranked *rows, uint32_t *count, hr_error *error) {
+  rows[(*count)++] = (ranked){.result = replay->recorded};
+  for (uint32_t k = 0; k < SETTINGS; k++) {
+    hr_alloc_config config = hr_alloc_config_default();
+    ranked row = {.place = k + 1};
+    HRI_TRY(hr_alloc_config_parse(settings[k], &config, error));
+    if (config.garbage_collection_threshold > 0 && rec->capacity_bytes == UINT64_MAX) continue; /* it acts on a share of the capacity */
+    HRI_TRY(hri_replay_pass(rec, &config, &row.result, NULL, error));
+    if (strcmp(row.result.alloc_conf, replay->recorded.alloc_conf) != 0) rows[(*count)++] = row;
+  }
+  qsort(rows, *count, sizeof *rows, better);
+  return HR_OK;
+}
+
+hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_replay_result **results, uint32_t *count,
+                           hr_error *error) {
+  static const hr_replay_options usual = {.trace = UINT32_MAX};
+  const hr_replay_options *o = options ? options : &usual;
+  hri_recording rec;
+  ranked *rows = NULL;
+  hr_status status;
+  *results = NULL;
+  *count = 0;
+  HRI_TRY(hri_recording_open(snapshot, o, &rec, error));
+  HRI_TRY_OUT(follow(&rec, o, replay, error));
+  rows = hri_alloc_zero(SETTINGS + 1, sizeof *rows);
+  *results = hri_alloc_zero(SETTINGS + 1, sizeof **results);
+  if (!rows || !*results) {
+    status = hri_fail_memory(error, (SETTINGS + 1) * sizeof *rows, "the results of a search");
+    goto out;
+  }
+  HRI_TRY_OUT(try_all(&rec, replay, rows, count, error));
+  for (uint32_t k = 0; k < *count; k++) (*results)[k] = rows[k].result;
+out:
+  hri_recording_close(&rec);
+  hri_free(rows);
+  if (status != HR_OK) {
+    hri_free(*results);
+    *results = NULL;
+    *count = 0;
+  }
+  return status;
+}
+
+void hr_replay_results_free(hr_replay_result *results) { hri_free(results); }

@@ -1,0 +1,35 @@
+/* One pass of a trace through the allocator; replay.c and search.c make several. */
+#ifndef HRI_REPLAY_REPLAY_H
+#define HRI_REPLAY_REPLAY_H
+
+#include <headroom/replay.h>
+
+#include "inspect/lives.h"
+
+/* What all passes over one trace share. */
+typedef struct hri_recording {
+  hri_lives *lives;
+  hri_state start;           /* before the first event; empty when it is to begin empty */
+  hr_alloc_config config;    /* as recorded */
+  bool config_stated;        /* ... by the file; else read off what happened */
+  uint64_t capacity_bytes;   /* UINT64_MAX: unlimited */
+  const char *capacity_from;
+  uint64_t above;            /* no recorded address is higher */
+  uint32_t *event_pool;      /* per event of the trace: the pool that its address belongs to; NULL: all default */
+  bool oom_recorded;
+  uint64_t oom_event;
+  uint64_t lost_frees;       /* frees of blocks that are neither in the trace nor in the start state */
+} hri_recording;
+
+hr_status hri_recording_open(const hr_snapshot *snapshot, const hr_replay_options *options, hri_recording *recording, hr_error *error);
+void hri_recording_close(hri_recording *recording);
+
+/* How a pass compares with the recording; only a pass that follows it fills this. */
+typedef struct hri_agreement {
+  uint64_t compared_count, same_address_count, segment_count, same_segment_count;
+} hri_agreement;
+
+/* `agreement` NULL: what if; else the recorded addresses are handed out and compared. */
+hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config *config, hr_replay_result *result, hri_agreement *agreement, hr_error *error);
+
+#endif

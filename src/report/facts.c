@@ -1,0 +1,130 @@
+#include "base/json.h"
+#include "report/facts.h"
+
+/* Instants are event numbers; -1 is before the first event. */
+static int64_t instant(uint64_t event) { return event > INT64_MAX ? -1 : (int64_t)event; }
+
+static void put_trace(hri_json_writer *w, const hr_inspection *in, const hri_lives *lives) {
+  hri_json_field_string(w, "format", in->snapshot->format);
+  hri_json_field_i64(w, "device", in->device);
+  hri_json_field_u64(w, "events", lives->event_count);
+  hri_json_field_u64(w, "lives", lives->count);
+  hri_json_field_bool(w, "hasState", in->has_state);
+  hri_json_field_bool(w, "beganEmpty", in->began_empty);
+  hri_json_field_u64(w, "odd", in->odd_count);
+  hri_json_field_bool(w, "categoriesInferred", in->categories_inferred);
+  hri_json_field_i64(w, "peakEvent", instant(in->peak_event));
+  hri_json_field_u64(w, "peakLive", in->peak_live_bytes);
+  hri_json_field_u64(w, "peakReserved", in->peak_reserved_bytes);
+  hri_json_field_i64(w, "atEvent", instant(in->at_event));
+  hri_json_field_u64(w, "startReserved", lives->start_reserved_bytes);
+}
+
+static void put_lines(hri_json_writer *w, const hr_report_options *options) {
+  uint32_t i;
+  hri_json_key(w, "lines");
+  hri_json_begin_array(w);
+  for (i = 0; options && i < options->line_count; i++) {
+    hri_json_begin_object(w);
+    hri_json_field_string(w, "name", options->lines[i].name);
+    hri_json_field_u64(w, "bytes", options->lines[i].bytes);
+    hri_json_end_object(w);
+  }
+  hri_json_end_array(w);
+}
+
+static void put_categories(hri_json_writer *w, const hr_inspection *in) {
+  uint32_t i;
+  hri_json_key(w, "categories");
+  hri_json_begin_array(w);
+  if (in->category_count == 0) hri_json_put_string(w, "unknown");
+  for (i = 0; i < in->category_count; i++) hri_json_put_string(w, in->categories[i]);
+  hri_json_end_array(w);
+}
+
+static void put_ooms(hri_json_writer *w, const hr_inspection *in, hri_report_tables *tables) {
+  uint32_t i;
+  hri_json_field_u64(w, "oomTotal", in->oom_total);
+  hri_json_key(w, "ooms");
+  hri_json_begin_array(w);
+  for (i = 0; i < in->oom_count; i++) {
+    const hr_oom_event *oom = &in->ooms[i];
+    hri_json_begin_object(w);
+    hri_json_field_i64(w, "event", instant(oom->event));
+    hri_json_field_u64(w, "size", oom->size);
+    hri_json_field_u64(w, "deviceFree", oom->device_free_bytes);
+    hri_json_field_u64(w, "live", oom->live_bytes);
+    hri_json_field_u64(w, "reserved", oom->reserved_bytes);
+    hri_json_field_u64(w, "stack", hri_report_stack(tables, oom->stack));
+    hri_json_field_string(w, "stage", hr_stage_name(oom->stage));
+    hri_json_end_object(w);
+  }
+  hri_json_end_array(w);
+}
+
+static void put_steps(hri_json_writer *w, const hr_inspection *in) {
+  uint32_t i;
+  hri_json_field_string(w, "stepsFrom", in->steps_from ? in->steps_from : "");
+  hri_json_field_i64(w, "outlierStep", instant(in->outlier_step));
+  hri_json_field_u64(w, "usualPeak", in->usual_peak_bytes);
+  hri_json_key(w, "steps"); /* first event, events, peak, bytes left at its end */
+  hri_json_begin_array(w);
+  for (i = 0; i < in->step_count; i++) {
+    hri_json_begin_array(w);
+    hri_json_put_u64(w, in->steps[i].first_event);
+    hri_json_put_u64(w, in->steps[i].event_count);
+    hri_json_put_u64(w, in->steps[i].peak_live_bytes);
+    hri_json_put_u64(w, in->steps[i].end_live_bytes);
+    hri_json_end_array(w);
+  }
+  hri_json_end_array(w);
+}
+
+static const char *growth_name(hr_growth_kind kind) {
+  return kind == HR_GROWTH_LEAK ? "still growing" : kind == HR_GROWTH_SETTLED ? "settled" : "once";
+}
+
+static void put_growth(hri_json_writer *w, const hr_inspection *in, hri_report_tables *tables) {
+  uint32_t i;
+  hri_json_key(w, "growth");
+  hri_json_begin_array(w);
+  for (i = 0; i < in->growth_count; i++) {
+    const hr_growth *growth = &in->growth[i];
+    hri_json_begin_object(w);
+    hri_json_field_string(w, "kind", growth_name(growth->kind));
+    hri_json_field_u64(w, "stack", hri_report_stack(tables, growth->stack));
+    hri_json_field_u64(w, "category", growth->category);
+    hri_json_field_u64(w, "bytes", growth->bytes);
+    hri_json_field_u64(w, "count", growth->count);
+    hri_json_field_double(w, "perStep", growth->bytes_per_step);
+    hri_json_end_object(w);
+  }
+  hri_json_end_array(w);
+}
+
+static void put_pools(hri_json_writer *w, const hr_snapshot *s) {
+  uint32_t i;
+  char name[48];
+  hri_json_key(w, "pools");
+  hri_json_begin_array(w);
+  for (i = 0; i < s->pool_count; i++) {
+    (void)snprintf(name, sizeof name, "%llu.%llu", (unsigned long long)s->pools[i].id[0], (unsigned long long)s->pools[i].id[1]);
+    hri_json_put_string(w, i == 0 ? "default" : name);
+  }
+  hri_json_end_array(w);
+}
+
+hr_status hri_report_facts(const hr_inspection *in, const hri_lives *lives, const hr_report_options *options,
+                           hri_report_tables *tables, hri_text *json, hr_error *error) {
+  hri_json_writer w = hri_json_writer_init(json, 0);
+  hri_json_begin_object(&w);
+  put_trace(&w, in, lives);
+  put_lines(&w, options);
+  put_categories(&w, in);
+  put_ooms(&w, in, tables);
+  put_steps(&w, in);
+  put_growth(&w, in, tables);
+  put_pools(&w, in->snapshot);
+  hri_json_end_object(&w);
+  return json->failed ? hri_fail_memory(error, json->length, "the report's facts") : HR_OK;
+}

@@ -1,0 +1,29 @@
+/* Control of the fake CUDA runtime (fake_cuda.c) by the program that records from it. */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Device memory in bytes; before the first allocation. */
+void fake_set_capacity(uint64_t bytes);
+/* Whether all streams are in graph capture. */
+void fake_set_capturing(int capturing);
+/* The oldest `count` events on `stream` that are not over are over now; UINT64_MAX: all. Without this call events stay open
+ * until somebody waits for them. */
+void fake_complete_events(uint64_t stream, uint64_t count);
+/* Events are over as soon as they are recorded. */
+void fake_set_eager_events(int eager);
+/* What the allocator asked of the driver since the last call: words with a leading blank, see tests/oracle/README.md. Valid
+ * until the next call of any function here or of CUDA's. */
+const char *fake_take_log(void);
+uint64_t fake_used_bytes(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
