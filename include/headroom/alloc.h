@@ -30,8 +30,12 @@ typedef struct hr_alloc_config {
   bool expandable_segments;
   uint64_t large_segment_bytes;          /* 20 MiB; large_segment_size_mb of 2.12 and later */
   double memory_fraction;                /* per_process_memory_fraction; 1 */
-  bool throw_on_device_oom;              /* throw_on_cudamalloc_oom: refuse instead of retrying after a failed reserve */
+  bool throw_on_device_oom;              /* throw_on_cudamalloc_oom: what would exceed the cap, or the device, is refused at once: nothing
+                                          * is freed for it, and it is no event and in no statistic */
   bool graph_capture_record_stream_reuse;
+  /* Not a setting of PyTorch's but of its version: of free blocks of one size the one whose record was made first, as 2.12 chooses; false:
+   * the lowest address, as all others do. Fixed by hr_alloc_create. */
+  bool oldest_block_first;
   /* Read, kept and reported, without effect on this bookkeeping: */
   bool release_lock_on_device_malloc, pinned_use_host_register, pinned_use_background_threads, pinned_free_catch_all;
   uint64_t pinned_num_register_threads, pinned_reserve_segment_bytes;
@@ -145,8 +149,8 @@ uint32_t hr_alloc_pool_number(const hr_alloc *alloc, uint64_t first, uint64_t se
  * the segment. Blocks that wait for their streams wait for hr_alloc_free_complete. Ranges of expandable segments that one address
  * space can hold become one segment. Pools are created with use count 1; segments name them by their place in `pools`, whose numbers
  * in the allocator are found by hr_alloc_pool_number. After an error the allocator is empty again. */
-hr_status hr_alloc_import(hr_alloc *alloc, const hr_segment *segments, uint64_t segment_count, const hr_block *blocks,
-                          const hr_pool *pools, hr_error *error);
+hr_status hr_alloc_import(hr_alloc *alloc, const hr_segment *segments, uint64_t segment_count, const hr_block *blocks, uint64_t block_count,
+                          const hr_pool *pools, uint32_t pool_count, hr_error *error);
 
 /* ---- statistics ---- */
 
@@ -198,8 +202,9 @@ hr_status hr_alloc_history_stop(hr_alloc *alloc, hr_error *error);
 /* Now, with the history so far. The caller owns it. */
 hr_status hr_alloc_snapshot(hr_alloc *alloc, hr_snapshot **snapshot, hr_error *error);
 /* Called inside a request that fails for memory, after all attempts, before it returns: takes a snapshot, writes a file, ...
- * It may read the allocator (stats, snapshot) and nothing else. */
-typedef void hr_alloc_oom_function(void *context, hr_alloc *alloc, uint64_t requested_bytes, uint64_t device_free_bytes);
+ * It may read the allocator (stats, snapshot) and nothing else. `segment_bytes` is what a segment for the request would take, which is
+ * what PyTorch's message and observers call the size. Not called for what throw_on_device_oom refuses at once. */
+typedef void hr_alloc_oom_function(void *context, hr_alloc *alloc, uint64_t segment_bytes, uint64_t device_free_bytes);
 void hr_alloc_on_oom(hr_alloc *alloc, hr_alloc_oom_function *function, void *context);
 
 /* Walks every structure and compares every statistic with a recount: blocks tile segments, neighbours are linked both ways, free

@@ -222,33 +222,37 @@ int hr_technique_words(hr_technique technique, uint64_t value, const char *frame
 /* ---- run directories ---- */
 
 typedef enum hr_run_end {
-  HR_RUN_SILENT = 0, /* it says that it runs, but has written nothing for long: it was killed, or crashed */
-  HR_RUN_RUNNING,    /* it wrote within the time of a few steps */
+  HR_RUN_UNKNOWN = 0, /* no trail, and it says that it runs: it does, or was killed */
+  HR_RUN_RUNNING,     /* a process with its number exists */
   HR_RUN_DONE,
-  HR_RUN_STOPPED     /* on request, after saving */
+  HR_RUN_STOPPED,     /* on request, after saving */
+  HR_RUN_FAILED,      /* with an error of its own */
+  HR_RUN_KILLED       /* it says that it runs and does not */
 } hr_run_end;
 
 enum { HR_RUN_TIERS = 3 };
 typedef struct hr_run_tier {
-  const char *name; /* static */
+  const char *name; /* static: "device", "host", "disk" */
   uint64_t planned_bytes, reserved_bytes; /* reserved: 0 where the run did not get to say */
   uint64_t peak_bytes, fixed_bytes;
 } hr_run_tier;
 
 typedef struct hr_run_explanation {
   hr_run_end end;
-  uint64_t step, steps;              /* finished, by the last line of metrics.jsonl where it says more than run.json; asked for */
-  uint64_t silent_seconds;           /* since the last line was written */
-  double step_seconds;               /* of the last step; 0: none was finished */
-  uint64_t budget_bytes;             /* device tier */
+  uint64_t step, steps;      /* finished, asked for */
+  char last[96];             /* what ran last: "forward, layer 3, linear (train)"; "" when not known */
+  char message[512];         /* the error of FAILED; else "" */
+  uint64_t budget_bytes;     /* device tier */
   uint64_t first_resident_bytes, middle_resident_bytes, resident_bytes; /* of the process, over the run; 0: not known */
   uint64_t resident_peak_bytes;
+  uint64_t usable_bytes;     /* what the machine could still give, last asked; 0: not known */
   uint32_t tier_count;
   hr_run_tier tiers[HR_RUN_TIERS];
-  hr_explanation *explanation;       /* one failure with source "run" */
+  hr_explanation *explanation; /* one failure with source "run" */
 } hr_run_explanation;
 
-/* Reads RUN/run.json and RUN/metrics.jsonl. INPUT names file and place; IO when there is no run. */
+/* Reads run.json, metrics.jsonl (its ends and middle) and memory/trail of a run directory (docs/run-directory.md), of this
+ * machine or another. INPUT names file and place; IO when there is no run. */
 hr_status hr_explain_run(const char *directory, hr_run_explanation **run, hr_error *error);
 void hr_run_explanation_destroy(hr_run_explanation *run); /* NULL is fine */
 const char *hr_run_end_name(hr_run_end end);              /* "done", "stopped", ... Never NULL */

@@ -17,6 +17,7 @@ extern "C" {
 #define HR_AT_PEAK UINT64_MAX        /* the instant of most live bytes */
 #define HR_AT_END (UINT64_MAX - 1)   /* the state that the snapshot was taken in */
 #define HR_AT_OOM (UINT64_MAX - 2)   /* the last out-of-memory event; the peak where there is none */
+#define HR_TRACE_MOST UINT32_MAX     /* the trace with most events */
 
 typedef enum hr_stage {
   HR_STAGE_UNKNOWN = 0,
@@ -36,7 +37,8 @@ const char *hr_stage_name(hr_stage stage); /* "forward", ... Never NULL */
 
 typedef enum hr_group_by { HR_BY_STACK = 0, HR_BY_CATEGORY, HR_BY_SIZE, HR_BY_COUNT } hr_group_by;
 
-/* Live allocations that share a stack, a category or a size. */
+/* Live allocations that share a stack, a category or a size. What is pending (freed, not yet reusable) is none of them:
+ * the bytes of each list add up to the sums' requested_bytes. */
 typedef struct hr_live_group {
   uint64_t bytes, count; /* bytes as asked for */
   uint64_t size;         /* of each, where all have the same; else 0 */
@@ -54,7 +56,8 @@ typedef struct hr_live_tensor {
   hr_stage stage;
 } hr_live_tensor;
 
-/* Where the device's reserved bytes are. active + pending + rounding + free_returnable + free_pinned = reserved. */
+/* Where the device's reserved bytes are: requested + rounding + pending + free_returnable + free_pinned = reserved.
+ * Without a state (profiler-made) reserved = requested, and the others are 0. */
 typedef struct hr_memory_sums {
   uint64_t reserved_bytes;
   uint64_t requested_bytes;       /* live, as asked for */
@@ -121,7 +124,7 @@ typedef struct hr_growth {
 
 typedef struct hr_inspect_options {
   uint64_t at;       /* events of the trace that have happened, or HR_AT_*; `0` is before the first */
-  uint32_t trace;
+  uint32_t trace;    /* of the snapshot, or HR_TRACE_MOST; snapshot->trace_count: no events, only the state */
   uint32_t top;      /* rows of each list; 0: 10 */
   bool exact_only;   /* do not infer categories */
 } hr_inspect_options;
@@ -184,10 +187,15 @@ hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *a
                              uint64_t *count, hr_error *error);
 void hr_differences_free(hr_difference *rows);
 
-/* Text for people and JSON (docs/inspect.md lists the fields). hr_inspect_text_free. */
+/* Text for people and JSON (docs/inspect.md lists the fields). `top`: rows of each list, 0: 10. `by_mask`: a bit 1 << HR_BY_* for
+ * each list of live groups, 0: by category and by stack. hr_inspect_text_free. */
 hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text, hr_error *error);
 hr_status hr_inspect_json(const hr_inspection *inspection, uint32_t top, char **text, hr_error *error);
 void hr_inspect_text_free(char *text);
+
+/* A stack on one line, "linear < mlp.py:42 forward < train.py:88 main": the operation, then the innermost frames that are neither
+ * PyTorch's nor the interpreter's. At most `capacity` > 0 bytes with the terminator, cut between characters. */
+void hr_inspect_stack_text(const hr_snapshot *snapshot, uint32_t stack, char *text, size_t capacity);
 
 #ifdef __cplusplus
 }

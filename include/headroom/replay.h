@@ -55,8 +55,8 @@ typedef struct hr_replay {
 /* USAGE for settings that do not parse; INPUT for a snapshot without events of an allocator (profiler-made). */
 hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_error *error);
 
-/* Tries a sensible set of settings (expandable segments; max_split_size; power-of-two roundings; garbage collection; the
- * combinations that make sense) and sorts: not failing first, then least reserved, then fewest device calls. The first is the
+/* Tries a sensible set of settings (expandable segments; max_split_size; power-of-two roundings; the combinations
+ * that make sense) and sorts: not failing first, then least reserved, then fewest device calls. The first is the
  * recorded settings' result when nothing is better. `*results` is freed with hr_replay_results_free. */
 hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
                            hr_replay_result **results, uint32_t *count, hr_error *error);

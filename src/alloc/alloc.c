@@ -8,9 +8,9 @@ static hr_status check_config(const hr_alloc_hooks *hooks, const hr_alloc_config
     return hri_fail(error, HR_ERROR_UNSUPPORTED, "allocator: backend:cudaMallocAsync leaves every decision to the driver; only the native backend is here");
   if (c->expandable_segments && (hooks->reserve_range == NULL || hooks->release_range == NULL || hooks->map == NULL || hooks->unmap == NULL))
     return hri_fail(error, HR_ERROR_USAGE, "allocator: expandable_segments needs hooks that reserve address space and map memory");
-  if (c->large_segment_bytes < HRI_ALLOC_LARGE_MIN || c->large_segment_bytes % HRI_ALLOC_LARGE_ROUND != 0 ||
+  if (c->large_segment_bytes < HRI_ALLOC_LARGE_MIN || c->large_segment_bytes % HRI_ALLOC_UNIT != 0 ||
       c->large_segment_bytes > HRI_ALLOC_REQUEST_LIMIT)
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: large segments of %llu bytes; a multiple of 2 MiB from 10 MiB on is possible",
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: large segments of %llu bytes; at least 10 MiB, in multiples of 512 bytes, are possible",
                     (unsigned long long)c->large_segment_bytes);
   for (int i = 0; i < HR_ALLOC_DIVISION_COUNT; i++)
     if ((c->roundup_power2_divisions[i] & (c->roundup_power2_divisions[i] - 1)) != 0)
@@ -25,6 +25,9 @@ static hr_status check_config(const hr_alloc_hooks *hooks, const hr_alloc_config
 
 hr_status hr_alloc_set_config(hr_alloc *alloc, const hr_alloc_config *config, hr_error *error) {
   HRI_TRY(check_config(&alloc->hooks, config, error));
+  if (config->oldest_block_first != alloc->config.oldest_block_first)
+    return hri_fail(error, HR_ERROR_USAGE, "allocator: the order of free blocks cannot change");
+  if (config->max_split_bytes != alloc->config.max_split_bytes) alloc->split_limit_changed = true;
   alloc->config = *config;
   return HR_OK;
 }

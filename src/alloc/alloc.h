@@ -2,7 +2,7 @@
  *
  * A block is a part of a segment: in use, waiting for streams, free, or (expandable segments) address space without memory.
  * Blocks of one segment are a list in address order. Free blocks also stand in the free set of their pool, size class
- * (small or large) and stream, which finds the smallest block that fits, lowest address first. Blocks in use or
+ * (small or large) and stream, which finds the smallest block that fits, the lowest address of these. Blocks in use or
  * waiting are found by address in one hash table. All of them come from one slab, so that a request served from the cache
  * takes no host memory.
  *
@@ -53,7 +53,7 @@ typedef struct hri_expandable {
   uint64_t address, size, chunk_bytes;
 } hri_expandable;
 
-/* The free blocks of one pool half and stream, by (size, address). Each bin is a treap; a bit per bin says whether it has any. */
+/* The free blocks of one pool half and stream, by (size, order). Each bin is a treap; a bit per bin says whether it has any. */
 typedef struct hri_free_set {
   uint64_t stream;
   hri_alloc_half *half;
@@ -65,7 +65,7 @@ typedef struct hri_free_set {
 
 struct hri_alloc_half {
   hri_alloc_pool *pool;
-  bool small;
+  bool small, oldest_first;
   int64_t search_count; /* ages of free blocks are counted in searches, when garbage collection is on */
   HRI_ARRAY(hri_free_set *) sets; /* by stream, ascending */
 };
@@ -74,7 +74,8 @@ struct hri_alloc_pool {
   hr_pool id;
   uint32_t number; /* place in hr_alloc.pools; 0 is the default pool */
   bool live;       /* false: released and empty; the place waits for the same id */
-  int64_t use_count, segment_count;
+  int64_t use_count;
+  uint64_t reserved_bytes; /* PyTorch counts requests and unmappings here, which with expandable segments do not match */
   hri_alloc_half small, large;
 };
 
@@ -84,7 +85,7 @@ struct hri_block {
   uint64_t requested; /* bytes asked for, of the last request it served */
   hri_block *prev, *next; /* neighbours in the segment */
   hri_free_set *set;      /* where it is when free: says its stream, size class and pool */
-  uint64_t key;           /* in a treap: (key, address) is the order. size, or 0 among the unmapped */
+  uint64_t order;         /* among free blocks of one size: the address, or with oldest_block_first its number */
   hri_block *left, *right;    /* of the treap; of a deferred block: `right` is the next deferred one */
   hri_stream_use *uses;
   hri_expandable *expandable; /* NULL: a plain segment */
@@ -113,6 +114,7 @@ struct hr_alloc {
   hr_alloc_hooks hooks;
   hr_alloc_config config;
   hr_alloc_stats stats;
+  bool split_limit_changed; /* max_split_bytes was another one once: oversize statistics cannot be recounted */
   uint64_t allowed_bytes;  /* UINT64_MAX: no cap */
   uint64_t reserved_bytes; /* taken from the hooks */
 
@@ -126,6 +128,7 @@ struct hr_alloc {
   HRI_ARRAY(void *) chunks; /* as allocated; blocks begin at the next multiple of 64 */
   hri_block *spare;         /* through `next` */
   uint64_t spare_count;
+  uint64_t block_number; /* of blocks taken so far */
   uint64_t priority_state;
 
   /* active blocks by address: linear probing, at most half full */
@@ -154,6 +157,8 @@ void hri_history_record(hr_alloc *alloc, hr_trace_action action, uint64_t addres
 /* Called first by every public call that may record, while alloc->history is not NULL: all that was recorded is in the structures, and
  * nothing else, so this is where a mapped history writes down the state. */
 void hri_history_tick(hr_alloc *alloc);
+/* The structures changed without events (import). */
+void hri_history_renew(hr_alloc *alloc);
 /* Frees history and what labels hold; for hr_alloc_destroy. */
 void hri_history_destroy(hr_alloc *alloc);
 
@@ -162,7 +167,7 @@ void hri_history_destroy(hr_alloc *alloc);
 /* At least `blocks` spare blocks and room for one more in the table. */
 hr_status hri_alloc_prepare_slow(hr_alloc *alloc, uint64_t blocks, hr_error *error);
 static inline hr_status hri_alloc_prepare(hr_alloc *alloc, uint64_t blocks, hr_error *error) {
-  if (alloc->spare_count >= blocks && alloc->table_count * 2 <= alloc->table_mask) return HR_OK;
+  if (alloc->spare_count >= blocks && alloc->table_count * 2 < alloc->table_mask) return HR_OK;
   return hri_alloc_prepare_slow(alloc, blocks, error);
 }
 hri_block *hri_block_take(hr_alloc *alloc, hri_free_set *set, uint64_t address, uint64_t size); /* prepared */
@@ -177,11 +182,11 @@ hri_block *hri_alloc_each_block(const hr_alloc *alloc, uint64_t *cursor);
 
 void hri_free_set_insert(hri_block *block); /* into block->set, as a free block of its size */
 void hri_free_set_remove(hri_block *block);
-/* The first block at or after (size, address); NULL: none. */
-hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t address);
-/* The last block before (size, address). */
-hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t address);
-static inline hri_block *hri_free_set_next(const hri_block *b) { return hri_free_set_at_least(b->set, b->size, b->address + 1); }
+/* The first block at or after (size, order); NULL: none. */
+hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order);
+/* The last block before (size, order). */
+hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order);
+static inline hri_block *hri_free_set_next(const hri_block *b) { return hri_free_set_at_least(b->set, b->size, b->order + 1); }
 void hri_unmapped_insert(hri_block *block);
 void hri_unmapped_remove(hri_block *block);
 hri_block *hri_unmapped_at_least(const hri_free_set *set, uint64_t address);

@@ -71,7 +71,7 @@ hri_block *hri_block_take(hr_alloc *alloc, hri_free_set *set, uint64_t address, 
   hri_block *block = alloc->spare;
   alloc->spare = block->next;
   alloc->spare_count--;
-  *block = (hri_block){.address = address, .size = size, .set = set, .priority = block->priority, .in_use = true, .mapped = true};
+  *block = (hri_block){.address = address, .size = size, .set = set, .order = alloc->block_number++, .priority = block->priority, .in_use = true, .mapped = true};
   return block;
 }
 

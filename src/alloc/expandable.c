@@ -102,6 +102,7 @@ static hr_status map_block(hr_alloc *alloc, hri_block *block, uint64_t size, boo
   hri_block_merge(alloc, block, block->next);
   hri_free_set_insert(block);
   alloc->reserved_bytes += bytes;
+  half->pool->reserved_bytes += bytes;
   hri_stats_increase(alloc->stats.reserved_bytes, half->small, bytes);
   alloc->stats.num_device_alloc++;
   if (alloc->history != NULL)
@@ -112,6 +113,7 @@ static hr_status map_block(hr_alloc *alloc, hri_block *block, uint64_t size, boo
 hr_status hri_expandable_allocate(hr_alloc *alloc, hri_free_set *set, uint64_t size, hri_block **out, hr_error *error) {
   hri_block *block;
   *out = NULL;
+  HRI_TRY(hri_alloc_prepare(alloc, 1, error)); /* for the split: memory returned before this can have left a place without mapping */
   HRI_TRY(find_space(alloc, set, size, &block, error));
   if (block == NULL) return HR_OK;
   bool mapped = true;
@@ -176,13 +178,13 @@ hr_status hri_expandable_unmap(hr_alloc *alloc, hri_block *block, hr_error *erro
   block->address = begin;
   block->size = end - begin;
   block->mapped = false;
-  const uint64_t label = block->segment_label;
+  const uint64_t label = alloc->label ? alloc->label : block->segment_label;
   hri_block_merge(alloc, block, block->prev);
   hri_block_merge(alloc, block, block->next);
   hri_unmapped_insert(block);
   alloc->reserved_bytes -= end - begin;
   hri_stats_decrease(alloc->stats.reserved_bytes, half->small, end - begin);
-  if (half->pool->segment_count > 0) half->pool->segment_count--;
+  half->pool->reserved_bytes -= end - begin;
   alloc->stats.num_device_free++;
   if (alloc->history != NULL)
     hri_history_record(alloc, HR_TRACE_SEGMENT_UNMAP, begin, end - begin, end - begin, block->set->stream, half->pool->number, label);

@@ -60,6 +60,7 @@ void hri_block_free(hr_alloc *alloc, hri_block *block) {
 
 /* What the program's part of a free changes. */
 static hr_status begin(hr_alloc *alloc, uint64_t address, hri_block **out, hr_error *error) {
+  if (alloc->history != NULL) hri_history_tick(alloc);
   hri_block *block = hri_alloc_find(alloc, address);
   if (block == NULL)
     return hri_fail(error, HR_ERROR_USAGE, "allocator: free of 0x%llx, where no block begins", (unsigned long long)address);
@@ -93,6 +94,7 @@ hr_status hr_alloc_free_begin(hr_alloc *alloc, uint64_t address, hr_error *error
 }
 
 hr_status hr_alloc_free_complete(hr_alloc *alloc, uint64_t address, hr_error *error) {
+  if (alloc->history != NULL) hri_history_tick(alloc);
   hri_block *block = hri_alloc_find(alloc, address);
   if (block == NULL || !block->held)
     return hri_fail(error, HR_ERROR_USAGE, "allocator: no free of 0x%llx was begun", (unsigned long long)address);

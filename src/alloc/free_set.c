@@ -1,11 +1,11 @@
-/* The free blocks of one stream in one half of a pool, in PyTorch's order: by size, then by address.
+/* The free blocks of one stream in one half of a pool, in PyTorch's order: by size, then by address (in 2.12: by age).
  *
  * Sizes are sorted into bins: one bin per size up to 32 KiB, above it 32 bins per power of two. A bit per bin and a word over
- * the bits' words give the next bin that holds anything in a few instructions. A bin is a treap (a search tree by (size,
- * address) that random priorities keep shallow), which for the usual handful of blocks is as good as an array, and stays
+ * the bits' words give the next bin that holds anything in a few instructions. A bin is a treap (a search tree that random
+ * priorities keep shallow), which for the usual handful of blocks is as good as an array, and stays
  * logarithmic when ten thousand blocks have one size. C. Aragon, R. Seidel, "Randomized search trees", 1989.
  *
- * Parts of expandable segments without memory are a treap by address alone: their key is 0. */
+ * Parts of expandable segments without memory are a treap by address alone. */
 #include "alloc/alloc.h"
 
 static uint64_t bin_of(uint64_t size) {
@@ -16,16 +16,20 @@ static uint64_t bin_of(uint64_t size) {
   return exact + ((uint64_t)(exponent - HRI_BIN_BITS - 1) << HRI_BIN_BITS) + part;
 }
 
-static bool before(uint64_t key, uint64_t address, const hri_block *b) {
-  return key < b->key || (key == b->key && address < b->address);
-}
+/* Where a block stands in its treap: among free ones by (size, order), among unmapped ones (`mapped` false) by address. */
+typedef struct place {
+  uint64_t size, order;
+} place;
+
+static place place_of(const hri_block *b) { return b->mapped ? (place){b->size, b->order} : (place){0, b->address}; }
+static bool less(place a, place b) { return a.size < b.size || (a.size == b.size && a.order < b.order); }
 
 /* ---- treap ---- */
 
 /* All of `tree` before `at` goes to *left, the rest to *right. */
-static void treap_split(hri_block *tree, const hri_block *at, hri_block **left, hri_block **right) {
+static void treap_split(hri_block *tree, place at, hri_block **left, hri_block **right) {
   while (tree != NULL) {
-    if (before(at->key, at->address, tree)) {
+    if (less(at, place_of(tree))) {
       *right = tree;
       right = &tree->left;
       tree = tree->left;
@@ -39,14 +43,16 @@ static void treap_split(hri_block *tree, const hri_block *at, hri_block **left, 
 }
 
 static void treap_insert(hri_block **root, hri_block *block) {
+  const place at = place_of(block);
   while (*root != NULL && (*root)->priority >= block->priority)
-    root = before(block->key, block->address, *root) ? &(*root)->left : &(*root)->right;
-  treap_split(*root, block, &block->left, &block->right);
+    root = less(at, place_of(*root)) ? &(*root)->left : &(*root)->right;
+  treap_split(*root, at, &block->left, &block->right);
   *root = block;
 }
 
-static void treap_remove(hri_block **root, hri_block *block) {
-  while (*root != block) root = before(block->key, block->address, *root) ? &(*root)->left : &(*root)->right;
+static void treap_remove(hri_block **root, const hri_block *block) {
+  const place at = place_of(block);
+  while (*root != block) root = less(at, place_of(*root)) ? &(*root)->left : &(*root)->right;
   hri_block *a = block->left, *b = block->right;
   while (a != NULL && b != NULL) {
     if (a->priority >= b->priority) {
@@ -62,28 +68,13 @@ static void treap_remove(hri_block **root, hri_block *block) {
   *root = a != NULL ? a : b;
 }
 
-static hri_block *treap_at_least(hri_block *tree, uint64_t key, uint64_t address) {
+/* The first at or after `at`; or, with `below`, the last before it. */
+static hri_block *treap_search(hri_block *tree, place at, bool below) {
   hri_block *found = NULL;
   while (tree != NULL) {
-    if (tree->key < key || (tree->key == key && tree->address < address)) {
-      tree = tree->right;
-    } else {
-      found = tree;
-      tree = tree->left;
-    }
-  }
-  return found;
-}
-
-static hri_block *treap_before(hri_block *tree, uint64_t key, uint64_t address) {
-  hri_block *found = NULL;
-  while (tree != NULL) {
-    if (tree->key < key || (tree->key == key && tree->address < address)) {
-      found = tree;
-      tree = tree->right;
-    } else {
-      tree = tree->left;
-    }
+    const bool is_less = less(place_of(tree), at);
+    if (is_less == below) found = tree;
+    tree = is_less ? tree->right : tree->left;
   }
   return found;
 }
@@ -93,7 +84,7 @@ static hri_block *treap_before(hri_block *tree, uint64_t key, uint64_t address) 
 void hri_free_set_insert(hri_block *block) {
   hri_free_set *set = block->set;
   const uint64_t bin = bin_of(block->size);
-  block->key = block->size;
+  if (!set->half->oldest_first) block->order = block->address;
   block->age_base = set->half->search_count;
   treap_insert(&set->bins[bin], block);
   set->words[bin / 64] |= UINT64_C(1) << bin % 64;
@@ -109,9 +100,9 @@ void hri_free_set_remove(hri_block *block) {
   if (set->words[bin / 64] == 0) set->summary &= ~(UINT64_C(1) << bin / 64);
 }
 
-hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t address) {
+hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order) {
   const uint64_t bin = bin_of(size);
-  hri_block *found = treap_at_least(set->bins[bin], size, address);
+  hri_block *found = treap_search(set->bins[bin], (place){size, order}, false);
   if (found != NULL) return found;
   uint64_t word = bin / 64, bits = set->words[word] & ~UINT64_C(1) << bin % 64; /* the bins above: ~1 << n clears 0 .. n */
   if (bits == 0) {
@@ -125,9 +116,9 @@ hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_
   return found;
 }
 
-hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t address) {
+hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order) {
   const uint64_t bin = bin_of(size);
-  hri_block *found = treap_before(set->bins[bin], size, address);
+  hri_block *found = treap_search(set->bins[bin], (place){size, order}, true);
   if (found != NULL) return found;
   uint64_t word = bin / 64, bits = set->words[word] & ((UINT64_C(1) << bin % 64) - 1);
   if (bits == 0) {
@@ -143,13 +134,10 @@ hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t 
 
 /* ---- address space without memory ---- */
 
-void hri_unmapped_insert(hri_block *block) {
-  block->key = 0;
-  treap_insert(&block->set->unmapped, block);
-}
+void hri_unmapped_insert(hri_block *block) { treap_insert(&block->set->unmapped, block); }
 
 void hri_unmapped_remove(hri_block *block) { treap_remove(&block->set->unmapped, block); }
 
 hri_block *hri_unmapped_at_least(const hri_free_set *set, uint64_t address) {
-  return treap_at_least(set->unmapped, 0, address);
+  return treap_search(set->unmapped, (place){0, address}, false);
 }

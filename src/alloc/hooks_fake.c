@@ -16,37 +16,55 @@ typedef struct range {
 
 typedef struct fake {
   uint64_t capacity, used; /* bytes; capacity 0: none */
-  HRI_ARRAY(range) ranges; /* taken, by address */
-  size_t dense;            /* the first so many lie without gaps from FIRST_ADDRESS on */
+  HRI_ARRAY(range) ranges; /* taken, by address; they do not overlap */
+  size_t dense;            /* before this range no gap is left from FIRST_ADDRESS on */
 } fake;
+
+/* Where the search for a gap goes on behind the first k ranges. */
+static uint64_t behind(const fake *f, size_t k) {
+  const uint64_t end = k ? hri_round_up(f->ranges.items[k - 1].end, GRANULE) : 0;
+  return end > FIRST_ADDRESS ? end : FIRST_ADDRESS;
+}
+
+static bool insert(fake *f, size_t at, range r) {
+  if (!hri_array_reserve(&f->ranges, f->ranges.count + 1)) return false;
+  if (at < f->ranges.count) memmove(&f->ranges.items[at + 1], &f->ranges.items[at], (f->ranges.count - at) * sizeof *f->ranges.items);
+  f->ranges.items[at] = r;
+  f->ranges.count++;
+  if (at < f->dense) f->dense = at;
+  while (f->dense < f->ranges.count && f->ranges.items[f->dense].address < behind(f, f->dense) + GRANULE) f->dense++;
+  return true;
+}
 
 /* The lowest gap of `bytes`; 0 when there is none or memory was refused. */
 static uint64_t take(fake *f, uint64_t bytes) {
   uint64_t at, length = hri_round_up(bytes, GRANULE);
   size_t k = f->dense;
-  if (!bytes || length < bytes || !hri_array_reserve(&f->ranges, f->ranges.count + 1)) return 0;
-  at = k ? f->ranges.items[k - 1].end : FIRST_ADDRESS;
-  while (k < f->ranges.count && f->ranges.items[k].address - at < length) at = f->ranges.items[k++].end;
-  if (length > LAST_ADDRESS - at) return 0;
-  if (k < f->ranges.count) memmove(&f->ranges.items[k + 1], &f->ranges.items[k], (f->ranges.count - k) * sizeof *f->ranges.items);
-  f->ranges.items[k] = (range){at, at + length};
-  f->ranges.count++;
-  while (f->dense < f->ranges.count && f->ranges.items[f->dense].address == (f->dense ? f->ranges.items[f->dense - 1].end : FIRST_ADDRESS))
-    f->dense++;
-  return at;
+  if (!bytes || length < bytes || length > LAST_ADDRESS - FIRST_ADDRESS) return 0;
+  for (; k < f->ranges.count && f->ranges.items[k].address < behind(f, k) + length; k++)
+    ;
+  at = behind(f, k);
+  if (at > LAST_ADDRESS - length) return 0;
+  return insert(f, k, (range){at, at + length}) ? at : 0;
 }
 
-static void give(fake *f, uint64_t address) {
+/* The first range at or above `address`. */
+static size_t find(const fake *f, uint64_t address) {
   size_t low = 0, high = f->ranges.count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
     if (f->ranges.items[middle].address < address) low = middle + 1;
     else high = middle;
   }
-  if (low == f->ranges.count || f->ranges.items[low].address != address) return;
+  return low;
+}
+
+static void give(fake *f, uint64_t address) {
+  const size_t at = find(f, address);
+  if (at == f->ranges.count || f->ranges.items[at].address != address) return;
   f->ranges.count--;
-  memmove(&f->ranges.items[low], &f->ranges.items[low + 1], (f->ranges.count - low) * sizeof *f->ranges.items);
-  if (low < f->dense) f->dense = low;
+  memmove(&f->ranges.items[at], &f->ranges.items[at + 1], (f->ranges.count - at) * sizeof *f->ranges.items);
+  if (at < f->dense) f->dense = at;
 }
 
 static bool charge(fake *f, uint64_t bytes) {
@@ -97,6 +115,20 @@ static void device_memory(void *context, uint64_t *free_bytes, uint64_t *total_b
   *free_bytes = f->capacity > f->used ? f->capacity - f->used : 0;
 }
 
+/* A recorded state may hold more than the capacity; then nothing more is given. */
+static bool adopt(void *context, hr_alloc_adopt kind, uint64_t address, uint64_t bytes) {
+  fake *f = context;
+  const size_t at = find(f, address);
+  if (kind != HR_ALLOC_ADOPT_MAP) {
+    if (!bytes || bytes > LAST_ADDRESS || address > LAST_ADDRESS - bytes) return false;
+    if (at && f->ranges.items[at - 1].end > address) return false;
+    if (at < f->ranges.count && f->ranges.items[at].address < address + bytes) return false;
+    if (!insert(f, at, (range){address, address + bytes})) return false;
+  }
+  if (kind != HR_ALLOC_ADOPT_RANGE) f->used += bytes;
+  return true;
+}
+
 hr_status hr_alloc_fake_hooks(uint64_t capacity_bytes, hr_alloc_hooks *hooks, hr_error *error) {
   fake *f = hri_alloc_zero(1, sizeof *f);
   if (!f) return hri_fail_memory(error, sizeof *f, "fake addresses");
@@ -108,7 +140,8 @@ hr_status hr_alloc_fake_hooks(uint64_t capacity_bytes, hr_alloc_hooks *hooks, hr
                             .release_range = release_range,
                             .map = map,
                             .unmap = unmap,
-                            .device_memory = device_memory};
+                            .device_memory = device_memory,
+                            .adopt = adopt};
   return HR_OK;
 }
 

@@ -51,6 +51,7 @@ hr_status hri_alloc_pool_add(hr_alloc *alloc, hr_pool id, hri_alloc_pool **out, 
   pool->use_count = 1;
   pool->small.pool = pool->large.pool = pool;
   pool->small.small = true;
+  pool->small.oldest_first = pool->large.oldest_first = alloc->config.oldest_block_first;
   *out = pool;
   return HR_OK;
 }
@@ -93,7 +94,7 @@ hr_status hr_alloc_pool_create(hr_alloc *alloc, uint64_t first, uint64_t second,
 }
 
 hr_status hr_alloc_pool_begin(hr_alloc *alloc, uint32_t number, bool capture, hr_error *error) {
-  hri_alloc_pool *pool;
+  hri_alloc_pool *pool = NULL;
   HRI_TRY(get_pool(alloc, number, &pool, error));
   for (size_t i = 0; i < alloc->captures.count; i++)
     if (alloc->captures.items[i].pool == number)
@@ -115,7 +116,7 @@ hr_status hr_alloc_pool_end(hr_alloc *alloc, uint32_t number, hr_error *error) {
 }
 
 hr_status hr_alloc_pool_release(hr_alloc *alloc, uint32_t number, hr_error *error) {
-  hri_alloc_pool *pool;
+  hri_alloc_pool *pool = NULL;
   HRI_TRY(get_pool(alloc, number, &pool, error));
   if (pool->use_count == 0) return hri_fail(error, HR_ERROR_USAGE, "allocator: the private pool %u was released already", number);
   pool->use_count--;

@@ -7,10 +7,10 @@ static void release_block(hr_alloc *alloc, hri_block *block) {
   alloc->stats.num_device_free++;
   if (alloc->history != NULL)
     hri_history_record(alloc, HR_TRACE_SEGMENT_FREE, block->address, block->size, block->size, block->set->stream, half->pool->number,
-                       block->segment_label);
+                       alloc->label ? alloc->label : block->segment_label); /* of the call that returns it, as PyTorch's stacks */
   alloc->hooks.release(alloc->hooks.context, block->address, block->size);
   alloc->reserved_bytes -= block->size;
-  half->pool->segment_count--;
+  half->pool->reserved_bytes -= block->size;
   hri_stats_decrease(alloc->stats.segment, half->small, 1);
   hri_stats_decrease(alloc->stats.reserved_bytes, half->small, block->size);
   if (block->size >= alloc->config.max_split_bytes) hri_stat_decrease(&alloc->stats.oversize_segments, 1);
@@ -60,12 +60,15 @@ void hri_release_old(hr_alloc *alloc) {
 
 /* ---- oversize blocks ---- */
 
+/* A plain block of a changed limit, or of a larger segment size than the limit, can be split; PyTorch does not look. */
+static bool whole_segment(const hri_block *b) { return b->expandable == NULL && !hri_block_split(b); }
+
 bool hri_release_oversize(hr_alloc *alloc, hri_free_set *set, uint64_t size) {
   const uint64_t limit = alloc->config.max_split_bytes;
   if (limit == UINT64_MAX) return false;
   if (size < limit) size = limit;
   hri_block *fits = hri_free_set_at_least(set, size, 0);
-  if (fits != NULL && fits->expandable == NULL) {
+  if (fits != NULL && whole_segment(fits)) {
     release_block(alloc, fits);
     return true;
   }
@@ -73,8 +76,8 @@ bool hri_release_oversize(hr_alloc *alloc, hri_free_set *set, uint64_t size) {
   uint64_t released = 0;
   hri_block *b = hri_free_set_before(set, size, 0);
   while (b != NULL && released < size && b->size >= limit) {
-    hri_block *next = hri_free_set_before(set, b->size, b->address);
-    if (b->expandable == NULL) {
+    hri_block *next = hri_free_set_before(set, b->size, b->order);
+    if (whole_segment(b)) {
       released += b->size;
       release_block(alloc, b);
     }
@@ -89,7 +92,7 @@ static hr_status release_half(hr_alloc *alloc, hri_alloc_half *half, hr_error *e
   for (size_t i = 0; i < half->sets.count; i++) {
     for (hri_block *b = hri_free_set_at_least(half->sets.items[i], 0, 0), *next; b != NULL; b = next) {
       next = hri_free_set_next(b);
-      if (b->expandable == NULL && !hri_block_split(b)) release_block(alloc, b);
+      if (whole_segment(b)) release_block(alloc, b);
     }
   }
   /* Unmapping leaves at most parts smaller than a chunk behind, which come before the block in order: the walk goes on after its
@@ -117,14 +120,18 @@ hr_status hri_release_cached(hr_alloc *alloc, hri_alloc_pool *only, hr_error *er
     if (only != NULL && !hri_alloc_capturing(alloc)) hri_streams_wait(alloc, pool);
     HRI_TRY(release_half(alloc, &pool->small, error));
     HRI_TRY(release_half(alloc, &pool->large, error));
-    if (pool->segment_count == 0) pool->live = false;
+    if (pool->reserved_bytes == 0) pool->live = false;
   }
   return HR_OK;
 }
 
-hr_status hr_alloc_empty_cache(hr_alloc *alloc, hr_error *error) { return hri_release_cached(alloc, NULL, error); }
+hr_status hr_alloc_empty_cache(hr_alloc *alloc, hr_error *error) {
+  if (alloc->history != NULL) hri_history_tick(alloc);
+  return hri_release_cached(alloc, NULL, error);
+}
 
 hr_status hr_alloc_empty_pool(hr_alloc *alloc, uint32_t pool, hr_error *error) {
+  if (alloc->history != NULL) hri_history_tick(alloc);
   if (pool == 0 || pool >= alloc->pools.count)
     return hri_fail(error, HR_ERROR_USAGE, "allocator: there is no private pool %u", pool);
   return hri_release_cached(alloc, alloc->pools.items[pool], error);

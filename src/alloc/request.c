@@ -78,7 +78,7 @@ static void enter_segment(hr_alloc *alloc, request *r, uint64_t address) {
   hri_alloc_half *half = r->set->half;
   const uint64_t bytes = r->segment_bytes;
   alloc->reserved_bytes += bytes;
-  half->pool->segment_count++;
+  half->pool->reserved_bytes += bytes;
   r->block = hri_block_take(alloc, r->set, address, bytes);
   r->block->segment_label = alloc->label;
   hri_stats_increase(alloc->stats.segment, half->small, 1);
@@ -93,14 +93,28 @@ static bool over_allowed(const hr_alloc *alloc, const request *r) {
   return alloc->reserved_bytes > alloc->allowed_bytes || r->segment_bytes > alloc->allowed_bytes - alloc->reserved_bytes;
 }
 
+/* throw_on_cudamalloc_oom: what would exceed the cap, or without one the device. */
+static hr_status reject_early(const hr_alloc *alloc, const request *r, hr_error *error) {
+  uint64_t free_bytes = 0, limit = alloc->allowed_bytes;
+  if (limit == UINT64_MAX && alloc->hooks.device_memory != NULL) {
+    alloc->hooks.device_memory(alloc->hooks.context, &free_bytes, &limit);
+    if (limit == 0) limit = UINT64_MAX;
+  }
+  if (alloc->reserved_bytes <= limit && r->segment_bytes <= limit - alloc->reserved_bytes) return HR_OK;
+  char wanted[32], held[32], most[32];
+  hri_fail(error, HR_ERROR_MEMORY, "refused at once (throw_on_cudamalloc_oom): %s more than the %s that are held would exceed %s",
+           hri_size_text(r->segment_bytes, wanted), hri_size_text(alloc->reserved_bytes, held), hri_size_text(limit, most));
+  if (error != NULL) {
+    error->requested_bytes = r->size;
+    error->available_bytes = limit > alloc->reserved_bytes ? limit - alloc->reserved_bytes : 0;
+  }
+  return HR_ERROR_MEMORY;
+}
+
 /* Sets r->block unless the device, or the cap, refuses. */
 static hr_status obtain(hr_alloc *alloc, request *r, hr_error *error) {
   if (over_allowed(alloc, r)) return HR_OK;
-  if (alloc->config.expandable_segments) {
-    HRI_TRY(hri_expandable_allocate(alloc, r->set, r->size, &r->block, error));
-    if (r->block != NULL) r->set->half->pool->segment_count++;
-    return HR_OK;
-  }
+  if (alloc->config.expandable_segments) return hri_expandable_allocate(alloc, r->set, r->size, &r->block, error);
   HRI_TRY(hri_alloc_prepare(alloc, 2, error)); /* the segment, and its split */
   const uint64_t address = alloc->hooks.reserve(alloc->hooks.context, r->segment_bytes, r->set->stream);
   if (address != 0) enter_segment(alloc, r, address);
@@ -110,9 +124,9 @@ static hr_status obtain(hr_alloc *alloc, request *r, hr_error *error) {
 /* Nothing in the cache fits. */
 static hr_status obtain_with_retries(hr_alloc *alloc, request *r, hr_error *error) {
   if (collects_garbage(alloc)) hri_release_old(alloc);
-  const bool rejected = alloc->config.throw_on_device_oom && over_allowed(alloc, r);
+  if (alloc->config.throw_on_device_oom) HRI_TRY(reject_early(alloc, r, error));
   HRI_TRY(obtain(alloc, r, error));
-  if (r->block != NULL || rejected) return HR_OK;
+  if (r->block != NULL) return HR_OK;
   if (hri_release_oversize(alloc, r->set, r->size)) HRI_TRY(obtain(alloc, r, error));
   if (r->block != NULL || hri_alloc_capturing(alloc)) return HR_OK;
   HRI_TRY(hri_release_cached(alloc, NULL, error));
@@ -182,7 +196,7 @@ static hr_status fail(hr_alloc *alloc, const request *r, hr_error *error) {
   if (alloc->history != NULL)
     hri_history_record(alloc, HR_TRACE_OOM, free_bytes, r->size, r->size, r->set->stream, r->set->half->pool->number, alloc->label);
   alloc->stats.num_ooms++;
-  if (alloc->on_oom != NULL) alloc->on_oom(alloc->on_oom_context, alloc, r->size, free_bytes);
+  if (alloc->on_oom != NULL) alloc->on_oom(alloc->on_oom_context, alloc, r->segment_bytes, free_bytes);
   if (error == NULL) return HR_ERROR_MEMORY;
   char wanted[32], segment[32], held[32], live[32], device_free[32], device[32], cap[32];
   hri_fail(error, HR_ERROR_MEMORY,
@@ -198,6 +212,7 @@ static hr_status fail(hr_alloc *alloc, const request *r, hr_error *error) {
 }
 
 hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool_number, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error) {
+  if (alloc->history != NULL) hri_history_tick(alloc);
   if (bytes == 0) return hri_fail(error, HR_ERROR_USAGE, "allocator: a request for 0 bytes");
   if (pool_number >= alloc->pools.count || !alloc->pools.items[pool_number]->live)
     return hri_fail(error, HR_ERROR_USAGE, "allocator: there is no pool %u", pool_number);

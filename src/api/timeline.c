@@ -60,13 +60,14 @@ static uint32_t first_at(const hri_timeline *t, bool death, uint32_t tick) {
 
 static uint32_t word(hri_timeline *t, const char *text) { return hri_snapshot_add_string(&t->build, text, strlen(text)); }
 
-/* `node`: the one that the storage is born for; NULL when a program begins with it. */
+/* `node`: the one that the storage is born for. What programs carry begins with a program and not with a node. */
 static uint32_t stack_of(hri_timeline *t, hri_id s, const hri_node *node) {
   const hri_storage *storage = &t->plan->job.storages.items[s];
   int32_t layer = storage->layer >= 0 ? storage->layer : node ? node->layer : -1;
   uint32_t frames[4], count = 0;
   char text[24];
   if (t->stacks[s] != UINT32_MAX) return t->stacks[s];
+  if (storage->scope) node = NULL;
   frames[count++] = hri_snapshot_add_frame(&t->build, word(t, hri_name_get(&t->plan->job, storage->key)), word(t, "headroom/name"), 0);
   if (node) frames[count++] = hri_snapshot_add_frame(&t->build, word(t, hri_op_name(node->op)), word(t, "headroom/op"), 0);
   if (layer >= 0) {
@@ -93,9 +94,11 @@ static bool bear(hri_timeline *t, hri_id s, const hri_node *node, int64_t time_u
   return add(t, HR_TRACE_ALLOC, s, stack_of(t, s, node), time_us);
 }
 
-/* In a run, programs repeat: what lives from the load program on is there to the end of the run. */
+/* In a run, programs repeat: what the load program hands on is there to the end of the run. */
 static bool stays(const hri_timeline *t, hri_id s) {
-  return t->repeats && t->plan->placement.lives[s].begin <= t->plan->placement.spans[HRI_LOAD].end && t->plan->job.programs[HRI_LOAD].present;
+  const hri_storage_life *life = &t->plan->placement.lives[s];
+  uint32_t loaded = t->plan->placement.spans[HRI_LOAD].end;
+  return t->repeats && t->plan->job.programs[HRI_LOAD].present && life->begin <= loaded && life->end > loaded;
 }
 
 static bool bury(hri_timeline *t, hri_id s, int64_t time_us) {

@@ -26,6 +26,8 @@ hr_status command_evaluate(cli_config *config, hr_error *error);
 hr_status command_generate(cli_config *config, hr_error *error);
 hr_status command_devices(cli_config *config, hr_error *error);
 hr_status command_explain(cli_config *config, hr_error *error);
+hr_status command_inspect(cli_config *config, hr_error *error);
+hr_status command_replay(cli_config *config, hr_error *error);
 hr_status command_convert(cli_config *config, hr_error *error);
 hr_status command_data(cli_config *config, hr_error *error);
 hr_status command_tokenize(cli_config *config, hr_error *error);

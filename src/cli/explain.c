@@ -1,218 +1,144 @@
-/* headroom explain: an out-of-memory message, alone or in a log, to one cause. */
+/* headroom explain: a log, a snapshot or a run directory, to one cause. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include <headroom/explain.h>
+#include <headroom/inspect.h>
+#include <headroom/replay.h>
+#include <headroom/snapshot.h>
 
 #include "cli/commands.h"
-#include "cli/json.h"
+#include "cli/explain.h"
 #include "cli/text.h"
 
-static hr_status read_log(const char *path, hr_explanation **explanation, hr_error *error) {
+/* An input that is read piece by piece; what was read to tell its kind is given again. */
+typedef struct input {
+  const char *path;
+  FILE *file;
+  char first[4096];
+  size_t first_count;
+} input;
+
+static hr_status input_open(input *in, const char *path, hr_error *error) {
+  in->path = path;
+  in->file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+  if (!in->file) return text_fail(error, HR_ERROR_IO, "cannot open %s: %s", path, strerror(errno));
+  in->first_count = fread(in->first, 1, sizeof in->first, in->file);
+  return HR_OK;
+}
+
+static void input_close(input *in) {
+  if (in->file && in->file != stdin) (void)fclose(in->file);
+}
+
+static hr_status input_failed(const input *in, hr_error *error) {
+  return ferror(in->file) ? text_fail(error, HR_ERROR_IO, "cannot read %s: %s", in->path, strerror(errno)) : HR_OK;
+}
+
+/* ---- a log ---- */
+
+static hr_status read_log(input *in, hr_explanation **explanation, hr_error *error) {
   static char bytes[64 * 1024];
-  bool standard = strcmp(path, "-") == 0;
-  FILE *file = standard ? stdin : fopen(path, "rb");
   hr_explainer *explainer = NULL;
-  hr_status status;
+  hr_status status = hr_explainer_create(NULL, &explainer, error);
   size_t got;
-  if (!file) return text_fail(error, HR_ERROR_IO, "cannot open %s: %s", path, strerror(errno));
-  status = hr_explainer_create(NULL, &explainer, error);
-  while (status == HR_OK && (got = fread(bytes, 1, sizeof bytes, file)) > 0)
+  if (status == HR_OK) status = hr_explainer_feed(explainer, in->first, in->first_count, error);
+  while (status == HR_OK && (got = fread(bytes, 1, sizeof bytes, in->file)) > 0)
     status = hr_explainer_feed(explainer, bytes, got, error);
-  if (status == HR_OK && ferror(file)) status = text_fail(error, HR_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+  if (status == HR_OK) status = input_failed(in, error);
   if (status == HR_OK) status = hr_explainer_end(explainer, explanation, error);
   hr_explainer_destroy(explainer);
-  if (!standard) (void)fclose(file);
+  if (status != HR_OK || (*explanation)->failure_count > 0) return status;
+  status = text_fail(error, HR_ERROR_INPUT, "%s: no out-of-memory message in %llu lines", in->path, (unsigned long long)(*explanation)->line_count);
+  return text_hint(error, status, "paste the whole message, from the exception's name to the end of its last figure");
+}
+
+/* ---- a snapshot ---- */
+
+enum { MOST_REPLAYED = 20000000 }; /* events; the search replays a trace sixteen times */
+
+/* Standard input has no name to open: it is read whole. */
+static hr_status read_standard(input *in, hr_snapshot **snapshot, hr_error *error) {
+  size_t room = 1 << 20, count = in->first_count, got;
+  char *bytes = text_alloc(room);
+  hr_status status;
+  memcpy(bytes, in->first, count);
+  while ((got = fread(bytes + count, 1, room - count, in->file)) > 0) {
+    count += got;
+    if (count == room) bytes = text_grow(bytes, room *= 2);
+  }
+  status = input_failed(in, error);
+  if (status == HR_OK) status = hr_snapshot_parse(bytes, count, "standard input", NULL, snapshot, error);
+  free(bytes);
   return status;
 }
 
-/* ---- text ---- */
-
-static const char *figure_label(hr_oom_figure figure) {
-  static const char *const labels[HR_OOM_FIGURE_COUNT] = {
-      "requested", "total", "free", "this process", "allocated", "reserved", "unallocated", "allowed (cap)",
-      "private pools", "other processes"};
-  return labels[figure];
-}
-
-static void print_where(const hr_oom_failure *f) {
-  (void)printf("line %llu: %s", (unsigned long long)f->line, f->source);
-  if (f->wording[0]) (void)printf(", wording of PyTorch %s", f->wording);
-  if (f->rank >= 0) (void)printf(", rank %d", f->rank);
-  if (f->device_index >= 0) (void)printf(", device %d", f->device_index);
-  if (f->framework[0]) (void)printf(", under %s", f->framework);
-  if (f->phase[0]) (void)printf(", in %s", f->phase);
-  if (f->repeats) (void)printf(" (printed %llu times)", (unsigned long long)f->repeats + 1);
-  (void)printf("\n");
-}
-
-static void print_verdict(const hr_oom_failure *f) {
-  style shown = f->certainty == HR_OOM_CERTAIN ? STYLE_BAD : STYLE_WARN;
-  if (f->cause == HR_OOM_UNKNOWN)
-    (void)printf("%sUNDECIDABLE%s from this text\n", screen_style(stdout, shown), screen_style(stdout, STYLE_PLAIN));
-  else
-    (void)printf("%s%s%s, %s\n", screen_style(stdout, shown), hr_oom_cause_name(f->cause), screen_style(stdout, STYLE_PLAIN),
-                 hr_oom_certainty_name(f->certainty));
-  screen_wrap(stdout, 2, f->verdict);
-  if (!f->candidates) return;
-  (void)printf("  could be:");
-  for (unsigned c = 0; c < HR_OOM_CAUSE_COUNT; c++)
-    if (f->candidates >> c & 1) (void)printf(" %s", hr_oom_cause_name((hr_oom_cause)c));
-  (void)printf("\n");
-}
-
-static void print_shares(const hr_oom_failure *f) {
-  uint64_t total = f->figures[HR_OOM_TOTAL].bytes;
-  if (f->share_count == 0) return;
-  (void)printf("\nthe device's memory\n");
-  for (uint32_t i = 0; i < f->share_count; i++)
-    (void)printf("  %-58s%10s%6.1f %%\n", f->shares[i].name, SIZE_TEXT(f->shares[i].bytes),
-                 total ? 100.0 * (double)f->shares[i].bytes / (double)total : 0.0);
-  (void)printf("  %-58s%10s\n", "total", SIZE_TEXT(total));
-  if (f->excess_bytes)
-    (void)printf("  the figures name %s more than the device has: rounding or memory spilled to the host\n", SIZE_TEXT(f->excess_bytes));
-}
-
-static void print_failure(const hr_oom_failure *f) {
-  bool any = false;
-  print_where(f);
-  print_verdict(f);
-  for (unsigned i = 0; i < HR_OOM_FIGURE_COUNT; i++) {
-    const hr_oom_value *v = &f->figures[i];
-    if (v->state == HR_OOM_ABSENT) continue;
-    if (!any) (void)printf("\nfigures\n");
-    any = true;
-    (void)printf("  %-16s %12s%s\n", figure_label((hr_oom_figure)i), v->state == HR_OOM_NOT_KNOWN ? "not known" : SIZE_TEXT(v->bytes),
-                 v->state == HR_OOM_DERIVED ? "  (derived)" : "");
+static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *snapshot, hr_explanation **explanation, hr_error *error) {
+  hr_oom_evidence evidence = {0};
+  hr_inspection *inspection = NULL;
+  hr_replay_result *results = NULL;
+  hr_replay replay;
+  hr_error no_replay;
+  hr_status status = hr_inspect(snapshot, NULL, &inspection, error);
+  if (status != HR_OK) return status;
+  evidence.inspection = inspection;
+  if (config_chosen(config, OPTION_BUDGET) && !config->values[OPTION_BUDGET].percent) evidence.device_total_bytes = config_count(config, OPTION_BUDGET);
+  /* What an allocator did not record (a profiler's snapshot) cannot be replayed: then nothing is proven. */
+  if (inspection->event_count <= MOST_REPLAYED &&
+      hr_replay_search(snapshot, &(hr_replay_options){.trace = inspection->trace}, &replay, &results, &evidence.result_count, &no_replay) == HR_OK) {
+    evidence.replay = &replay;
+    evidence.results = results;
   }
-  print_shares(f);
-  if (f->arithmetic_count) (void)printf("\nwhy\n");
-  for (uint32_t i = 0; i < f->arithmetic_count; i++)
-    screen_wrap(stdout, 2, f->arithmetic[i]);
-  if (f->advice_count) (void)printf("\nwhat may help (unproven advice, cheapest first)\n");
-  for (uint32_t i = 0; i < f->advice_count; i++) {
-    char left[32];
-    (void)snprintf(left, sizeof left, "  %u", i + 1);
-    screen_hang(stdout, 6, left, f->advice[i].text);
-  }
+  status = hr_explain_snapshot(&evidence, NULL, explanation, error);
+  hr_replay_results_free(results);
+  hr_inspection_destroy(inspection);
+  return status;
 }
 
-static void print_explanation(const hr_explanation *e) {
-  print_failure(&e->failures[e->primary]);
-  if (e->failure_count > 1) (void)printf("\nother failures in this text\n");
-  for (uint32_t i = 0; i < e->failure_count; i++) {
-    const hr_oom_failure *f = &e->failures[i];
-    if (i == e->primary) continue;
-    (void)printf("  line %llu", (unsigned long long)f->line);
-    if (f->rank >= 0) (void)printf(", rank %d", f->rank);
-    (void)printf(", %s: %s, %s\n", f->source, hr_oom_cause_name(f->cause), hr_oom_certainty_name(f->certainty));
-  }
-  if (e->more) (void)printf("  and %llu more messages\n", (unsigned long long)e->more);
+static hr_status read_snapshot(const cli_config *config, input *in, hr_explanation **explanation, hr_error *error) {
+  hr_snapshot *snapshot = NULL;
+  hr_status status = in->file == stdin ? read_standard(in, &snapshot, error) : hr_snapshot_read(in->path, NULL, &snapshot, error);
+  if (status == HR_OK) status = judge_snapshot(config, snapshot, explanation, error);
+  hr_snapshot_destroy(snapshot);
+  return status;
 }
 
-/* ---- JSON ---- */
-
-static void write_index(json_writer *json, const char *key, int32_t index) {
-  if (index < 0) json_write_null(json, key);
-  else json_write_integer(json, key, index);
+static bool is_directory(const char *path) {
+  struct stat info;
+  return strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static void write_figures(json_writer *json, const hr_oom_failure *f) {
-  static const char *const states[] = {"absent", "read", "derived", "not_known"};
-  json_write_open(json, "figures", '{');
-  for (unsigned i = 0; i < HR_OOM_FIGURE_COUNT; i++) {
-    const hr_oom_value *v = &f->figures[i];
-    if (v->state == HR_OOM_ABSENT) continue;
-    json_write_open_flat(json, hr_oom_figure_name((hr_oom_figure)i), '{');
-    if (v->state == HR_OOM_NOT_KNOWN) json_write_null(json, "bytes");
-    else json_write_count(json, "bytes", v->bytes);
-    json_write_count(json, "slack_bytes", v->slack_bytes);
-    json_write_text(json, "state", states[v->state]);
-    json_write_close(json, '}');
-  }
-  json_write_close(json, '}');
-}
-
-static void write_failure(json_writer *json, const hr_oom_failure *f) {
-  json_write_open(json, NULL, '{');
-  json_write_text(json, "source", f->source);
-  json_write_text(json, "wording", f->wording);
-  json_write_text(json, "framework", f->framework[0] ? f->framework : NULL);
-  json_write_text(json, "phase", f->phase[0] ? f->phase : NULL);
-  write_index(json, "rank", f->rank);
-  write_index(json, "device_index", f->device_index);
-  json_write_count(json, "line", f->line);
-  json_write_count(json, "repeats", f->repeats);
-  json_write_count(json, "process_count", f->process_count);
-  json_write_text(json, "cause", hr_oom_cause_name(f->cause));
-  json_write_text(json, "certainty", hr_oom_certainty_name(f->certainty));
-  json_write_open_flat(json, "candidates", '[');
-  for (unsigned c = 0; c < HR_OOM_CAUSE_COUNT; c++)
-    if (f->candidates >> c & 1) json_write_text(json, NULL, hr_oom_cause_name((hr_oom_cause)c));
-  json_write_close(json, ']');
-  json_write_text(json, "verdict", f->verdict);
-  write_figures(json, f);
-  json_write_open(json, "arithmetic", '[');
-  for (uint32_t i = 0; i < f->arithmetic_count; i++)
-    json_write_text(json, NULL, f->arithmetic[i]);
-  json_write_close(json, ']');
-  json_write_open(json, "shares", '[');
-  for (uint32_t i = 0; i < f->share_count; i++) {
-    json_write_open_flat(json, NULL, '{');
-    json_write_text(json, "name", f->shares[i].name);
-    json_write_count(json, "bytes", f->shares[i].bytes);
-    json_write_close(json, '}');
-  }
-  json_write_close(json, ']');
-  json_write_count(json, "excess_bytes", f->excess_bytes);
-  json_write_open(json, "advice", '[');
-  for (uint32_t i = 0; i < f->advice_count; i++) {
-    json_write_open_flat(json, NULL, '{');
-    json_write_text(json, "text", f->advice[i].text);
-    json_write_text(json, "cost", f->advice[i].cost);
-    json_write_bool(json, "proven", f->advice[i].basis == HR_OOM_PROVEN);
-    json_write_text(json, "basis", hr_oom_basis_name(f->advice[i].basis));
-    if (f->advice[i].basis != HR_OOM_ADVICE) {
-      json_write_text(json, "proof", f->advice[i].proof);
-      json_write_count(json, "need_bytes", f->advice[i].need_bytes);
-    }
-    json_write_close(json, '}');
-  }
-  json_write_close(json, ']');
-  json_write_close(json, '}');
-}
-
-static void write_explanation(const hr_explanation *e) {
-  json_writer json;
-  json_write_begin(&json, stdout);
-  json_write_count(&json, "line_count", e->line_count);
-  json_write_count(&json, "byte_count", e->byte_count);
-  json_write_count(&json, "primary", e->primary);
-  json_write_count(&json, "more", e->more);
-  json_write_open(&json, "failures", '[');
-  for (uint32_t i = 0; i < e->failure_count; i++)
-    write_failure(&json, &e->failures[i]);
-  json_write_close(&json, ']');
-  json_write_end(&json);
+static hr_status show(cli_config *config, hr_explanation *explanation, const hr_run_explanation *run, hr_error *error) {
+  explain_result result = {.explanation = explanation, .run = run};
+  hr_status status = HR_OK;
+  if (config_text(config, OPTION_DATA_MODEL)) status = explain_plan(config, &explanation->failures[explanation->primary], &result, error);
+  if (status != HR_OK) return status;
+  if (config_flag(config, OPTION_JSON)) explain_write_json(&result);
+  else explain_print(&result);
+  return HR_OK;
 }
 
 hr_status command_explain(cli_config *config, hr_error *error) {
   hr_explanation *explanation = NULL;
+  hr_run_explanation *run = NULL;
   hr_status status;
   if (config->operand_count == 0) {
     text_fail(error, HR_ERROR_USAGE, "there is nothing to explain");
-    return text_hint(error, HR_ERROR_USAGE, "headroom explain FILE, or - for standard input");
+    return text_hint(error, HR_ERROR_USAGE, "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
-  status = read_log(config->operands[0], &explanation, error);
-  if (status == HR_OK && explanation->failure_count == 0) {
-    status = text_fail(error, HR_ERROR_INPUT, "%s: no out-of-memory message in %llu lines", config->operands[0],
-                       (unsigned long long)explanation->line_count);
-    text_hint(error, status, "paste the whole message, from the exception's name to the end of its last figure");
-  }
-  if (status == HR_OK) {
-    if (config_flag(config, OPTION_JSON)) write_explanation(explanation);
-    else print_explanation(explanation);
+  if (is_directory(config->operands[0])) {
+    status = hr_explain_run(config->operands[0], &run, error);
+    if (status == HR_OK) status = show(config, run->explanation, run, error);
+  } else {
+    static input in;
+    status = input_open(&in, config->operands[0], error);
+    if (status == HR_OK && hr_snapshot_recognise(in.first, in.first_count)) status = read_snapshot(config, &in, &explanation, error);
+    else if (status == HR_OK) status = read_log(&in, &explanation, error);
+    if (status == HR_OK) status = show(config, explanation, NULL, error);
+    input_close(&in);
   }
   hr_explanation_destroy(explanation);
+  hr_run_explanation_destroy(run);
   return status;
 }

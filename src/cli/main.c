@@ -47,13 +47,32 @@ const cli_command commands[] = {
      "--probe measures this machine with the kernels that run jobs (about 30 seconds) and stores it under "
      "HEADROOM_CACHE, else ~/.cache/headroom; predicted times and fixed bytes of plans then come from it.",
      "headroom devices\nheadroom devices rtx-4090\nheadroom devices --probe", command_devices},
-    {"explain", "FILE|- [OPTIONS]", "an out-of-memory message to one cause", FOR_EXPLAIN, 1,
-     "Reads pasted text or a whole log (- for standard input), finds the out-of-memory messages of PyTorch and of what "
-     "runs beside it, and says where the device's bytes are, one cause with its certainty, the arithmetic behind it and "
-     "what may help (advice is unproven).\n"
-     "Exit 0 when a message was explained, 5 when the text holds none.",
-     "headroom explain train.log\npython train.py 2>&1 | headroom explain -\nheadroom explain --json train.log",
+    {"explain", "FILE|RUN|- [OPTIONS]", "why it ran out of memory, to one cause", FOR_EXPLAIN, 1,
+     "Reads pasted text or a whole log (- for standard input), a memory snapshot of PyTorch or a run directory, and says where "
+     "the device's bytes are, one cause with its certainty, the arithmetic behind it and what helps: proven by replaying the "
+     "snapshot under other settings, planned for the failing device (--model and the options of a job), or unproven advice.\n"
+     "A snapshot does not state the device's total: --budget gives it.\n"
+     "Exit 0 when something was explained, 5 when the text holds no out-of-memory message.",
+     "headroom explain train.log\npython train.py 2>&1 | headroom explain -\nheadroom explain --json train.log\n"
+     "headroom explain train.log --model gpt2-124m --seq 1024 --micro-batch 16\nheadroom explain snapshot.pickle\nheadroom explain run",
      command_explain},
+    {"inspect", "FILE [OTHER] [OPTIONS]", "what is in a memory snapshot", FOR_INSPECT, 2,
+     "Reads a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot, any version; pickle, JSON, gzip), one of ours or a run "
+     "directory, and prints what was live at the last failure or at the peak, where the reserved bytes are, whether the failing "
+     "request would have fit, and what grows from step to step. Nothing in a pickle is executed. Categories that the file does "
+     "not state are inferred, and marked so. With OTHER: what changed from FILE to OTHER.",
+     "headroom inspect snapshot.pickle\nheadroom inspect snapshot.pickle --at peak --by size --top 20\n"
+     "headroom inspect before.pickle after.pickle --by category\nheadroom inspect snapshot.pickle --html report.html\n"
+     "headroom inspect snapshot.pickle --export speedscope peak.json\nheadroom inspect snapshot.pickle --json | jq .at",
+     command_inspect},
+    {"replay", "SNAPSHOT [OPTIONS]", "a recorded trace under other allocator settings", FOR_REPLAY, 1,
+     "Runs the recorded requests of a PyTorch memory snapshot through an allocator with PyTorch's policy: under the recorded "
+     "settings, which tells how far the answer can be believed, and under those of --alloc-conf, or of --search. Says whether it "
+     "would have failed and what it would have reserved.",
+     "headroom replay snapshot.pickle --search\n"
+     "headroom replay snapshot.pickle --alloc-conf expandable_segments:True\n"
+     "headroom replay snapshot.pickle --capacity 24GiB --json",
+     command_replay},
     {"convert", "SOURCE TARGET [OPTIONS]", "a model between Hugging Face and GGUF", FOR_CONVERT, 2,
      "A Hugging Face directory becomes a GGUF file, a GGUF file a Hugging Face directory: weights, configuration, tokenizer "
      "and chat template. Weights are streamed, at most the largest tensor and 64 MiB are held. The target appears when it "

@@ -28,6 +28,7 @@ static const char *const file_types[] = {"source", "f32", "f16", "bf16", "q8_0",
 static const char *const colors[] = {"auto", "always", "never", NULL};
 static const char *const purposes[] = {"train", "evaluate", "generate", NULL};
 static const char *const dumps[] = {"program", NULL};
+static const char *const group_kinds[] = {"stack", "category", "size", NULL}; /* in the order of hr_group_by */
 static const char *const shells[] = {"bash", NULL};
 
 enum { PT = FOR_PLAN | FOR_TRAIN, PTE = PT | FOR_EVALUATE, TED = FOR_TRAIN | FOR_EVALUATE | FOR_DATA };
@@ -37,23 +38,23 @@ static const option options[OPTION_COUNT] = {
                          "a preset (gpt2-124m, llama-2-7b, qwen3-8b, ...), a Hugging Face directory, a config.json or a GGUF file"),
                       .positional = true},
 
-    [OPTION_SEQ] = {OF("seq", KIND_COUNT, PTE | FOR_DATA, "Job", "N", "tokens per row"), FIELD(FIELD_U32, sequence_length),
+    [OPTION_SEQ] = {OF("seq", KIND_COUNT, PTE | FOR_DATA | FOR_EXPLAIN, "Job", "N", "tokens per row"), FIELD(FIELD_U32, sequence_length),
                     .low = 1, .given = HR_GIVEN_SEQUENCE, .zero = "the model's positions, at most 1024"},
-    [OPTION_MICRO_BATCH] = {OF("micro-batch", KIND_COUNT, PTE, "Job", "N", "rows per micro-step"),
+    [OPTION_MICRO_BATCH] = {OF("micro-batch", KIND_COUNT, PTE | FOR_EXPLAIN, "Job", "N", "rows per micro-step"),
                             FIELD(FIELD_U32, micro_batch), .low = 1, .given = HR_GIVEN_MICRO_BATCH},
-    [OPTION_ACCUMULATE] = {OF("accumulate", KIND_COUNT, PT, "Job", "N", "micro-steps per optimizer step"),
+    [OPTION_ACCUMULATE] = {OF("accumulate", KIND_COUNT, PT | FOR_EXPLAIN, "Job", "N", "micro-steps per optimizer step"),
                            FIELD(FIELD_U32, accumulate), .low = 1, .given = HR_GIVEN_ACCUMULATE},
     [OPTION_BATCH_TOKENS] = {OF("batch-tokens", KIND_COUNT, PT, "Job", "N",
                                 "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch)"),
                              .low = 1, .given = HR_GIVEN_BATCH_TOKENS},
-    [OPTION_DEVICE] = {OF("device", KIND_WORD, FOR_JOBS, "Job", "NAME",
-                          "cpu, or a name of `headroom devices` (plan only)"),
+    [OPTION_DEVICE] = {OF("device", KIND_WORD, FOR_JOBS | FOR_EXPLAIN | FOR_INSPECT, "Job", "NAME",
+                          "cpu, or a name of `headroom devices` (plan only); inspect: whose trace, 0 or cuda:0 (else the longest)"),
                        .initial = "cpu"},
-    [OPTION_BUDGET] = {OF("budget", KIND_SIZE, FOR_JOBS, "Job", "SIZE",
+    [OPTION_BUDGET] = {OF("budget", KIND_SIZE, FOR_JOBS | FOR_EXPLAIN, "Job", "SIZE",
                           "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable"),
                        .zero = "what is usable now"},
     [OPTION_PRECISION] =
-        {OF("precision", KIND_CHOICE, FOR_JOBS, "Job", "TYPE",
+        {OF("precision", KIND_CHOICE, FOR_JOBS | FOR_EXPLAIN, "Job", "TYPE",
             "fp32; bf16: with fp32 master weights; bf16-pure: without, the update rounds stochastically"),
          .choices = precisions, FIELD(FIELD_ENUM, precision), .given = HR_GIVEN_PRECISION},
     [OPTION_WEIGHT_PACKING] =
@@ -61,16 +62,16 @@ static const option options[OPTION_COUNT] = {
             "weights rearranged for faster products: before each use (transient), once per step for all its "
             "micro-steps (persistent), where it pays (auto), or off"),
          .choices = weight_packings, FIELD(FIELD_ENUM, weight_packing), .given = HR_GIVEN_WEIGHT_PACKING},
-    [OPTION_RECOMPUTE] = {OF("recompute", KIND_WORD, PT, "Job", "HOW",
+    [OPTION_RECOMPUTE] = {OF("recompute", KIND_WORD, PT | FOR_EXPLAIN, "Job", "HOW",
                              "what the backward makes again instead of keeping it: none, selective (norms, "
                              "activations), auto (per layer, for the budget), block, every:K, sqrt, "
                              "levels:keep*4,cheap*8,..."),
                           .given = HR_GIVEN_RECOMPUTE},
     [OPTION_ATTENTION] =
-        {OF("attention", KIND_CHOICE, PTE, "Job", "HOW",
+        {OF("attention", KIND_CHOICE, PTE | FOR_EXPLAIN, "Job", "HOW",
             "flash: memory linear in the sequence; materialized: the score matrices, to show the difference"),
          .choices = attentions, FIELD(FIELD_ENUM, attention), .given = HR_GIVEN_ATTENTION},
-    [OPTION_LOSS_CHUNK] = {OF("loss-chunk", KIND_CHUNK, PTE, "Job", "N",
+    [OPTION_LOSS_CHUNK] = {OF("loss-chunk", KIND_CHUNK, PTE | FOR_EXPLAIN, "Job", "N",
                               "tokens whose logits exist at a time: auto, off or a number"),
                            FIELD(FIELD_U32, loss_chunk), .given = HR_GIVEN_LOSS_CHUNK},
     [OPTION_THREADS] = {OF("threads", KIND_COUNT, FOR_JOBS | FOR_DEVICES, "Job", "N", "CPU threads; part of the plan"),
@@ -86,9 +87,9 @@ static const option options[OPTION_COUNT] = {
                         FIELD(FIELD_U32, context_length), .low = 1,
                         .zero = "prompt + --max-tokens; for a plan the sequence length"},
 
-    [OPTION_OPTIMIZER] = {OF("optimizer", KIND_CHOICE, PT, "Optimizer", "NAME", "how gradients change the weights"),
+    [OPTION_OPTIMIZER] = {OF("optimizer", KIND_CHOICE, PT | FOR_EXPLAIN, "Optimizer", "NAME", "how gradients change the weights"),
                           .choices = optimizers, FIELD(FIELD_ENUM, optimizer), .given = HR_GIVEN_OPTIMIZER},
-    [OPTION_MOMENTS] = {OF("moments", KIND_CHOICE, PT, "Optimizer", "TYPE",
+    [OPTION_MOMENTS] = {OF("moments", KIND_CHOICE, PT | FOR_EXPLAIN, "Optimizer", "TYPE",
                            "of optimizer states; bf16 (rounded stochastically) goes with --precision bf16-pure"),
                         .choices = moments, FIELD(FIELD_ENUM, moments)},
     [OPTION_BETAS] = {OF("betas", KIND_BETAS, PT, "Optimizer", "B1,B2", "decay rates of AdamW's two averages")},
@@ -98,7 +99,7 @@ static const option options[OPTION_COUNT] = {
                              FIELD(FIELD_DOUBLE, weight_decay)},
     [OPTION_MOMENTUM] = {OF("momentum", KIND_NUMBER, PT, "Optimizer", "X", "of --optimizer momentum"),
                          FIELD(FIELD_DOUBLE, momentum)},
-    [OPTION_UPDATE] = {OF("update", KIND_CHOICE, PT, "Optimizer", "WHEN",
+    [OPTION_UPDATE] = {OF("update", KIND_CHOICE, PT | FOR_EXPLAIN, "Optimizer", "WHEN",
                           "after the backward, or in-backward, which lets gradients die early"),
                        .choices = updates, FIELD(FIELD_ENUM, update), .given = HR_GIVEN_UPDATE},
     [OPTION_LR] = {OF("lr", KIND_NUMBER, PT, "Optimizer", "X", "learning rate at its highest"),
@@ -114,7 +115,7 @@ static const option options[OPTION_COUNT] = {
     [OPTION_MIN_LR_RATIO] = {OF("min-lr-ratio", KIND_NUMBER, PT, "Optimizer", "X",
                                 "floor of the schedule as a share of --lr"),
                              FIELD(FIELD_DOUBLE, min_lr_ratio)},
-    [OPTION_CLIP] = {OF("clip", KIND_NUMBER, PT, "Optimizer", "X",
+    [OPTION_CLIP] = {OF("clip", KIND_NUMBER, PT | FOR_EXPLAIN, "Optimizer", "X",
                         "largest global gradient norm; 0 turns clipping off"),
                      FIELD(FIELD_DOUBLE, clip), .given = HR_GIVEN_CLIP},
     [OPTION_STEPS] = {OF("steps", KIND_COUNT, PT, "Optimizer", "N", "optimizer steps"), FIELD(FIELD_U64, steps),
@@ -225,10 +226,21 @@ static const option options[OPTION_COUNT] = {
                            "on by default; --no-special: without the tokens that the tokenizer puts around a text, and text "
                            "without special tokens")},
 
-    [OPTION_DATA_MODEL] = {OF("model", KIND_TEXT, FOR_DATA, "Report", "MODEL",
-                              "a directory, GGUF file or preset: its tokenizer and chat template (bytes are tokens without one)")},
+    [OPTION_DATA_MODEL] = {OF("model", KIND_TEXT, FOR_DATA | FOR_EXPLAIN, "Report", "MODEL",
+                              "a directory, GGUF file or preset. data: its tokenizer and chat template (bytes are tokens without one); "
+                              "explain: plan its job (with the options of a job) for the failing device")},
     [OPTION_EXAMPLES] = {OF("examples", KIND_COUNT, FOR_DATA, "Report", "N", "documents to show, with what does not count"),
                          .initial = "3", .zero = "none"},
+
+    [OPTION_AT] = {OF("at", KIND_WORD, FOR_INSPECT, "Snapshot", "WHEN",
+                      "the instant to look at: peak, end, oom (the last failure, else the peak), or after so many events"),
+                   .initial = "oom"},
+    [OPTION_TOP] = {OF("top", KIND_COUNT, FOR_INSPECT, "Snapshot", "N", "rows of each list"), .initial = "10", .low = 1},
+    [OPTION_BY] = {OF("by", KIND_CHOICE, FOR_INSPECT, "Snapshot", "WHAT", "what live tensors are grouped by (else by category and by stack)"),
+                   .choices = group_kinds},
+    [OPTION_HTML] = {OF("html", KIND_PATH, FOR_INSPECT, "Snapshot", "OUT", "write a report for a browser, one file that needs no network")},
+    [OPTION_EXPORT] = {OF("export", KIND_PATHS, FOR_INSPECT, "Snapshot", "FORMAT OUT",
+                          "write chrome (trace), speedscope or collapsed (the live set as a flame graph), csv or json (all events)")},
 
     [OPTION_TYPE] = {OF("type", KIND_CHOICE, FOR_CONVERT, "Conversion", "TYPE",
                         "of the weights; source: as they are, f16 for blocks with a scale (q8_0: GGUF only)"),
@@ -238,12 +250,23 @@ static const option options[OPTION_COUNT] = {
     [OPTION_FORCE] = {OF("force", KIND_FLAG, FOR_CONVERT, "Conversion", NULL,
                          "let what stands at the target give way, once the new one is whole")},
 
+    [OPTION_ALLOC_CONF] = {OF("alloc-conf", KIND_TEXT, FOR_REPLAY, "Replay", "TEXT",
+                              "settings as in PYTORCH_ALLOC_CONF (\"\": PyTorch's defaults)")},
+    [OPTION_SEARCH] = {OF("search", KIND_FLAG, FOR_REPLAY, "Replay", NULL, "try a set of settings and sort them, the best first")},
+    [OPTION_CAPACITY] = {OF("capacity", KIND_SIZE, FOR_REPLAY, "Replay", "SIZE",
+                            "what the allocator may reserve"),
+                         .zero = "from the recorded failure, else no limit"},
+    [OPTION_EMPTY_START] = {OF("empty-start", KIND_FLAG, FOR_REPLAY, "Replay", NULL,
+                               "begin with an empty allocator whatever was live before the first event")},
+    [OPTION_TRACE] = {OF("trace", KIND_COUNT, FOR_REPLAY, "Replay", "N", "the device to replay, by its place in the snapshot"),
+                      .zero = "the first"},
+
     [OPTION_RECIPE] = {OF("recipe", KIND_PATH, FOR_JOBS, "General", "FILE",
                           "YAML file with the same keys as these options, and model")},
     [OPTION_SHOW_CONFIG] = {OF("show-config", KIND_FLAG, FOR_JOBS, "General", NULL,
                                "print every value and where it comes from, and stop"),
                             .flag_only = true},
-    [OPTION_JSON] = {OF("json", KIND_FLAG, FOR_JOBS | FOR_DATA | FOR_DEVICES | FOR_VERSION | FOR_EXPLAIN | FOR_TOKENIZE | FOR_CONVERT, "General", NULL,
+    [OPTION_JSON] = {OF("json", KIND_FLAG, FOR_JOBS | FOR_DATA | FOR_DEVICES | FOR_VERSION | FOR_EXPLAIN | FOR_TOKENIZE | FOR_CONVERT | FOR_INSPECT, "General", NULL,
                         "print the result as JSON")},
     [OPTION_QUIET] = {OF("quiet", KIND_FLAG, FOR_JOBS, "General", NULL, "only results, warnings and errors (-q)")},
     [OPTION_COLOR] = {OF("color", KIND_CHOICE, FOR_ALL, "General", "WHEN",
@@ -353,6 +376,7 @@ static hr_status prefix_error(hr_status status, const char *where, hr_error *err
 
 static hr_status check_word(option_id id, const char *text, const char *where, hr_error *error) {
   hr_recompute recompute;
+  uint64_t events;
   hr_status status;
   if (id == OPTION_RECOMPUTE) {
     status = hr_recompute_parse(text, &recompute, error);
@@ -361,6 +385,11 @@ static hr_status check_word(option_id id, const char *text, const char *where, h
   if (id == OPTION_TABLE && strcmp(text, "seq,micro-batch") != 0 && strcmp(text, "micro-batch,seq") != 0) {
     text_fail(error, HR_ERROR_USAGE, "%s: '%s' is not a pair of rows and columns", where, text);
     return text_hint(error, HR_ERROR_USAGE, "--table seq,micro-batch");
+  }
+  if (id == OPTION_AT && strcmp(text, "peak") != 0 && strcmp(text, "end") != 0 && strcmp(text, "oom") != 0 &&
+      !text_parse_count(text, 0, INT64_MAX, &events)) {
+    text_fail(error, HR_ERROR_USAGE, "%s: '%s' is none of: peak, end, oom, a number of events", where, text);
+    return text_hint(error, HR_ERROR_USAGE, "--at peak");
   }
   return HR_OK;
 }

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/plan.h"
+#include "cli/refused.h"
 #include "cli/talk.h"
 #include "cli/text.h"
 
@@ -147,6 +148,12 @@ static hr_status choose(cli_config *config, hr_error *error) {
   return status;
 }
 
+/* Not the budget but the machine: it gave less than the budget says, at the start or later. */
+static bool machine_refused(const hr_job *job, hr_status status, const hr_error *error) {
+  if (status == HR_ERROR_MEMORY) return error->requested_bytes > 0;
+  return status == HR_ERROR_BUDGET && error->available_bytes > 0 && error->available_bytes < job->budget_bytes;
+}
+
 hr_status command_train(cli_config *config, hr_error *error) {
   hr_run_options run = {0};
   hr_run_result result;
@@ -166,6 +173,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
     catch_signals();
     status = hr_train(&config->job, &run, &result, error);
     talk_clear(&talk);
+    if (machine_refused(&config->job, status, error)) refused_explain(&config->job, error);
     if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
       if (config_flag(config, OPTION_JSON))
         print_train_json(&run, &result, status);

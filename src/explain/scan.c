@@ -92,6 +92,7 @@ static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *r
     end++;
   if (end >= count || line[end] != close) return at;
   if (close == ')' && hri_oom_word(line, at, end, "pid=") == end) return at;
+  if (hri_oom_word(line, at, end, "enforce fail") < end) return at; /* part of the message */
   found = rank_inside(line, at + 1, end);
   if (found >= 0) *rank = found;
   end++;

@@ -9,11 +9,12 @@
  *   F + W >= N                       cached but not returned, certain: PyTorch returns W before it fails, but for captures
  *   F + C < N <= F + C + P           private pools
  *   R was larger before than R + F   another process or this one past the allocator: no snapshot can tell which
- *   F + C >= N, proven by replay     fragmented, certain
  *   stacks that grow with each step  growth, where without them the request would fit
+ *   total - R - F > total / 4        another process or past the allocator
+ *   F + C >= N, proven by replay     fragmented, certain, unless the device was nearly full anyway (in_pieces)
  *   live + request >> other steps    an outlier batch, never certain
- *   F + C >= N                       fragmented, likely, from 5 % of R on
- *   total - R - F large              another process or past the allocator
+ *   F + C >= N                       fragmented, likely, from 5 % of R on and with the same exception
+ *   total - R - F > total / 10       another process or past the allocator
  *   else                             too big: certain with a known total and steps that show no growth */
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,7 +148,7 @@ static void note_live(hr_oom_failure *f, const facts *k) {
 /* A replay that repeats the recorded failure: only against it does another outcome prove anything. */
 static bool can_prove(const facts *k) {
   const hr_replay *r = k->evidence->replay;
-  return r && k->oom && r->recorded.failed && r->trust != HR_REPLAY_ROUGH;
+  return r && k->oom && r->recorded.failed && r->recorded.failed_event == r->recorded_failed_event && r->trust != HR_REPLAY_ROUGH;
 }
 
 static uint32_t proof_count(const facts *k) {
@@ -174,7 +175,7 @@ static void add_proofs(hr_oom_failure *f, const facts *k) {
   const hr_replay *r = k->evidence->replay;
   uint32_t proofs = proof_count(k), kept = 0;
   if (!r) return;
-  if (k->oom && !r->recorded.failed)
+  if (k->oom && (!r->recorded.failed || r->recorded.failed_event != r->recorded_failed_event))
     hri_oom_line(f, "replay does not repeat the failure under the recorded settings: it proves nothing here");
   else if (k->oom && r->trust == HR_REPLAY_ROUGH)
     hri_oom_line(f, "replay is only rough: %.160s", r->trust_reason);
@@ -237,18 +238,22 @@ static bool judge_cap(hr_oom_failure *f, const facts *k) {
 }
 
 static bool judge_cached(hr_oom_failure *f, const facts *k) {
-  if (k->returnable == 0 || !k->knows_free || k->device_free + k->returnable < k->need) return false;
-  hri_oom_line(f, "free %s + wholly free segments %s >= %s asked of the driver", SIZE(k->device_free), SIZE(k->returnable), SIZE(k->need));
+  bool fits = k->device_free + k->returnable >= k->need || k->i->fragmentation.fits_after_return;
+  uint64_t back = k->returnable ? k->returnable : k->i->at.free_returnable_bytes;
+  if (!k->knows_free || back == 0 || !fits) return false;
+  hri_oom_line(f, "free %s + wholly free segments %s >= %s asked of the driver", SIZE(k->device_free), SIZE(back), SIZE(k->need));
   hri_oom_line(f, "PyTorch returns such segments before it fails, except while a graph is captured or a MemPool is active, or with throw_on_cudamalloc_oom");
-  hri_oom_say(f, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_CERTAIN, "%s were cached in wholly free segments and were not returned", SIZE(k->returnable));
+  hri_oom_say(f, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_CERTAIN, "%s were cached in wholly free segments and were not returned", SIZE(back));
   return true;
 }
 
 static bool judge_pools(hr_oom_failure *f, const facts *k) {
   uint64_t without = k->device_free + k->cached;
-  if (k->pools_free == 0 || !k->knows_free || without >= k->need || without + k->pools_free < k->need) return false;
-  hri_oom_line(f, "free %s + cached %s < %s asked of the driver; with %s that lie free in private pools it would do", SIZE(k->device_free),
-               SIZE(k->cached), SIZE(k->need), SIZE(k->pools_free));
+  bool only = without < k->need && without + k->pools_free >= k->need;
+  bool most = k->pools_free > k->cached && k->device_free + k->pools_free >= k->need;
+  if (k->pools_free == 0 || !k->knows_free || !(only || most)) return false;
+  hri_oom_line(f, "free %s + cached %s %s %s asked of the driver; %s more lie free in private pools", SIZE(k->device_free), SIZE(k->cached),
+               only ? "<" : "(in pieces) and", SIZE(k->need), SIZE(k->pools_free));
   hri_oom_say(f, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY, "%s lie free in private pools (CUDA graphs, MemPool), where nobody else may use them",
               SIZE(k->pools_free));
   return true;
@@ -277,18 +282,32 @@ static void note_pinned(hr_oom_failure *f, const facts *k) {
   hri_oom_line(f, "%s live pin a segment with %s free: %s", SIZE(g->pinned[0].live_bytes), SIZE(g->pinned[0].free_bytes), where);
 }
 
+/* Whether pieces are the cause and not just the last straw of a device that fills up: there is always a request then that would
+ * have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a proof makes it certain. As much
+ * was live before, and it went well: 2. Else by what would stay free after the request; within the first step more is to come
+ * that nobody has seen yet, so more must stay. */
+static int in_pieces(const facts *k) {
+  uint64_t have = k->device_free + k->cached, capacity = k->reserved + k->device_free, spare;
+  if (!k->knows_free || k->cached == 0 || have < k->need) return 0;
+  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes) return 2;
+  spare = have - k->need;
+  if (spare >= capacity / 4) return 2;
+  return spare >= (k->i->step_count >= 2 ? capacity / 10 : capacity / 6);
+}
+
 static bool judge_pieces(hr_oom_failure *f, const facts *k, bool only_proven) {
   bool proven = proof_count(k) > 0;
-  if (!k->knows_free || k->cached == 0 || k->device_free + k->cached < k->need || (only_proven && !proven)) return false;
-  if (!proven && k->cached < k->reserved / 20) return false;
+  int weight = in_pieces(k);
+  if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
-  if (proven) {
-    hri_oom_line(f, "the same requests, replayed under other settings, do not fail: see below");
-    hri_oom_say(f, HR_OOM_FRAGMENTED, HR_OOM_CERTAIN, "%s were cached, but in pieces too small for %s", SIZE(k->cached), SIZE(k->request));
-    return true;
-  }
-  hri_oom_line(f, can_prove(k) ? "but replay found no setting that avoids it" : "not proven by a replay");
-  hri_oom_say(f, HR_OOM_FRAGMENTED, HR_OOM_LIKELY, "%s are cached, but in pieces too small for %s", SIZE(k->cached), SIZE(k->request));
+  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes)
+    hri_oom_line(f, "live %s + request %s is not more than was live before, %s", SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(k->i->peak_live_bytes));
+  else
+    hri_oom_line(f, "in one piece it would have fit, with %s to spare", SIZE(k->device_free + k->cached - k->need));
+  if (proven) hri_oom_line(f, "the same requests, replayed under other settings, do not fail: see below");
+  else hri_oom_line(f, can_prove(k) ? "but replay found no setting that avoids it" : "not proven by a replay");
+  hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 ? HR_OOM_CERTAIN : HR_OOM_LIKELY, "%s were cached, but in pieces too small for %s",
+              SIZE(k->cached), SIZE(k->request));
   return true;
 }
 
@@ -333,13 +352,14 @@ static bool judge_outlier(hr_oom_failure *f, const facts *k) {
   return true;
 }
 
-static bool judge_missing(hr_oom_failure *f, const facts *k) {
+static bool judge_missing(hr_oom_failure *f, const facts *k, uint64_t part) {
   uint64_t missing = sub(k->total, k->reserved + k->device_free);
-  if (!k->total || !k->knows_free || missing < k->total / 10 || k->device_free + k->cached + missing < k->need) return false;
+  if (!k->total || !k->knows_free || missing < k->total / part || k->device_free + k->cached + missing < k->need) return false;
   hri_oom_line(f, "total %s - reserved %s - free %s = %s held by others or past the allocator", SIZE(k->total), SIZE(k->reserved),
                SIZE(k->device_free), SIZE(missing));
   hri_oom_line(f, "a snapshot shows neither other processes nor this one's libraries (NCCL, cuBLAS): nvidia-smi does");
-  hri_oom_undecided(f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR), "much of the device is held by something outside this allocator");
+  hri_oom_undecided(f, HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(OUTSIDE_ALLOCATOR) | (in_pieces(k) ? HRI_OOM_COULD(FRAGMENTED) : 0),
+                    "much of the device is held by something outside this allocator");
   return true;
 }
 
@@ -351,8 +371,8 @@ static void judge_full(hr_oom_failure *f, const facts *k) {
     hri_oom_line(f, "free %s + cached %s = %s < %s asked of the driver: short by %s", SIZE(k->device_free), SIZE(k->cached), SIZE(have),
                  SIZE(k->need), SIZE(k->need - have));
   else
-    hri_oom_line(f, "cached %s are %.1f %% of reserved; below 5 %% is normal", SIZE(k->cached),
-                 k->reserved ? 100.0 * (double)k->cached / (double)k->reserved : 0.0);
+    hri_oom_line(f, "in one piece it would have fit, with %s left of %s: it was nearly full, and more was live than ever before", SIZE(have - k->need),
+                 SIZE(k->reserved + k->device_free));
   if (!k->total) hri_oom_line(f, "the device's total is not in a snapshot: what other processes hold of it is not known");
   note_live(f, k);
   if (have < k->need)
@@ -365,7 +385,7 @@ static void judge_full(hr_oom_failure *f, const facts *k) {
 static void judge_failure(hr_oom_failure *f, const facts *k) {
   if (!k->knows_free) hri_oom_line(f, "how much the device had free is not in the snapshot");
   if (judge_absurd(f, k) || judge_cap(f, k) || judge_cached(f, k) || judge_pools(f, k) || judge_shrunk(f, k) || judge_growth(f, k) ||
-      judge_pieces(f, k, true) || judge_outlier(f, k) || judge_pieces(f, k, false) || judge_missing(f, k))
+      judge_missing(f, k, 4) || judge_pieces(f, k, true) || judge_outlier(f, k) || judge_pieces(f, k, false) || judge_missing(f, k, 10))
     return;
   judge_full(f, k);
 }

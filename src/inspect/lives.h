@@ -7,7 +7,7 @@
 #ifndef HRI_INSPECT_LIVES_H
 #define HRI_INSPECT_LIVES_H
 
-#include <headroom/snapshot.h>
+#include <headroom/inspect.h>
 
 #include "base/mem.h"
 
@@ -90,5 +90,9 @@ typedef struct hri_state {
 } hri_state;
 hr_status hri_state_at(const hri_lives *lives, uint64_t event, hri_state *state, hr_error *error);
 void hri_state_deinit(hri_state *state);
+
+/* Of an inspection: its lives, and the hr_stage after every event of its trace. Both live as long as it does. */
+const hri_lives *hri_inspection_lives(const hr_inspection *inspection);
+const uint8_t *hri_inspection_stages(const hr_inspection *inspection);
 
 #endif

@@ -2,8 +2,7 @@
  *
  * When a pass follows the recording, driver calls get the recorded addresses, so every block must come out where it was
  * recorded; what differs is counted. Where the trace returns segments that the allocator would have kept, the program called
- * empty_cache (or the driver ran out): the pass does the same. In a what-if pass segments are returned only where the
- * program itself did so, not where the recorded allocator made room: there the capacity decides anew. */
+ * empty_cache, and the pass does the same. Where the allocator returned them itself to make room, it decides anew. */
 #include "replay/replay.h"
 #include "replay/world.h"
 
@@ -23,6 +22,8 @@ typedef struct pass {
   uint32_t *pools; /* of the snapshot -> of the allocator */
   bool out_of_memory; /* of the host, for this bookkeeping */
 } pass;
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* ---- addresses ---- */
 
@@ -142,25 +143,30 @@ static void free_block(pass *p, const hr_trace_event *e) {
   drop(p, at);
 }
 
-/* Segments returned right before one was taken made room for it; others the program returned itself. */
-static bool made_room(const pass *p, uint64_t k) {
-  const hri_lives *l = p->recording->lives;
-  while (k < l->event_count && (l->events[k].action == HR_TRACE_SEGMENT_FREE || l->events[k].action == HR_TRACE_SEGMENT_UNMAP)) k++;
-  return k < l->event_count && (l->events[k].action == HR_TRACE_SEGMENT_ALLOC || l->events[k].action == HR_TRACE_SEGMENT_MAP || l->events[k].action == HR_TRACE_OOM);
-}
-
 static uint64_t reserved(const pass *p) {
   hr_alloc_stats stats;
   hr_alloc_get_stats(p->alloc, &stats);
   return (uint64_t)stats.reserved_bytes[HR_ALLOC_ALL].current;
 }
 
+/* Whether the allocator returned these segments itself, to meet the request that follows, and will do so again. Stacks tell:
+ * those of the program's empty_cache are not those of the request. Without stacks, it is so where there was no room. */
+static bool made_room(const pass *p, uint64_t k) {
+  const hri_recording *r = p->recording;
+  const hr_trace_event *first = &r->lives->events[k], *e;
+  while (k < r->lives->event_count && hri_gives_back(&r->lives->events[k])) k++;
+  if (k == r->lives->event_count) return false;
+  e = &r->lives->events[k];
+  if (e->action == HR_TRACE_OOM) return true;
+  if (e->action != HR_TRACE_SEGMENT_ALLOC && e->action != HR_TRACE_SEGMENT_MAP) return false;
+  if (e->stack || first->stack) return e->stack == first->stack;
+  return r->capacity_bytes != UINT64_MAX && e->size > r->capacity_bytes - least(reserved(p), r->capacity_bytes);
+}
+
 /* The first of a run of returns decides for all of them. */
 static void returned(pass *p, uint64_t k) {
-  const hr_trace_event *e = p->recording->lives->events;
-  if (k > 0 && (e[k - 1].action == HR_TRACE_SEGMENT_FREE || e[k - 1].action == HR_TRACE_SEGMENT_UNMAP)) return;
-  if (made_room(p, k)) return;
-  (void)hr_alloc_empty_cache(p->alloc, NULL);
+  if (k > 0 && hri_gives_back(&p->recording->lives->events[k - 1])) return;
+  if (!made_room(p, k)) (void)hr_alloc_empty_cache(p->alloc, NULL);
 }
 
 static void taken(pass *p, const hr_trace_event *e) {
@@ -191,7 +197,10 @@ static hr_status make_pools(pass *p, hr_error *error) {
   p->pools = hri_alloc_zero(s->pool_count + 1u, sizeof *p->pools);
   if (!p->pools) return hri_fail_memory(error, s->pool_count * sizeof *p->pools, "pools");
   if (!p->recording->event_pool) return HR_OK;
-  for (uint32_t k = 1; k < s->pool_count; k++) HRI_TRY(hr_alloc_pool_create(p->alloc, s->pools[k].id[0], s->pools[k].id[1], &p->pools[k], error));
+  for (uint32_t k = 1; k < s->pool_count; k++) {
+    p->pools[k] = hr_alloc_pool_number(p->alloc, s->pools[k].id[0], s->pools[k].id[1]); /* imported ones are there */
+    if (!p->pools[k]) HRI_TRY(hr_alloc_pool_create(p->alloc, s->pools[k].id[0], s->pools[k].id[1], &p->pools[k], error));
+  }
   return HR_OK;
 }
 
@@ -201,7 +210,8 @@ static hr_status begin(pass *p, const hr_alloc_config *config, hr_error *error) 
   HRI_TRY(hr_alloc_create(&hooks, config, &p->alloc, error));
   p->world.alloc = p->alloc;
   if (r->start.segment_count)
-    HRI_TRY(hr_alloc_import(p->alloc, r->start.segments, r->start.segment_count, r->start.blocks, r->lives->snapshot->pools, error));
+    HRI_TRY(hr_alloc_import(p->alloc, r->start.segments, r->start.segment_count, r->start.blocks, r->start.block_count, r->lives->snapshot->pools,
+                            r->lives->snapshot->pool_count, error));
   for (uint64_t k = 0; k < r->start.block_count; k++)
     if (r->start.blocks[k].state != HR_BLOCK_INACTIVE) put(p, r->start.blocks[k].address, r->start.blocks[k].address);
   return make_pools(p, error);

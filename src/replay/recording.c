@@ -55,10 +55,11 @@ static hr_status read_pools(const hr_snapshot *s, hri_recording *r, hr_error *er
 /* ---- room ---- */
 
 /* A driver call that failed leaves no event of its own, but its traces: right before a segment was taken, others were
- * returned, in one request. There was not room for both, which bounds the capacity from above; what was ever reserved bounds
+ * returned, in one request (which only stacks tell from an empty_cache before it). There was not room for both, which bounds the capacity from above; what was ever reserved bounds
  * it from below. An out-of-memory event states the free bytes. */
 typedef struct room {
   uint64_t reserved, peak, bound, freed;
+  uint32_t stack; /* of the first segment returned */
   uint64_t from_oom;
   bool has_oom;
 } room;
@@ -68,12 +69,13 @@ static void meet(room *m, hri_recording *r, uint64_t k) {
   switch (e->action) {
     case HR_TRACE_SEGMENT_FREE:
     case HR_TRACE_SEGMENT_UNMAP:
+      if (!m->freed) m->stack = e->stack;
       m->reserved -= e->size < m->reserved ? e->size : m->reserved;
       m->freed += e->size;
       return;
     case HR_TRACE_SEGMENT_ALLOC:
     case HR_TRACE_SEGMENT_MAP:
-      if (m->freed && m->reserved + m->freed + e->size - 1 < m->bound) m->bound = m->reserved + m->freed + e->size - 1;
+      if (m->freed && e->stack && e->stack == m->stack && r->config.garbage_collection_threshold == 0 && m->reserved + m->freed + e->size - 1 < m->bound) m->bound = m->reserved + m->freed + e->size - 1;
       m->reserved += e->size;
       if (m->reserved > m->peak) m->peak = m->reserved;
       break;

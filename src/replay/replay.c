@@ -85,6 +85,7 @@ hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *op
 
 /* ---- the search ---- */
 
+/* Garbage collection is not among them: it acts only where the program sets a memory fraction. */
 static const char *const settings[] = {
     "",
     "expandable_segments:True",
@@ -96,11 +97,9 @@ static const char *const settings[] = {
     "roundup_power2_divisions:4",
     "roundup_power2_divisions:8",
     "roundup_power2_divisions:16",
-    "garbage_collection_threshold:0.6",
-    "garbage_collection_threshold:0.8",
-    "garbage_collection_threshold:0.8,max_split_size_mb:128",
     "max_split_size_mb:128,roundup_power2_divisions:8",
     "expandable_segments:True,roundup_power2_divisions:16",
+    "max_split_size_mb:128,roundup_power2_divisions:16",
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
@@ -127,7 +126,6 @@ static hr_status try_all(const hri_recording *rec, const hr_replay *replay, rank
     hr_alloc_config config = hr_alloc_config_default();
     ranked row = {.place = k + 1};
     HRI_TRY(hr_alloc_config_parse(settings[k], &config, error));
-    if (config.garbage_collection_threshold > 0 && rec->capacity_bytes == UINT64_MAX) continue; /* it acts on a share of the capacity */
     HRI_TRY(hri_replay_pass(rec, &config, &row.result, NULL, error));
     if (strcmp(row.result.alloc_conf, replay->recorded.alloc_conf) != 0) rows[(*count)++] = row;
   }

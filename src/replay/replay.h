@@ -24,6 +24,8 @@ typedef struct hri_recording {
 hr_status hri_recording_open(const hr_snapshot *snapshot, const hr_replay_options *options, hri_recording *recording, hr_error *error);
 void hri_recording_close(hri_recording *recording);
 
+static inline bool hri_gives_back(const hr_trace_event *e) { return e->action == HR_TRACE_SEGMENT_FREE || e->action == HR_TRACE_SEGMENT_UNMAP; }
+
 /* How a pass compares with the recording; only a pass that follows it fills this. */
 typedef struct hri_agreement {
   uint64_t compared_count, same_address_count, segment_count, same_segment_count;

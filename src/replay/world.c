@@ -25,6 +25,7 @@ static void drop_call(hri_world *w, size_t at) {
 
 static uint64_t reserved_bytes(const hri_world *w) {
   hr_alloc_stats stats;
+  if (!w->alloc) return 0; /* a memory fraction asks while the allocator is being made */
   hr_alloc_get_stats(w->alloc, &stats);
   return (uint64_t)stats.reserved_bytes[HR_ALLOC_ALL].current;
 }
@@ -140,6 +141,12 @@ static void device_memory(void *context, uint64_t *free_bytes, uint64_t *total_b
   *total_bytes = known ? w->capacity_bytes : 0;
 }
 
+/* Imported segments need nothing: their bytes are in the allocator's own count, and own addresses lie above them. */
+static bool adopt(void *context, hr_alloc_adopt kind, uint64_t address, uint64_t bytes) {
+  (void)context, (void)kind, (void)address, (void)bytes;
+  return true;
+}
+
 static int64_t no_clock(void *context) {
   (void)context;
   return 0;
@@ -147,5 +154,5 @@ static int64_t no_clock(void *context) {
 
 hr_alloc_hooks hri_world_hooks(hri_world *w) {
   return (hr_alloc_hooks){.context = w, .reserve = reserve, .release = release, .reserve_range = reserve_range, .release_range = release_range,
-                          .map = map, .unmap = unmap, .device_memory = device_memory, .clock_us = no_clock};
+                          .map = map, .unmap = unmap, .device_memory = device_memory, .clock_us = no_clock, .adopt = adopt};
 }

@@ -1,3 +1,5 @@
+#include <headroom/inspect.h>
+
 #include "report/columns.h"
 
 static bool about_segment(const hr_trace_event *event) {
@@ -136,6 +138,25 @@ static void put_annotations(const hri_report_columns *c, hri_report_tables *tabl
   }
 }
 
+/* Runs of one stage: first event and stage. */
+static void put_stages(const hri_report_columns *c, hri_page *page) {
+  uint64_t i, count = 0, last = 0;
+  uint8_t stage = HR_STAGE_UNKNOWN;
+  for (i = 0; c->stages && i < c->lives->event_count; i++) {
+    count += c->stages[i] != stage;
+    stage = c->stages[i];
+  }
+  hri_page_u64(page, count);
+  stage = HR_STAGE_UNKNOWN;
+  for (i = 0; count > 0 && i < c->lives->event_count; i++) {
+    if (c->stages[i] == stage) continue;
+    stage = c->stages[i];
+    hri_page_u64(page, i - last);
+    hri_page_u64(page, stage);
+    last = i;
+  }
+}
+
 void hri_report_columns_put(const hri_report_columns *c, hri_report_tables *tables, hri_page *page) {
   put_times(c, page);
   put_instants(c, page);
@@ -144,5 +165,6 @@ void hri_report_columns_put(const hri_report_columns *c, hri_report_tables *tabl
   put_start_segments(c, page);
   put_segment_events(c, page);
   put_annotations(c, tables, page);
+  put_stages(c, page);
   hri_report_tables_put(tables, page);
 }

@@ -20,6 +20,14 @@ static void put_trace(hri_json_writer *w, const hr_inspection *in, const hri_liv
   hri_json_field_u64(w, "startReserved", lives->start_reserved_bytes);
 }
 
+static void put_stage_names(hri_json_writer *w) {
+  int stage;
+  hri_json_key(w, "stages");
+  hri_json_begin_array(w);
+  for (stage = 0; stage < HR_STAGE_COUNT; stage++) hri_json_put_string(w, hr_stage_name((hr_stage)stage));
+  hri_json_end_array(w);
+}
+
 static void put_lines(hri_json_writer *w, const hr_report_options *options) {
   uint32_t i;
   hri_json_key(w, "lines");
@@ -121,6 +129,7 @@ hr_status hri_report_facts(const hr_inspection *in, const hri_lives *lives, cons
   put_trace(&w, in, lives);
   put_lines(&w, options);
   put_categories(&w, in);
+  put_stage_names(&w);
   put_ooms(&w, in, tables);
   put_steps(&w, in);
   put_growth(&w, in, tables);

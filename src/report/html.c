@@ -114,18 +114,27 @@ static hr_status write_page(report *r, const char *path) {
   return hri_page_end(page, r->error);
 }
 
-hr_status hr_report_html(const hr_inspection *in, const hr_report_options *options, const char *path, hr_error *error) {
-  report r = {.in = in, .options = options, .error = error};
-  hri_lives *lives = NULL;
+static hr_status write_report(report *r, const hri_lives *lives, const char *path) {
   hri_state start = {0};
   hr_status status;
-  HRI_TRY_OUT(hri_lives_build(in->snapshot, in->trace, &lives, error));
-  HRI_TRY_OUT(hri_state_at(lives, HRI_NEVER, &start, error));
-  if (lives->event_count > INT32_MAX - 2) {
-    status = hri_fail(error, HR_ERROR_UNSUPPORTED, "a report shows at most %d events, and this trace has %llu", INT32_MAX - 2,
-                      (unsigned long long)lives->event_count);
-    goto out;
-  }
+  HRI_TRY_OUT(hri_state_at(lives, HRI_NEVER, &start, r->error));
+  r->columns = (hri_report_columns){.lives = lives, .start = &start, .addresses = hri_report_addresses_of(lives, &start)};
+  r->columns.life_category = r->in->life_category;
+  r->columns.stages = hri_inspection_stages(r->in);
+  r->columns.first_time_us = first_time(lives);
+  status = write_page(r, path);
+out:
+  hri_state_deinit(&start);
+  return status;
+}
+
+hr_status hr_report_html(const hr_inspection *in, const hr_report_options *options, const char *path, hr_error *error) {
+  const hri_lives *lives = hri_inspection_lives(in);
+  report r = {.in = in, .options = options, .error = error};
+  hr_status status;
+  if (lives->event_count > INT32_MAX - 2)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "a report shows at most %d events, and this trace has %llu", INT32_MAX - 2,
+                    (unsigned long long)lives->event_count);
   HRI_TRY_OUT(hri_report_tables_init(&r.tables, in->snapshot, error));
   HRI_TRY_OUT(join_script(&r.script, error));
   if (options && options->verdict) hri_text_add(&r.verdict, "%s", options->verdict);
@@ -134,15 +143,10 @@ hr_status hr_report_html(const hr_inspection *in, const hr_report_options *optio
     status = hri_fail_memory(error, r.verdict.length, "the report's verdict");
     goto out;
   }
-  r.columns = (hri_report_columns){.lives = lives, .start = &start, .addresses = hri_report_addresses_of(lives, &start)};
-  r.columns.life_category = lives->count == in->life_count ? in->life_category : NULL;
-  r.columns.first_time_us = first_time(lives);
-  status = write_page(&r, path);
+  status = write_report(&r, lives, path);
 out:
   hri_text_deinit(&r.script);
   hri_text_deinit(&r.verdict);
   hri_report_tables_deinit(&r.tables);
-  hri_state_deinit(&start);
-  hri_lives_destroy(lives);
   return status;
 }

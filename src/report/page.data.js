@@ -119,16 +119,29 @@ function readAnnotations(n) {
   return list;
 }
 
+// Runs of one stage, as {from (instant), stage}.
+function readStages(n) {
+  const runs = [];
+  for (let i = n.u(), from = 1; i > 0; i--) {
+    from += n.u();
+    runs.push({from, stage: n.u()});
+  }
+  return runs;
+}
+
 function readStacks(n) {
-  const stacks = [], frames = [], strings = [];
-  for (let i = n.u(); i > 0; i--) stacks.push(n.unsigned(new Uint32Array(n.u())));
+  const stacks = [], labels = [], frames = [], strings = [];
+  for (let i = n.u(); i > 0; i--) {
+    stacks.push(n.unsigned(new Uint32Array(n.u())));
+    labels.push(n.text(n.u()));
+  }
   for (let i = n.u(); i > 0; i--) frames.push({name: n.u(), file: n.u(), line: n.u()});
   for (let i = n.u(); i > 0; i--) strings.push(n.text(n.u()));
   for (const frame of frames) {
     frame.name = strings[frame.name];
     frame.file = strings[frame.file];
   }
-  return {stacks, frames, strings};
+  return {stacks, labels, frames, strings};
 }
 
 async function readData(text) {
@@ -138,5 +151,5 @@ async function readData(text) {
   const time = new Float64Array(facts.events + 1); // of instants, microseconds since the first event
   for (let t = 1; t <= facts.events; t++) time[t] = time[t - 1] + n.u();
   const lives = readLives(n, facts.lives, unit);
-  return {facts, base, firstTime, time, lives, segments: readSegments(n, unit), annotations: readAnnotations(n), ...readStacks(n)};
+  return {facts, base, firstTime, time, lives, segments: readSegments(n, unit), annotations: readAnnotations(n), stages: readStages(n), ...readStacks(n)};
 }

@@ -7,7 +7,8 @@ function sizeText(bytes) {
   while (value >= 1024 && unit < 6) { value /= 1024; unit++; }
   return `${sign}${unit ? value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0) : value} ${units[unit]}`;
 }
-const countText = n => Math.round(n).toLocaleString('en');
+const numberFormat = new Intl.NumberFormat('en'), countText = n => numberFormat.format(Math.round(n));
+const largestIn = (values, least) => { let most = least; for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i]; return most; };
 function timeText(us) {
   if (us < 1e3) return `${Math.round(us)} µs`;
   if (us < 1e6) return `${(us / 1e3).toFixed(us < 1e4 ? 2 : 1)} ms`;
@@ -30,10 +31,10 @@ function el(tag, properties, ...children) {
   return node;
 }
 
-// columns: [{name, number}], rows: arrays of texts or nodes.
+// columns: [{name, number, ...}] with how a cell is set, rows: arrays of texts or nodes. `spare` columns go first where room is short.
 function table(columns, rows, caption) {
-  const cell = (value, i, tag) => el(tag, {className: columns[i].number ? 'number' : ''}, value);
-  return el('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption}, el('table', {},
+  const cell = (value, i, tag) => el(tag, {className: ['number', 'wide', 'share', 'plain', 'spare'].filter(kind => columns[i][kind]).join(' ')}, value);
+  return el('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption}, el('table', {className: columns.some(c => c.wide) ? 'cards' : ''},
     el('caption', {className: 'hidden'}, caption),
     el('thead', {}, el('tr', {}, columns.map((c, i) => { const th = cell(c.name, i, 'th'); th.scope = 'col'; return th; }))),
     el('tbody', {}, rows.map(row => el('tr', {}, row.map((value, i) => cell(value, i, 'td')))))));
@@ -87,12 +88,14 @@ function hatched(colour, hatch, ink) {
 
 const style = {};
 function readStyle(palette) {
-  const css = getComputedStyle(document.documentElement), value = name => css.getPropertyValue('--' + name).trim();
-  for (const name of ['ink', 'quiet', 'line', 'paper', 'sheet', 'alarm', 'accent', 'free']) style[name] = value(name);
-  style.font = '12px ' + css.fontFamily;
-  style.small = '11px ' + css.fontFamily;
-  const ink = value('hatch');
-  for (const c of palette) c.fill = hatched(c.colour, c.hatch, ink);
+  const probe = document.body.appendChild(el('span', {hidden: true}));
+  const value = name => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
+  for (const name of ['ink', 'quiet', 'line', 'paper', 'sheet', 'alarm', 'accent', 'free', 'hatch']) style[name] = value(name);
+  const family = getComputedStyle(probe).fontFamily;
+  style.font = '12px ' + family;
+  style.small = '11px ' + family;
+  probe.remove();
+  for (const c of palette) c.fill = hatched(c.colour, c.hatch, style.hatch);
   style.freeFill = hatched(style.sheet, 1, style.free);
   style.pendingFill = hatched(style.sheet, 6, style.alarm);
 }
@@ -130,7 +133,7 @@ function fitText(g, text, x, y, width) {
 function haloText(g, text, x, y) {
   g.lineJoin = 'round';
   g.lineWidth = 3;
-  g.strokeStyle = style.paper;
+  g.strokeStyle = style.sheet;
   g.strokeText(text, x, y);
   g.fillText(text, x, y);
 }

@@ -32,15 +32,12 @@ function orderEnds(lives, events) {
 
 // Categories with least bytes made, beyond what a picture can tell apart, become one: "others".
 function fewCategories(names, lives) {
-  const made = new Float64Array(Math.max(names.length, 1));
-  let strays = false;
-  for (let i = 0; i < lives.count; i++)
-    if (lives.category[i] < made.length) made[lives.category[i]] += lives.size[i]; else strays = true;
-  const used = [...made.keys()].filter(c => made[c] > 0).sort((a, b) => made[b] - made[a]);
-  const kept = used.length > MAX_CATEGORIES ? used.slice(0, MAX_CATEGORIES - 1) : used;
+  const made = new Float64Array(65536), count = new Uint32Array(65536);
+  for (let i = 0; i < lives.count; i++) { made[lives.category[i]] += lives.size[i]; count[lives.category[i]]++; }
+  const used = [...made.keys()].filter(c => count[c]).sort((a, b) => made[b] - made[a]), kept = used.length > MAX_CATEGORIES ? used.slice(0, MAX_CATEGORIES - 1) : used;
   const place = new Uint8Array(65536).fill(kept.length), list = kept.map(c => names[c] || 'unknown');
   kept.forEach((c, k) => { place[c] = k; });
-  if (kept.length < made.length || strays) list.push(kept.length ? 'others' : 'unknown');
+  if (kept.length < used.length || !used.length) list.push(used.length ? 'others' : 'unknown');
   return {list, column: Uint8Array.from(lives.category, c => place[c])};
 }
 
@@ -187,7 +184,6 @@ class Model {
     this.levels = new Levels(lives, this.ends, this.segments.events, facts.startReserved, few.list.length, few.column, this.events);
     this.hasSegments = this.segments.start.length + this.segments.events.length > 0;
     this.order = this.stackOrder();
-    this.labels = [];
   }
   // Long-held categories at the bottom, where a flat band is easiest to read.
   stackOrder() {
@@ -207,20 +203,7 @@ class Model {
     return list.subarray(0, count);
   }
   pending(life, t) { return this.lives.request[life] <= t; }
-  // The innermost frame of the user's own program: Python, and not of an installed package.
-  ownFrame(stack) {
-    const frames = this.stacks[stack];
-    for (const f of frames) { const {file} = this.frames[f]; if (file.endsWith('.py') && !/site-packages|dist-packages|[\\/]torch[\\/]|^</.test(file)) return this.frames[f]; }
-    for (const f of frames) if (this.frames[f].file.endsWith('.py')) return this.frames[f];
-    return frames.length ? this.frames[frames[0]] : null;
-  }
-  label(stack) {
-    if (this.labels[stack] === undefined) {
-      const frame = this.ownFrame(stack);
-      this.labels[stack] = frame ? frameText(frame) : '(no stack recorded)';
-    }
-    return this.labels[stack];
-  }
+  label(stack) { return this.labels[stack]; }
   address(life) { return '0x' + (this.base + BigInt(this.lives.addr[life])).toString(16); }
   timeOf(t) { return this.time[Math.max(0, Math.min(t, this.events))]; }
 }

@@ -1,5 +1,7 @@
 #include <string.h>
 
+#include <headroom/inspect.h>
+
 #include "report/tables.h"
 
 static hr_status init(hri_report_table *table, uint32_t limit, hr_error *error) {
@@ -45,14 +47,23 @@ void hri_report_tables_deinit(hri_report_tables *tables) {
 uint32_t hri_report_stack(hri_report_tables *tables, uint32_t stack) { return place(&tables->stacks, stack); }
 uint32_t hri_report_string(hri_report_tables *tables, uint32_t string) { return place(&tables->strings, string); }
 
+static void put_string(hri_page *page, const char *text) {
+  size_t length = strlen(text);
+  hri_page_u64(page, length);
+  hri_page_data(page, text, length);
+}
+
 static void put_stacks(hri_report_tables *tables, hri_page *page) {
   const hr_snapshot *s = tables->snapshot;
+  char brief[160];
   uint32_t i, f;
   hri_page_u64(page, tables->stacks.count);
   for (i = 0; i < tables->stacks.count; i++) {
     const hr_stack *stack = &s->stacks[tables->stacks.items[i]];
     hri_page_u64(page, stack->count);
     for (f = 0; f < stack->count; f++) hri_page_u64(page, place(&tables->frames, s->stack_frames[stack->first + f]));
+    hr_inspect_stack_text(s, tables->stacks.items[i], brief, sizeof brief);
+    put_string(page, brief);
   }
 }
 
@@ -72,10 +83,6 @@ void hri_report_tables_put(hri_report_tables *tables, hri_page *page) {
   put_stacks(tables, page);
   put_frames(tables, page);
   hri_page_u64(page, tables->strings.count);
-  for (i = 0; i < tables->strings.count; i++) {
-    const char *text = hr_snapshot_string(tables->snapshot, tables->strings.items[i]);
-    size_t length = strlen(text);
-    hri_page_u64(page, length);
-    hri_page_data(page, text, length);
-  }
+  for (i = 0; i < tables->strings.count; i++)
+    put_string(page, hr_snapshot_string(tables->snapshot, tables->strings.items[i]));
 }

@@ -5,27 +5,27 @@
 
 static double share(uint64_t part, uint64_t whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
 
-/* Whether free memory would have served the request, by the tests of the inspection, the least intrusive first. */
+/* Whether free memory would have served the request, by the tests of the inspection. */
 static void add_fit(const hr_inspection *in, hri_text *text) {
   const hr_fragmentation *f = &in->fragmentation;
+  uint64_t free_bytes = f->device_free_bytes + in->at.free_returnable_bytes + in->at.free_pinned_bytes;
   char a[32], b[32];
   if (f->request_bytes == 0) return;
   if (f->fits_block) {
-    hri_text_add(text, " A free block of %s would have taken it: the failure is not explained by this memory.", hri_size_text(f->pool_largest_free_bytes, a));
-  } else if (f->fits_contiguous) {
-    hri_text_add(text, " The memory is fragmented: %s are free in its pool, but the largest piece is %s.",
-                 hri_size_text(f->pool_free_bytes, a), hri_size_text(f->pool_largest_free_bytes, b));
-  } else if (f->fits_after_return) {
-    hri_text_add(text, " Returning the cached segments that hold nothing (%s) would have made room.", hri_size_text(in->at.free_returnable_bytes, a));
-  } else if (f->fits_compacted) {
-    hri_text_add(text, " All free bytes together would have been enough (%s cached, in segments that live blocks pin).",
-                 hri_size_text(in->at.free_pinned_bytes, a));
-  } else if (f->device_free_known) {
-    uint64_t free_bytes = f->device_free_bytes + in->at.free_returnable_bytes + in->at.free_pinned_bytes;
-    if (f->request_bytes > free_bytes)
-      hri_text_add(text, " The memory is full: even all free bytes together (%s) fall short of the request by %s.",
-                   hri_size_text(free_bytes, a), hri_size_text(f->request_bytes - free_bytes, b));
+    hri_text_add(text, " A free block of %s would have taken it: this memory does not explain the failure.", hri_size_text(f->pool_largest_free_bytes, a));
+    return;
   }
+  if (f->fits_contiguous)
+    hri_text_add(text, " Its pool had %s free, enough, but in pieces of at most %s.", hri_size_text(f->pool_free_bytes, a),
+                 hri_size_text(f->pool_largest_free_bytes, b));
+  if (f->fits_after_return)
+    hri_text_add(text, " Returning the cached segments that hold nothing (%s) would have made room.", hri_size_text(in->at.free_returnable_bytes, a));
+  else if (f->fits_compacted)
+    hri_text_add(text, " All free bytes together would have been enough, but %s of them lie in segments that live blocks pin.",
+                 hri_size_text(in->at.free_pinned_bytes, a));
+  else if (f->device_free_known && f->request_bytes > free_bytes)
+    hri_text_add(text, " The memory is full: all free bytes together (%s) fall short of the request by %s.", hri_size_text(free_bytes, a),
+                 hri_size_text(f->request_bytes - free_bytes, b));
 }
 
 static void add_oom(const hr_inspection *in, hri_text *text) {
@@ -33,7 +33,7 @@ static void add_oom(const hr_inspection *in, hri_text *text) {
   char a[32], b[32], c[32];
   hri_text_add(text, "Out of memory: a request of %s failed with %s live and %s reserved", hri_size_text(last->size, a),
                hri_size_text(last->live_bytes, b), hri_size_text(last->reserved_bytes, c));
-  if (last->stage != HR_STAGE_UNKNOWN) hri_text_add(text, ", in the stage %s", hr_stage_name(last->stage));
+  if (last->stage != HR_STAGE_UNKNOWN) hri_text_add(text, ", in %s", hr_stage_name(last->stage));
   hri_text_add(text, ".");
   if (in->oom_total > 1) hri_text_add(text, " It is the last of %llu such failures.", (unsigned long long)in->oom_total);
   if (in->at_event == last->event) add_fit(in, text);
@@ -42,7 +42,7 @@ static void add_oom(const hr_inspection *in, hri_text *text) {
 static void add_peak(const hr_inspection *in, hri_text *text) {
   char a[32], b[32];
   hri_text_add(text, "Peak: %s live", hri_size_text(in->peak_live_bytes, a));
-  if (in->peak_event != UINT64_MAX) hri_text_add(text, " after event %llu", (unsigned long long)in->peak_event);
+  if (in->peak_event != UINT64_MAX) hri_text_add(text, " after event %llu", (unsigned long long)in->peak_event + 1); /* as --at counts */
   if (in->peak_reserved_bytes > 0) hri_text_add(text, "; at most %s reserved", hri_size_text(in->peak_reserved_bytes, b));
   hri_text_add(text, ". No request failed.");
 }

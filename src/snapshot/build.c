@@ -162,25 +162,33 @@ uint32_t hri_snapshot_add_stack(hri_snapshot_builder *b, const uint32_t *frames,
   return note(t, hash);
 }
 
-/* Few of these exist: a search from the last one suffices. */
 uint32_t hri_snapshot_add_pool(hri_snapshot_builder *b, uint64_t first, uint64_t second) {
+  hri_intern *t = &b->pool_index;
   hr_snapshot *s = b->snapshot;
-  if (b->failed || !s) return 0;
-  for (uint32_t k = s->pool_count; k-- > 0;)
-    if (s->pools[k].id[0] == first && s->pools[k].id[1] == second) return k;
-  if (s->pool_count == UINT32_MAX || !GROW(b, s->pools, b->pool_capacity, (uint64_t)s->pool_count + 1)) return 0;
-  s->pools[s->pool_count] = (hr_pool){{first, second}};
-  return s->pool_count++;
+  const hr_pool pool = {{first, second}};
+  uint64_t hash = hash_bytes(&pool, sizeof pool), at;
+  uint32_t found;
+  if (!room(b, t)) return 0;
+  at = hash & t->mask;
+  while ((found = look(t, hash, &at)) != UINT32_MAX)
+    if (memcmp(&s->pools[found], &pool, sizeof pool) == 0) return found;
+  if (!GROW(b, s->pools, b->pool_capacity, (uint64_t)s->pool_count + 1)) return 0;
+  s->pools[s->pool_count++] = pool;
+  return note(t, hash);
 }
 
 uint16_t hri_snapshot_add_category(hri_snapshot_builder *b, uint32_t string) {
+  hri_intern *t = &b->category_index;
   hr_snapshot *s = b->snapshot;
-  if (b->failed || !s) return 0;
-  for (uint32_t k = 0; k < s->category_count; k++)
-    if (s->categories[k] == string) return (uint16_t)k;
+  uint64_t hash = hash_bytes(&string, sizeof string), at;
+  uint32_t found;
+  if (!room(b, t)) return 0;
+  at = hash & t->mask;
+  while ((found = look(t, hash, &at)) != UINT32_MAX)
+    if (s->categories[found] == string) return (uint16_t)found;
   if (s->category_count > UINT16_MAX || !GROW(b, s->categories, b->category_capacity, (uint64_t)s->category_count + 1)) return 0;
-  s->categories[s->category_count] = string;
-  return (uint16_t)s->category_count++;
+  s->categories[s->category_count++] = string;
+  return (uint16_t)note(t, hash);
 }
 
 /* ---- rows ---- */
@@ -245,8 +253,8 @@ hr_status hri_snapshot_build(hri_snapshot_builder *b, uint64_t memory_limit, hr_
 }
 
 static void drop_tables(hri_snapshot_builder *b) {
-  hri_intern *tables[] = {&b->string_index, &b->frame_index, &b->stack_index};
-  for (int k = 0; k < 3; k++) hri_free(tables[k]->slots), hri_free(tables[k]->hashes);
+  hri_intern *tables[] = {&b->string_index, &b->frame_index, &b->stack_index, &b->pool_index, &b->category_index};
+  for (int k = 0; k < 5; k++) hri_free(tables[k]->slots), hri_free(tables[k]->hashes);
 }
 
 void hri_snapshot_build_deinit(hri_snapshot_builder *b) {

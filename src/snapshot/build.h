@@ -17,7 +17,7 @@ typedef struct hri_intern {
 
 typedef struct hri_snapshot_builder {
   hr_snapshot *snapshot; /* counts are kept current; arrays have the capacities below */
-  hri_intern string_index, frame_index, stack_index;
+  hri_intern string_index, frame_index, stack_index, pool_index, category_index;
   uint64_t event_capacity, trace_capacity, segment_capacity, block_capacity, annotation_capacity, pool_capacity;
   uint64_t stack_capacity, stack_frame_capacity, frame_capacity, text_capacity, string_capacity, category_capacity;
   uint64_t memory_limit; /* 0 = none */

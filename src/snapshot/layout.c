@@ -303,8 +303,8 @@ static walk prepare(const hr_snapshot *s, hri_layout_out *out) {
 void hri_layout_walk(const hr_snapshot *snapshot, hri_layout_out *out) {
   walk w = prepare(snapshot, out);
   out->begin_map(out);
+  put_traces(&w); /* first: references to their keys are then the shortest */
   put_segments(&w, HRI_WORD_SEGMENTS, false);
-  put_traces(&w);
   if (w.host_keys) put_host(&w);
   if (snapshot->settings.present) put_settings(&w);
   if (snapshot->annotation_count) put_annotations(&w);

@@ -2,16 +2,16 @@
  * is not in that list, integers of at most 8 bytes, and lists in batches, since the viewer spreads each batch as the
  * arguments of one call.
  *
- * Everything that comes more than once is memoised: keys, strings, frames, and whole lists of frames. The fixed words
- * have the first places of the memo, where a reference takes two bytes. Protocol 4 frames the stream: whole opcodes,
- * about 64 KiB each, long strings outside. */
+ * Everything that comes more than once is memoised: keys, strings, frames, and whole lists of frames; places in the memo
+ * are given in the order of the stream, as all picklers do. Protocol 4 frames the stream: whole opcodes, at most 64 KiB
+ * each, long strings outside. */
 #include <string.h>
 
 #include "base/json.h"
 #include "snapshot/layout.h"
 #include "snapshot/sink.h"
 
-enum { BATCH = 1000, MAX_DEPTH = 8, FRAME_HEADER = 9, LONG_STRING = 1 << 12, NO_PLACE = 0 };
+enum { BATCH = 1000, MAX_DEPTH = 8, FRAME_HEADER = 9, LONG_STRING = 1 << 12 };
 
 typedef struct pickle {
   hri_layout_out out; /* first: the calls get the whole */
@@ -20,10 +20,9 @@ typedef struct pickle {
   int protocol;
   unsigned char *piece; /* FRAME_HEADER bytes of room, then opcodes */
   size_t used;
-  uint32_t *strings, *frames, *stacks; /* places in the memo; NO_PLACE: not yet written */
-  bool words[HRI_WORD_COUNT];          /* a word's place is its number */
-  uint32_t next_place;
-  uint32_t pending;         /* the place of the container that begins next; NO_PLACE: none */
+  uint32_t *strings, *frames, *stacks, words[HRI_WORD_COUNT]; /* place in the memo + 1; 0: not yet written */
+  uint32_t place_count;
+  bool pending; /* the container that begins next is memoised */
   uint32_t items[MAX_DEPTH]; /* of the open batch, per open list */
   uint32_t depth;
 } pickle;
@@ -64,14 +63,24 @@ static void put_op_number(pickle *p, unsigned char op, uint64_t value, int bytes
   put_bytes(to + 1, value, bytes);
 }
 
-static void remember(pickle *p, uint32_t place) {
-  if (place < 256) put_op_number(p, 'q', place, 1); /* BINPUT */
-  else put_op_number(p, 'r', place, 4);             /* LONG_BINPUT */
+/* Memoises what was put last, at the next place. */
+static void remember(pickle *p) {
+  uint32_t place = p->place_count++;
+  if (p->protocol >= 4) put_op(p, (char)0x94);           /* MEMOIZE */
+  else if (place < 256) put_op_number(p, 'q', place, 1); /* BINPUT */
+  else put_op_number(p, 'r', place, 4);                  /* LONG_BINPUT */
 }
 
-static void recall(pickle *p, uint32_t place) {
+/* A reference to what was memoised, if it was; else notes the place that it gets with the next `remember`. */
+static bool recall(pickle *p, uint32_t *place_and_one) {
+  uint32_t place = *place_and_one - 1;
+  if (*place_and_one == 0) {
+    *place_and_one = p->place_count + 1;
+    return false;
+  }
   if (place < 256) put_op_number(p, 'h', place, 1); /* BINGET */
   else put_op_number(p, 'j', place, 4);             /* LONG_BINGET */
+  return true;
 }
 
 static void put_integer(pickle *p, int64_t value) {
@@ -136,8 +145,8 @@ static pickle *self(hri_layout_out *out) { return (pickle *)(void *)out; }
 
 static void begin_container(pickle *p, char op) {
   put_op(p, op);
-  if (p->pending != NO_PLACE) remember(p, p->pending);
-  p->pending = NO_PLACE;
+  if (p->pending) remember(p);
+  p->pending = false;
 }
 
 static void begin_map(hri_layout_out *out) {
@@ -167,14 +176,9 @@ static void end_list(hri_layout_out *out) {
 
 static void put_word(hri_layout_out *out, hri_word word) {
   pickle *p = self(out);
-  uint32_t place = (uint32_t)word + 1;
-  if (p->words[word]) {
-    recall(p, place);
-    return;
-  }
-  p->words[word] = true;
+  if (recall(p, &p->words[word])) return;
   put_text(p, hri_word_text(word), strlen(hri_word_text(word)));
-  remember(p, place);
+  remember(p);
 }
 
 static void put_u64(hri_layout_out *out, uint64_t value) { put_integer(self(out), (int64_t)value); }
@@ -199,10 +203,7 @@ static void put_string(hri_layout_out *out, uint32_t string) {
   pickle *p = self(out);
   const char *text = hr_snapshot_string(p->s, string);
   uint64_t count;
-  if (p->strings[string] != NO_PLACE) {
-    recall(p, p->strings[string]);
-    return;
-  }
+  if (recall(p, &p->strings[string])) return;
   count = strlen(text);
   if (count > UINT32_MAX / 4) {
     hri_sink_fail(p->sink, hri_fail(p->sink->error, HR_ERROR_INPUT, "string %u cannot be written: it has %llu bytes", (unsigned)string,
@@ -211,16 +212,14 @@ static void put_string(hri_layout_out *out, uint32_t string) {
   }
   if (is_clean(text, count)) put_text(p, text, count);
   else put_unclean_text(p, text, count);
-  p->strings[string] = p->next_place++;
-  remember(p, p->strings[string]);
+  remember(p);
 }
 
 static bool refer(hri_layout_out *out, hri_shared what, uint32_t index) {
   pickle *p = self(out);
-  uint32_t *place = what == HRI_SHARED_FRAME ? &p->frames[index] : &p->stacks[index];
-  if (*place != NO_PLACE) return recall(p, *place), true;
-  *place = p->pending = p->next_place++;
-  return false;
+  bool known = recall(p, what == HRI_SHARED_FRAME ? &p->frames[index] : &p->stacks[index]);
+  p->pending = !known;
+  return known;
 }
 
 static bool failed(hri_layout_out *out) { return self(out)->sink->status != HR_OK; }
@@ -244,7 +243,7 @@ static hr_status take_memory(pickle *p) {
 }
 
 void hri_layout_put_pickle(const hr_snapshot *snapshot, int protocol, hri_sink *sink) {
-  pickle p = {.out = calls, .s = snapshot, .sink = sink, .protocol = protocol, .used = FRAME_HEADER, .next_place = HRI_WORD_COUNT + 1};
+  pickle p = {.out = calls, .s = snapshot, .sink = sink, .protocol = protocol, .used = FRAME_HEADER};
   hr_status status = take_memory(&p);
   if (status == HR_OK) {
     const unsigned char proto[2] = {0x80, (unsigned char)protocol};

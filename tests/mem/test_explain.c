@@ -175,6 +175,28 @@ static const sample samples[] = {
      HR_OOM_TOO_BIG, CERTAIN, GIB(1), GIB(8), MIB(100), 8053063680.0, MIB(100), 0},
     {"  File \"torch/cuda/graphs.py\", line 80, in capture_begin\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.38 GiB is free. Including non-PyTorch memory, this process has 77.77 GiB memory in use. Of the allocated memory 66.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.",
      HR_OOM_CACHED_NOT_RETURNED, LIKELY, GIB(2), GIB(79.15), GIB(1.38), GIB(66), GIB(11), 0},
+    /* variants of reports, in other numbers */
+    {"RuntimeError: $ Torch: not enough memory: you tried to allocate 40GB. Buy new RAM! at /tmp/TH/THGeneral.c:218", HR_OOM_HOST_MEMORY, CERTAIN, GIB(40), 0, 0, 0, 0, 0},
+    {"E: RuntimeError: Could not allocate tensor with 268435456 bytes. There is not enough GPU video memory available!", UNDECIDED, 0, 0, 0, 0, 0, 0},
+    {"RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)", UNDECIDED, 0, 0, 0, 0, 0, 0},
+    {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.", HR_OOM_TOO_BIG, CERTAIN, GIB(1073741824.0), 0, 0, 0, 0, 0},
+    {"2023-02-01 E tensorflow/stream_executor/cuda/cuda_driver.cc:802] failed to alloc 17179869184 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+     HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+    {"E tensorflow/stream_executor/rocm/rocm_driver.cc:600] failed to allocate 512.00M (536870912 bytes) from device: HIP_ERROR_OutOfMemory",
+     HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+    {"RuntimeError: Resource exhausted: Out of memory while trying to allocate 25165824 bytes.", HR_OOM_NOT_PYTORCH, CERTAIN, 0, 0, 0, 0, 0, 0},
+    {"srun: error: node17: task 3: Out Of Memory", HR_OOM_HOST_MEMORY, CERTAIN, 0, 0, 0, 0, 0, 0},
+    {"Loading checkpoint shards:  50%|#####     | 1/2 [00:09<00:09,  9.1s/it]Killed", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+    {"epoch 3 loss 0.71\nKilled\n$ ", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+    {"job.sh: line 12: 40213 Killed                  python train.py --epochs 3", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+    {"zsh: killed     python train.py", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+    {"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   PID 811 RUNNING AT node3\n=   EXIT CODE: 9", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+    {"RuntimeError: unable to mmap 9934721024 bytes from file <./model-00002.safetensors>: Cannot allocate memory (12)", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+    {"OSError: [Errno 12] Cannot allocate memory", HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
+    {"(EngineCore_DP0 pid=917) torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.08 GiB. GPU 0 has a total capacity of 64.00 GiB of which 700.00 MiB is free. Of the allocated memory 63.05 GiB is allocated by PyTorch, and 130.00 MiB is reserved by PyTorch but unallocated.",
+     HR_OOM_TOO_BIG, CERTAIN, GIB(1.08), GIB(64), MIB(700), GIB(63.05), MIB(130), 0},
+    {"CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 500.00 MiB is free. Process 3392 has 12.73 GiB memory in use. Including non-PyTorch memory, this process has 10.40 GiB memory in use. Of the allocated memory 7.90 GiB is allocated by PyTorch, and 2.05 GiB is reserved by PyTorch but unallocated." HINT22,
+     HR_OOM_OTHER_PROCESS, LIKELY, GIB(1), GIB(23.65), MIB(500), GIB(7.9), GIB(2.05), GIB(12.73)},
 };
 enum { SAMPLES = sizeof samples / sizeof *samples };
 
@@ -236,7 +258,9 @@ static void test_samples(void **state) {
 
 static void test_no_message(void **state) {
   static const char *const texts[] = {"", "\n\n", "the job ran out of memory yesterday", "exit code 1", "exited with code 0",
-                                      "RESOURCE_EXHAUSTED: quota exceeded for requests", "class MemoryErrorHandler:"};
+                                      "RESOURCE_EXHAUSTED: quota exceeded for requests", "class MemoryErrorHandler:",
+                                      "[launch.py:315:sigkill_handler] Killing subprocess 953850", "3 workers were killed by hand", "epoch 12 killed the mood",
+                                      "srun: error: node17: task 3: Exited with exit code 1", "unable to mmap the file: no such file"};
   (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     hr_explanation *e = explain(texts[i]);
@@ -246,9 +270,16 @@ static void test_no_message(void **state) {
   }
 }
 
+/* The wrapped, emphasised one. */
+static const char *form_sample(void) {
+  for (size_t i = 0; i < SAMPLES; i++)
+    if (samples[i].text[0] == '#') return samples[i].text;
+  return NULL;
+}
+
 /* Any way of cutting a text into pieces gives the same answer. */
 static void test_pieces(void **state) {
-  const char *text = samples[SAMPLES - 4].text;
+  const char *text = form_sample();
   size_t count = strlen(text);
   (void)state;
   for (size_t piece = 1; piece < 40; piece += 3) {
@@ -369,11 +400,223 @@ static void test_refused_memory(void **state) {
   }
 }
 
+/* ---- the fourteen points of what messages hide, one test each (docs/explain.md, "What the figures hide") ---- */
+
+#define TAIL " Of the allocated memory 22.90 GiB is allocated by PyTorch, and 150.00 MiB is reserved by PyTorch but unallocated."
+#define HEAD(tried, free) "CUDA out of memory. Tried to allocate " tried ". GPU 0 has a total capacity of 23.65 GiB of which " free " is free."
+
+static hr_oom_failure one(const char *text) {
+  hr_explanation *e = explain(text);
+  hr_oom_failure f;
+  assert_int_equal(e->failure_count, 1);
+  f = e->failures[0];
+  hr_explanation_destroy(e);
+  return f;
+}
+
+static bool reasons(const hr_oom_failure *f, const char *words) {
+  for (uint32_t i = 0; i < f->arithmetic_count; i++)
+    if (strstr(f->arithmetic[i], words)) return true;
+  return strstr(f->verdict, words) != NULL;
+}
+
+static void test_point_01_the_request_is_a_segment(void **state) {
+  hr_oom_failure small = one(HEAD("2.00 MiB", "1.00 MiB") TAIL), medium = one(HEAD("20.00 MiB", "1.00 MiB") TAIL), large = one(HEAD("22.00 MiB", "1.00 MiB") TAIL);
+  (void)state;
+  assert_true(reasons(&small, "the tensor itself was up to 1 MiB"));
+  assert_true(reasons(&medium, "the tensor itself was 1 to 10 MiB"));
+  assert_false(reasons(&large, "the tensor itself"));
+}
+
+static void test_point_02_more_free_than_requested(void **state) {
+  hr_oom_failure f = one(HEAD("64.00 MiB", "8.36 GiB") " Of the allocated memory 2.60 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.");
+  (void)state;
+  assert_int_equal(f.cause, HR_OOM_UNKNOWN);
+  assert_true(reasons(&f, "not explained by the figures") && reasons(&f, "container, MIG or vGPU"));
+}
+
+static void test_point_03_values_for_not_known(void **state) {
+  hr_oom_failure f = one(HEAD("1.00 GiB", "1.00 MiB") " Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use." TAIL);
+  hr_oom_failure zero = one(HEAD("1.00 GiB", "1.00 MiB") " Process 7 has 0 bytes memory in use. Including non-PyTorch memory, this process has 0 bytes memory in use." TAIL);
+  (void)state;
+  assert_int_equal(f.figures[HR_OOM_THIS_PROCESS].state, HR_OOM_NOT_KNOWN);
+  assert_int_equal(zero.figures[HR_OOM_THIS_PROCESS].state, HR_OOM_NOT_KNOWN);
+  assert_true(adds_up(&f) && adds_up(&zero));
+}
+
+static void test_point_04_spilled_to_the_host(void **state) {
+  hr_oom_failure f = one("CUDA out of memory. Tried to allocate 2.11 GiB (GPU 0; 8.00 GiB total capacity; 19.84 GiB already allocated; 0 bytes free; 22.26 GiB reserved in total by PyTorch)");
+  (void)state;
+  assert_int_equal(f.cause, HR_OOM_TOO_BIG);
+  assert_int_equal(f.certainty, HR_OOM_LIKELY);
+  assert_true(f.excess_bytes > 0 && adds_up(&f) && reasons(&f, "spilled"));
+}
+
+static void test_point_05_a_listed_process_is_this_one(void **state) {
+  hr_oom_failure f = one(HEAD("1.00 GiB", "100.00 MiB") " Process 21422 has 23.55 GiB memory in use." TAIL);
+  (void)state;
+  assert_int_equal(f.process_count, 0);
+  assert_int_equal(f.figures[HR_OOM_THIS_PROCESS].state, HR_OOM_DERIVED);
+  assert_int_equal(f.cause, HR_OOM_TOO_BIG);
+  assert_true(reasons(&f, "under another id"));
+}
+
+static void test_point_06_unordered_lists_and_siblings(void **state) {
+  hr_oom_failure f = one(HEAD("1.00 GiB", "100.00 MiB") " Process 1 has 500.00 MiB memory in use. Including non-PyTorch memory, this process has 20.10 GiB memory in use. "
+                         "Process 2 has 500.00 MiB memory in use. Process 3 has 500.00 MiB memory in use. Process 4 has 500.00 MiB memory in use. Process 5 has 500.00 MiB memory in use. "
+                         "Process 6 has 500.00 MiB memory in use. Process 7 has 500.00 MiB memory in use. Of the allocated memory 19.60 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated.");
+  (void)state;
+  assert_int_equal(f.process_count, 7);
+  assert_true(near(&f.figures[HR_OOM_THIS_PROCESS], GIB(20.1)));
+  assert_true(reasons(&f, "sibling ranks"));
+  assert_int_equal(f.cause, HR_OOM_OTHER_PROCESS);
+}
+
+static void test_point_07_caps(void **state) {
+  hr_oom_failure cap = one(HEAD("1.00 GiB", "15.00 GiB") " 8.00 GiB allowed; Of the allocated memory 7.60 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.");
+  hr_oom_failure other = one(HEAD("1.00 GiB", "100.00 MiB") " 23.00 GiB allowed; Of the allocated memory 7.60 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.");
+  hr_oom_failure async = one("Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated : 9.28 GiB\nRequested : 4.00 GiB\nDevice limit : 16.00 GiB\n"
+                             "Free (according to CUDA): 0 bytes\nPyTorch limit (set by user-supplied memory fraction)\n: 17179869184.00 GiB");
+  hr_oom_failure mps = one("MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 3.31 GB, max allowed: 18.13 GB). Tried to allocate 256 bytes on private pool.");
+  (void)state;
+  assert_int_equal(cap.cause, HR_OOM_CAP);
+  assert_int_equal(cap.certainty, HR_OOM_CERTAIN);
+  assert_int_not_equal(other.cause, HR_OOM_CAP);
+  assert_true(reasons(&other, "printed but is not the cause"));
+  assert_int_not_equal(async.cause, HR_OOM_CAP);
+  assert_true(reasons(&async, "no cap is set"));
+  assert_int_equal(mps.cause, HR_OOM_CAP);
+  assert_true(reasons(&mps, "storage mode"));
+}
+
+static void test_point_08_private_pools_are_inside(void **state) {
+  hr_oom_failure f = one(HEAD("1.00 GiB", "100.00 MiB") " Of the allocated memory 22.90 GiB is allocated by PyTorch, with 6.00 GiB allocated in private pools (e.g., CUDA Graphs), and 150.00 MiB is reserved by PyTorch but unallocated.");
+  (void)state;
+  assert_int_equal(f.cause, HR_OOM_PRIVATE_POOL);
+  assert_true(adds_up(&f));
+  assert_string_equal(f.shares[1].name, "private pools of this process");
+  assert_true(near(&f.figures[HR_OOM_ALLOCATED], GIB(22.9)));
+}
+
+static void test_point_09_cached_and_reserved(void **state) {
+  hr_oom_failure cached = one("CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 0.50 GiB free; 0.40 GiB cached)");
+  hr_oom_failure reserved = one("CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 0.50 GiB free; 5.40 GiB reserved in total by PyTorch)");
+  (void)state;
+  assert_true(near(&cached.figures[HR_OOM_UNALLOCATED], GIB(0.4)) && near(&reserved.figures[HR_OOM_UNALLOCATED], GIB(5.4) - GIB(5)));
+  assert_true(near(&cached.figures[HR_OOM_RESERVED], GIB(5.4)));
+  assert_int_equal(cached.candidates, reserved.candidates); /* the old wordings cannot tell whose the missing 2 GiB are */
+  assert_true(cached.candidates >> HR_OOM_OTHER_PROCESS & 1 && cached.candidates >> HR_OOM_OUTSIDE_ALLOCATOR & 1);
+}
+
+static void test_point_10_fragmentation_is_never_certain(void **state) {
+  hr_oom_failure much = one(HEAD("1.00 GiB", "100.00 MiB") " Of the allocated memory 12.00 GiB is allocated by PyTorch, and 11.00 GiB is reserved by PyTorch but unallocated.");
+  hr_oom_failure normal = one(HEAD("200.00 MiB", "100.00 MiB") TAIL);
+  (void)state;
+  assert_int_equal(much.cause, HR_OOM_FRAGMENTED);
+  assert_int_equal(much.certainty, HR_OOM_LIKELY);
+  assert_true(reasons(&much, "only a snapshot shows the pieces"));
+  assert_int_equal(normal.cause, HR_OOM_TOO_BIG);
+  assert_true(reasons(&normal, "below 5 % is normal"));
+}
+
+static void test_point_11_absurd_requests(void **state) {
+  hr_oom_failure wrapped = one(HEAD("17179869183.98 GiB", "20.00 GiB") TAIL), gathered = one(HEAD("700.15 GiB", "20.00 GiB") TAIL);
+  (void)state;
+  assert_int_equal(wrapped.certainty, HR_OOM_CERTAIN);
+  assert_true(reasons(&wrapped, "negative size"));
+  assert_int_equal(gathered.certainty, HR_OOM_CERTAIN);
+  assert_true(reasons(&gathered, "corrupted gathered objects"));
+}
+
+static void test_point_12_names_that_mislead(void **state) {
+  static const struct {
+    const char *text;
+    hr_oom_cause cause;
+  } names[] = {
+      {"ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", HR_OOM_HOST_MEMORY},
+      {"in pin_memory\nRuntimeError: CUDA error: out of memory", HR_OOM_HOST_MEMORY},
+      {"[enforce fail at alloc_cpu.cpp:75] . DefaultCPUAllocator: can't allocate memory", HR_OOM_HOST_MEMORY},
+      {"[enforce fail at context_gpu.cu:343] error == cudaSuccess. 2 vs 0. : out of memory", HR_OOM_UNKNOWN},
+      {"OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376", HR_OOM_ON_CHIP},
+      {"ValueError: No available memory for the cache blocks.", HR_OOM_CAP},
+      {"RuntimeError: Unable to find a valid cuDNN algorithm to run convolution", HR_OOM_OUTSIDE_ALLOCATOR},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    hr_oom_failure f = one(names[i].text);
+    if (f.cause != names[i].cause) print_message("%s: %s\n", names[i].text, hr_oom_cause_name(f.cause));
+    assert_int_equal(f.cause, names[i].cause);
+  }
+}
+
+static void test_point_13_forms(void **state) {
+  static const char *const forms[] = {
+      "[rank3]: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 3 has a total capacity of 10.00\n[rank3]: GiB of which 1.00 MiB is free. Of the allocated\n[rank3]: memory 9.50 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.",
+      "# CUDA out of memory. Tried to allocate **1.00 GiB**. GPU  has a total capacity of 10.00 GiB of which\n# 1.00 MiB is free. Of the allocated memory `9.50 GiB` is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.",
+      "2024-05-01 12:00:00,000 node-7: CUDA out of memory. Tried to allocate 1073741824 bytes. GPU 0 has a total capacity of 10240.00 MiB of which 1.00 MiB is free. Of the allocated memory 9728.00 MiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.",
+      "  3%|3   | 3/99 [00:03<01:36]CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 10.00 GiB of which 1.00 MiB is free. Of the allocated memory 9.50 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated. See (https://docs.pytorch.org/docs/stable/notes/cuda.html) PYTORCH_ALLOC_CONF",
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    hr_oom_failure f = one(forms[i]);
+    assert_int_equal(f.cause, HR_OOM_TOO_BIG);
+    assert_int_equal(f.certainty, HR_OOM_CERTAIN);
+    assert_true(near(&f.figures[HR_OOM_REQUESTED], GIB(1)) && near(&f.figures[HR_OOM_TOTAL], GIB(10)) && near(&f.figures[HR_OOM_ALLOCATED], GIB(9.5)));
+    assert_int_equal(f.device_index, i == 0 ? 3 : i == 1 ? -1 : 0);
+  }
+}
+
+static void test_point_14_undecidable_says_what_to_record(void **state) {
+  hr_oom_failure f = one("RuntimeError: CUDA error: out of memory");
+  (void)state;
+  assert_int_equal(f.certainty, HR_OOM_UNDECIDABLE);
+  assert_int_equal(f.advice_count, 3);
+  assert_non_null(strstr(f.advice[0].text, "snapshot"));
+  assert_non_null(strstr(f.advice[1].text, "process list"));
+  assert_non_null(strstr(f.advice[2].text, "step number"));
+}
+
+/* ---- words of frameworks ---- */
+
+static void test_words(void **state) {
+  static const char *const frameworks[] = {"", "transformers", "deepspeed", "fsdp", "axolotl", "llama-factory", "torchtune", "lightning", "accelerate", "none such"};
+  char text[HR_OOM_LINE_BYTES], short_text[8];
+  (void)state;
+  for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks; i++)
+    for (int t = 0; t < HR_TECHNIQUE_COUNT; t++) {
+      int length = hr_technique_words((hr_technique)t, 123456, frameworks[i], text, sizeof text);
+      assert_true(length > 0 && (size_t)length < sizeof text && strlen(text) == (size_t)length && !strchr(text, '%'));
+      assert_int_equal(hr_technique_words((hr_technique)t, 123456, frameworks[i], short_text, sizeof short_text), length);
+      assert_int_equal(strncmp(short_text, text, 7), 0);
+    }
+  (void)hr_technique_words(HR_TECHNIQUE_MICRO_BATCH, 4, "transformers", text, sizeof text);
+  assert_string_equal(text, "TrainingArguments(per_device_train_batch_size=4)");
+  (void)hr_technique_words(HR_TECHNIQUE_ACCUMULATE, 8, "deepspeed", text, sizeof text);
+  assert_string_equal(text, "\"gradient_accumulation_steps\": 8");
+  (void)hr_technique_words(HR_TECHNIQUE_SEQUENCE, 512, "fsdp", text, sizeof text); /* no setting of its own: PyTorch's words */
+  assert_string_equal(text, "sequences of 512 tokens");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_samples),   cmocka_unit_test(test_no_message), cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_ranks_and_repeats), cmocka_unit_test(test_framework), cmocka_unit_test(test_long_log),
       cmocka_unit_test(test_hostile),   cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_point_01_the_request_is_a_segment),
+      cmocka_unit_test(test_point_02_more_free_than_requested),
+      cmocka_unit_test(test_point_03_values_for_not_known),
+      cmocka_unit_test(test_point_04_spilled_to_the_host),
+      cmocka_unit_test(test_point_05_a_listed_process_is_this_one),
+      cmocka_unit_test(test_point_06_unordered_lists_and_siblings),
+      cmocka_unit_test(test_point_07_caps),
+      cmocka_unit_test(test_point_08_private_pools_are_inside),
+      cmocka_unit_test(test_point_09_cached_and_reserved),
+      cmocka_unit_test(test_point_10_fragmentation_is_never_certain),
+      cmocka_unit_test(test_point_11_absurd_requests),
+      cmocka_unit_test(test_point_12_names_that_mislead),
+      cmocka_unit_test(test_point_13_forms),
+      cmocka_unit_test(test_point_14_undecidable_says_what_to_record),
+      cmocka_unit_test(test_words),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

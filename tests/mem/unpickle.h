@@ -40,7 +40,7 @@ typedef struct unpickler {
   const unsigned char *next, *end, *frame_end; /* frame_end NULL: outside of frames */
   unpickled *result;
   node **stack, **memo;
-  uint32_t depth, *marks, mark_depth, memo_capacity;
+  uint32_t depth, *marks, mark_depth, memo_count, memo_capacity;
 } unpickler;
 
 static inline void node_push(node ***items, uint32_t *count, uint32_t *capacity, node *item) {
@@ -89,16 +89,14 @@ static inline void memo_put(unpickler *u, uint32_t place) {
     uint32_t wider = (place + 1) * 2;
     u->memo = realloc(u->memo, wider * sizeof *u->memo);
     assert_non_null(u->memo);
-    memset(u->memo + u->memo_capacity, 0, (wider - u->memo_capacity) * sizeof *u->memo);
     u->memo_capacity = wider;
   }
-  assert_null(u->memo[place]); /* each place is given once */
+  assert_int_equal(place, u->memo_count++); /* in the order of the stream, each once */
   u->memo[place] = u->stack[u->depth - 1];
 }
 
 static inline void memo_get(unpickler *u, uint32_t place) {
-  assert_true(place < u->memo_capacity);
-  assert_non_null(u->memo[place]);
+  assert_true(place < u->memo_count);
   assert_true(u->depth < 4096);
   u->stack[u->depth++] = u->memo[place];
 }
@@ -178,6 +176,7 @@ static inline bool take_opcode(unpickler *u) {
   case 'r': memo_put(u, (uint32_t)take_number(u, 4)); break;
   case 'h': memo_get(u, (uint32_t)take_number(u, 1)); break;
   case 'j': memo_get(u, (uint32_t)take_number(u, 4)); break;
+  case 0x94: assert_true(u->result->protocol >= 4); memo_put(u, u->memo_count); break;
   case 0x95: take_frame(u); break;
   case '.': return false;
   default: fail_msg("opcode %#x, %ld bytes before the end, is not one of the viewer's", op, (long)(u->end - u->next) + 1);

@@ -11,10 +11,13 @@ version=$(sed -n 's/.*TORCH_VERSION "\([0-9]*\)\.\([0-9]*\).*/\1 \2/p' "$torch/i
 read -r major minor <<<"${version:-$(basename "$(dirname "$torch")" | tr . ' ' | cut -d' ' -f1,2)}"
 printf '%s { global: *; };\n' "$soname" >"$out/version.map"
 gcc -O2 -Wall -Wextra -fPIC -I"$cuda" -c "$here/fake_cuda.c" -o "$out/fake_cuda.o"
-# Whatever else PyTorch's libraries ask of the runtime does nothing and answers 0, success.
-nm -D --undefined-only "$torch"/lib/*.so | sed -n "s/^ *U \(.*\)@$soname\$/\1/p" | sort -u >"$out/wanted"
+# Whatever else PyTorch's libraries ask of the runtime does nothing and answers 0, success; the rest of the driver is not supported.
+{
+  nm -D --undefined-only "$torch"/lib/*.so | sed -n "s/^ *U \(.*\)@$soname\$/\1/p"
+  sed -n 's/.*_(\(cu[A-Z][A-Za-z0-9_]*\)[,)].*/\1/p' "$torch/include/c10/cuda/driver_api.h"
+} | sort -u >"$out/wanted"
 nm --defined-only "$out/fake_cuda.o" | sed -n 's/.* T //p' | sort -u >"$out/written"
-comm -23 "$out/wanted" "$out/written" | sed 's/.*/int &(void) { return 0; }/' >"$out/rest.c"
+comm -23 "$out/wanted" "$out/written" | sed 's/^cu[A-Z].*/int &(void) { return 801; }/; s/^cuda.*/int &(void) { return 0; }/; s/^_.*/int &(void) { return 0; }/' >"$out/rest.c"
 gcc -O2 -w -shared -fPIC "$out/fake_cuda.o" "$out/rest.c" -Wl,-soname,"$soname" -Wl,--version-script,"$out/version.map" -o "$out/$soname"
 # Older versions look the driver up in libcuda itself; a library that needs ours passes the lookup on.
 for name in libcuda.so.1 libnvidia-ml.so.1; do

@@ -88,7 +88,9 @@ static void log_word(char kind, uint64_t address, uint64_t size) {
     if (!log_text) abort();
   }
   last_word = log_length;
-  if (address) {
+  if (!address && !size && kind == 'X') {
+    log_length += (size_t)sprintf(log_text + log_length, " X");
+  } else if (address) {
     log_length += (size_t)sprintf(log_text + log_length, " %c%llx,%llx", kind, (unsigned long long)address, (unsigned long long)size);
   } else {
     log_length += (size_t)sprintf(log_text + log_length, " %c%llx", kind, (unsigned long long)size);
@@ -475,7 +477,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
   pthread_mutex_lock(&lock);
   CUresult result = CUDA_SUCCESS;
   if (size > capacity - used) {
-    log_word('X', 0, size);
+    log_word('X', 0, 0);
     result = CUDA_ERROR_OUT_OF_MEMORY;
   } else {
     used += size;
@@ -531,6 +533,13 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal) {
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
   (void)device;
   *value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
+  (void)device;
+  *flags = 0;
+  *active = 1;
   return CUDA_SUCCESS;
 }
 

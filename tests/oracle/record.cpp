@@ -4,7 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
-#if TORCH >= 209
+#if TORCH >= 203
 #include <c10/cuda/CUDAAllocatorConfig.h>
 #endif
 #if TORCH >= 212
@@ -140,12 +140,20 @@ static void set_conf(const std::string &text) {
 }
 
 static void start_history() {
-#if TORCH >= 210
+#if TORCH >= 211
   allocator::recordHistory(true, nullptr, 1u << 30, allocator::RecordContext::NEVER, true, {});
-#elif TORCH >= 209
+#elif TORCH >= 208
   allocator::recordHistory(true, nullptr, 1u << 30, allocator::RecordContext::NEVER, true);
 #else
   allocator::recordHistory(true, nullptr, 1u << 30, allocator::RecordContext::NEVER);
+#endif
+}
+
+// Until 2.12 the allocator took any open pool for a graph capture; since then it is told.
+static void set_capturing(bool on) {
+  fake_set_capturing(on);
+#if TORCH >= 213
+  on ? allocator::markCaptureBegin(0) : allocator::markCaptureEnd(0);
 #endif
 }
 
@@ -157,10 +165,10 @@ static void run_pool(char op, MempoolId id, bool capture) {
 #else // one stream at a time: the default one
       allocator::beginAllocateStreamToPool(0, nullptr, id);
 #endif
-      if (capture) fake_set_capturing(1);
+      if (capture) set_capturing(true);
       break;
     case 'E':
-      if (capture) fake_set_capturing(0);
+      if (capture) set_capturing(false);
 #if TORCH >= 204
       allocator::endAllocateToPool(0, id);
 #else
@@ -168,7 +176,7 @@ static void run_pool(char op, MempoolId id, bool capture) {
 #endif
       break;
     case 'P':
-#if TORCH >= 207
+#if TORCH >= 209
       allocator::createOrIncrefPool(0, id);
 #endif
       break;

@@ -82,6 +82,8 @@ def random_script(name, ops=2000, capacity=64 << 30, conf="", sizes="mixed", ord
     change to on the way."""
     rng = random.Random(name)
     s = Script(capacity, conf)
+    if pools or (record and streams > 2):
+        s.op("# loose")
     s.op("h")
     if fraction:
         s.op(f"F {fraction}")
@@ -96,12 +98,13 @@ def random_script(name, ops=2000, capacity=64 << 30, conf="", sizes="mixed", ord
             stream = handles[int(streams * rng.random() ** 2)]
             ident = s.alloc(SIZES[sizes](rng), stream)
             if rng.random() < record:
-                for other in rng.sample(handles, min(len(handles), rng.randint(1, 2))):
+                others = handles[-1:] if streams == 2 else rng.sample(handles, rng.randint(1, 2))
+                for other in others:
                     s.op(f"r {ident:x} {other:x}")
         elif roll < 0.97:
             s.free(pick_victim(rng, s.live, order))
         if record and rng.random() < complete:
-            s.op(f"t {rng.choice(handles):x} {rng.choice((1, 2, 0xffffffffffffffff)):x}")
+            s.op(f"t {rng.choice(handles[-1:] if streams == 2 else handles):x} {rng.choice((1, 2, 0xffffffffffffffff)):x}")
         if rng.random() < empty:
             s.op("e")
         if pools and rng.random() < 0.03:
@@ -173,6 +176,8 @@ def step_script(name, layers=6, steps=4, capacity=64 << 30, conf="", batch=lambd
     return s.text()
 
 
+# Not here: streams and captures together. Blocks put off until a capture's end are in a hash table by their host address, so PyTorch
+# itself gives another layout each time.
 RANDOM = [
     # name, arguments
     *[(f"plain-{sizes}", dict(sizes=sizes)) for sizes in SIZES],
@@ -208,6 +213,9 @@ RANDOM = [
     ("expandable-streams", dict(sizes="mixed", conf="expandable_segments:True", streams=4, record=0.2, complete=0.1)),
     ("expandable-pools", dict(sizes="mixed", conf="expandable_segments:True", pools=True)),
     ("streams-alone", dict(streams=4, sizes="edges")),
+    ("two-streams-slow", dict(streams=2, record=0.4, complete=0.05)),
+    ("two-streams-tight", dict(streams=2, record=0.4, complete=0.05, sizes="edges", capacity=400 * MIB, live=400)),
+    ("two-streams-expandable", dict(streams=2, record=0.4, complete=0.05, conf="expandable_segments:True", empty=0.01)),
     ("streams-slow", dict(streams=3, record=0.3, complete=0.02)),
     ("streams-fast", dict(streams=3, record=0.3, complete=0.5)),
     ("streams-many", dict(streams=12, record=0.5, complete=0.2, sizes="model", live=400)),
@@ -219,7 +227,6 @@ RANDOM = [
     ("pools-tight", dict(pools=True, sizes="mixed", capacity=300 * MIB, live=400)),
     ("pools-capture-tight", dict(pools=True, capture=True, sizes="mixed", capacity=300 * MIB, live=400)),
     ("pools-streams", dict(pools=True, sizes="mixed", streams=3, record=0.2, complete=0.2)),
-    ("pools-capture-streams", dict(pools=True, capture=True, sizes="mixed", streams=3, record=0.2, complete=0.2)),
     ("pools-emptied", dict(pools=True, sizes="edges", empty=0.03)),
     ("settings-change", dict(sizes="mixed", capacity=1500 * MIB, live=200, streams=2, record=0.1, complete=0.2, confs=(
         "max_split_size_mb:64", "expandable_segments:True", "expandable_segments:False", "roundup_power2_divisions:4",
@@ -357,7 +364,8 @@ S
 T
 """,
     # The oldest open event of a stream holds up the ones behind it.
-    "head-of-line": """D 40000000
+    "head-of-line": """# loose
+D 40000000
 h
 a 1 100000 0
 a 2 100000 0
@@ -452,7 +460,7 @@ def scripts():
     for name, conf in (("rounding", ""), ("rounding-power2", "roundup_power2_divisions:4"), ("rounding-expandable", "expandable_segments:True"),
                        ("rounding-max-split", "max_split_size_mb:32")):
         yield name, 201, rounding_script(conf)
-    yield "settings", 201, "D 40000000\n" + "".join(f"C {text}\n" for text in SETTINGS)
+    yield "settings", 209, "D 40000000\n" + "".join(f"C {text}\n" for text in SETTINGS)
     for name, arguments in RANDOM:
         yield name, 204 if arguments.get("pools") else 201, random_script(name, **arguments)
     for name, oldest, arguments in NEWER:

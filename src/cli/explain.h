@@ -1,0 +1,25 @@
+/* What `headroom explain` found, for people and for scripts. */
+#ifndef CLI_EXPLAIN_H
+#define CLI_EXPLAIN_H
+
+#include <headroom/explain.h>
+
+#include "cli/options.h"
+
+/* One input, of one of three kinds. */
+typedef struct explain_result {
+  const hr_explanation *explanation; /* of the run when it is one */
+  const hr_run_explanation *run;     /* NULL: a text or a snapshot */
+  uint64_t planned_bytes;            /* what the job of --model needs as it is; 0 without --model */
+  bool planned_fits;                 /* ... by the plan, that is: without what PyTorch keeps beyond it */
+  char planned_for[160];             /* "gpt2-124m on rtx-4090, 23.65 GiB"; "" without --model */
+} explain_result;
+
+/* --model: plans the job for the device of the message and puts what fits in front of the advice, in the words of the framework
+ * that the log names. USAGE when there is no total to plan for. */
+hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_result *result, hr_error *error);
+
+void explain_print(const explain_result *result);
+void explain_write_json(const explain_result *result);
+
+#endif

@@ -1,0 +1,238 @@
+/* headroom inspect: what is in a memory snapshot, or what changed between two. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <headroom/inspect.h>
+#include <headroom/report.h>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/text.h"
+
+/* A snapshot with its inspection; both are given back by side_close. */
+typedef struct side {
+  hr_snapshot *snapshot;
+  hr_inspection *inspection;
+} side;
+
+static void side_close(side *s) {
+  hr_inspection_destroy(s->inspection);
+  hr_snapshot_destroy(s->snapshot);
+}
+
+/* ---- options ---- */
+
+/* "peak", "end", "oom" or a number of events; without the option the last failure, or the peak. */
+static uint64_t instant_of(const cli_config *config) {
+  const char *text = config_text(config, OPTION_AT);
+  uint64_t events;
+  if (!text || strcmp(text, "oom") == 0) return HR_AT_OOM;
+  if (strcmp(text, "peak") == 0) return HR_AT_PEAK;
+  if (strcmp(text, "end") == 0) return HR_AT_END;
+  (void)text_parse_count(text, 0, HR_AT_OOM - 1, &events); /* the option's grammar was checked as it was read */
+  return events;
+}
+
+/* "1", "cuda:1" or "cpu" to the trace of that device. */
+static hr_status find_trace(const cli_config *config, const hr_snapshot *s, const char *path, uint32_t *trace, hr_error *error) {
+  const char *text = config_text(config, OPTION_DEVICE), *digits = text;
+  uint64_t index = 0;
+  char have[160] = "";
+  *trace = HR_TRACE_MOST;
+  if (!config_chosen(config, OPTION_DEVICE)) return HR_OK;
+  if (strncmp(digits, "cuda:", 5) == 0) digits += 5;
+  if (strcmp(text, "cpu") != 0 && !text_parse_count(digits, 0, INT32_MAX, &index)) {
+    text_fail(error, HR_ERROR_USAGE, "--device: '%s' is no device of a snapshot", text);
+    return text_hint(error, HR_ERROR_USAGE, "--device 0, --device cuda:0 or --device cpu");
+  }
+  for (uint32_t k = 0; k < s->trace_count; k++) {
+    size_t used = strlen(have);
+    if (s->traces[k].device == (strcmp(text, "cpu") == 0 ? -1 : (int32_t)index)) *trace = k;
+    if (s->traces[k].count) (void)snprintf(have + used, sizeof have - used, "%s%d", used ? ", " : "", s->traces[k].device);
+  }
+  if (*trace != HR_TRACE_MOST) return HR_OK;
+  text_fail(error, HR_ERROR_USAGE, "--device %s: %s has no trace of it", text, path);
+  return have[0] ? text_hint(error, HR_ERROR_USAGE, "devices with events: %s (-1: cpu)", have) : HR_ERROR_USAGE;
+}
+
+static bool is_directory(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* A run directory stands for what `train --record-memory` left in it, else for its plan. */
+static hr_status read_snapshot(const char *operand, hr_snapshot **snapshot, hr_error *error) {
+  static const char *const names[] = {"snapshot.pickle.gz", "plan.pickle.gz"};
+  char path[4096];
+  struct stat info;
+  if (!is_directory(operand)) return hr_snapshot_read(operand, NULL, snapshot, error);
+  for (size_t k = 0; k < 2; k++) {
+    int length = snprintf(path, sizeof path, "%s/memory/%s", operand, names[k]);
+    if (length < 0 || (size_t)length >= sizeof path) return text_fail(error, HR_ERROR_USAGE, "%.200s...: the path is too long", operand);
+    if (stat(path, &info) != 0) continue;
+    (void)fprintf(stderr, "inspect: %s%s\n", path, k ? " (what was planned; train --record-memory keeps what happened)" : "");
+    return hr_snapshot_read(path, NULL, snapshot, error);
+  }
+  text_fail(error, HR_ERROR_INPUT, "%s: a directory without memory/snapshot.pickle.gz and memory/plan.pickle.gz", operand);
+  return text_hint(error, HR_ERROR_INPUT, "name a run directory of headroom train, or a snapshot file");
+}
+
+static hr_status side_open(const cli_config *config, const char *path, side *s, hr_error *error) {
+  hr_inspect_options options = {.at = instant_of(config), .top = (uint32_t)config_count(config, OPTION_TOP)};
+  hr_status status = read_snapshot(path, &s->snapshot, error);
+  if (status == HR_OK) status = find_trace(config, s->snapshot, path, &options.trace, error);
+  if (status == HR_OK) status = hr_inspect(s->snapshot, &options, &s->inspection, error);
+  return status;
+}
+
+/* ---- one snapshot ---- */
+
+static hr_status print_one(const cli_config *config, const side *s, hr_error *error) {
+  uint32_t top = (uint32_t)config_count(config, OPTION_TOP), by = 0;
+  char *text = NULL;
+  hr_status status;
+  if (config_chosen(config, OPTION_BY)) by = 1u << config_count(config, OPTION_BY);
+  if (config_flag(config, OPTION_JSON)) status = hr_inspect_json(s->inspection, top, &text, error);
+  else status = hr_inspect_text(s->inspection, top, by, &text, error);
+  if (status == HR_OK) (void)fputs(text, stdout);
+  hr_inspect_text_free(text);
+  return status;
+}
+
+static const char *const export_names[] = {"chrome", "speedscope", "collapsed", "csv", "json"};
+
+static hr_status export_format(const cli_config *config, hr_export_format *format, hr_error *error) {
+  const value *v = &config->values[OPTION_EXPORT];
+  nearest search;
+  if (v->list_count == 2) {
+    nearest_begin(&search, v->list[0]);
+    for (unsigned k = 0; k < sizeof export_names / sizeof *export_names; k++) {
+      nearest_offer(&search, export_names[k]);
+      if (strcmp(v->list[0], export_names[k]) != 0) continue;
+      *format = (hr_export_format)k;
+      return HR_OK;
+    }
+    text_fail(error, HR_ERROR_USAGE, "--export: '%s' is not one of: chrome, speedscope, collapsed, csv, json", v->list[0]);
+    return nearest_end(&search) ? text_hint(error, HR_ERROR_USAGE, "--export %s %s", nearest_end(&search), v->list[1]) : HR_ERROR_USAGE;
+  }
+  text_fail(error, HR_ERROR_USAGE, "--export takes a format and a file, %u values were given", v->list_count);
+  return text_hint(error, HR_ERROR_USAGE, "put FILE first: headroom inspect FILE --export chrome trace.json");
+}
+
+/* Where the instant of the inspection stands for the exporter: after so many events. */
+static hr_status write_files(const cli_config *config, const side *s, hr_error *error) {
+  const hr_inspection *p = s->inspection;
+  const value *export = &config->values[OPTION_EXPORT];
+  hr_export_format format = HR_EXPORT_CHROME_TRACE;
+  hr_status status = HR_OK;
+  if (export->list_count) status = export_format(config, &format, error);
+  if (status == HR_OK && export->list_count) status = hr_snapshot_export(s->snapshot, format, p->trace, p->at_event + 1, export->list[1], error);
+  if (status == HR_OK && config_text(config, OPTION_HTML)) status = hr_report_html(p, NULL, config_text(config, OPTION_HTML), error);
+  return status;
+}
+
+/* ---- two snapshots ---- */
+
+static const char *category_of(const hr_inspection *p, uint16_t category) {
+  return category < p->category_count ? p->categories[category] : "unknown";
+}
+
+/* What a row is about: taken from the side that has it. */
+static void row_name(const side *sides, hr_group_by by, const hr_difference *d, char *text, size_t capacity) {
+  bool after = d->after_count > 0;
+  const hr_inspection *p = sides[after].inspection;
+  if (by == HR_BY_CATEGORY) (void)snprintf(text, capacity, "%s", category_of(p, after ? d->after_category : d->before_category));
+  else if (by == HR_BY_SIZE) (void)snprintf(text, capacity, "%s each", SIZE_TEXT(d->size));
+  else hr_inspect_stack_text(p->snapshot, after ? d->after_stack : d->before_stack, text, capacity);
+}
+
+static void print_change(uint64_t before, uint64_t after) {
+  (void)printf("%c%10s", after >= before ? '+' : '-', SIZE_TEXT(after >= before ? after - before : before - after));
+}
+
+static void print_rows(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count, uint64_t top) {
+  char name[64];
+  for (uint64_t k = 0; k < count && k < top; k++) {
+    const hr_difference *d = &rows[k];
+    row_name(sides, by, d, name, sizeof name);
+    (void)printf("  ");
+    print_change(d->before_bytes, d->after_bytes);
+    (void)printf("%12s%12s  %s\n", d->before_count ? SIZE_TEXT(d->before_bytes) : "-", d->after_count ? SIZE_TEXT(d->after_bytes) : "-", name);
+  }
+  if (count > top) (void)printf("  and %llu more\n", (unsigned long long)(count - top));
+}
+
+static void print_total(const char *name, uint64_t before, uint64_t after) {
+  (void)printf("%-12s%12s ->%12s  ", name, SIZE_TEXT(before), SIZE_TEXT(after));
+  print_change(before, after);
+  (void)printf("\n");
+}
+
+static void print_difference(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count, uint64_t top) {
+  static const char *const titles[HR_BY_COUNT] = {"stack", "category", "size"};
+  const hr_inspection *a = sides[0].inspection, *b = sides[1].inspection;
+  print_total("live", a->at.requested_bytes, b->at.requested_bytes);
+  print_total("reserved", a->at.reserved_bytes, b->at.reserved_bytes);
+  print_total("peak live", a->peak_live_bytes, b->peak_live_bytes);
+  (void)printf("\nlive by %s%s\n  %11s%12s%12s\n", titles[by], a->categories_inferred && by == HR_BY_CATEGORY ? " (inferred)" : "", "change",
+               "before", "after");
+  print_rows(sides, by, rows, count, top);
+  if (!count) (void)printf("  no difference\n");
+}
+
+static void write_difference(const side *sides, hr_group_by by, const hr_difference *rows, uint64_t count, uint64_t top) {
+  static const char *const titles[HR_BY_COUNT] = {"stack", "category", "size"};
+  json_writer json;
+  char name[160];
+  json_write_begin(&json, stdout);
+  json_write_text(&json, "by", titles[by]);
+  json_write_count(&json, "before_bytes", sides[0].inspection->at.requested_bytes);
+  json_write_count(&json, "after_bytes", sides[1].inspection->at.requested_bytes);
+  json_write_count(&json, "difference_count", count);
+  json_write_open(&json, "differences", '[');
+  for (uint64_t k = 0; k < count && k < top; k++) {
+    row_name(sides, by, &rows[k], name, sizeof name);
+    json_write_open_flat(&json, NULL, '{');
+    json_write_text(&json, "name", name);
+    json_write_count(&json, "before_bytes", rows[k].before_bytes);
+    json_write_count(&json, "after_bytes", rows[k].after_bytes);
+    json_write_count(&json, "before_count", rows[k].before_count);
+    json_write_count(&json, "after_count", rows[k].after_count);
+    json_write_close(&json, '}');
+  }
+  json_write_close(&json, ']');
+  json_write_end(&json);
+}
+
+static hr_status compare(const cli_config *config, const side *sides, hr_error *error) {
+  hr_group_by by = (hr_group_by)config_count(config, OPTION_BY);
+  uint64_t count, top = config_count(config, OPTION_TOP);
+  hr_difference *rows;
+  hr_status status = hr_inspect_compare(sides[0].inspection, sides[1].inspection, by, &rows, &count, error);
+  if (status != HR_OK) return status;
+  if (config_flag(config, OPTION_JSON)) write_difference(sides, by, rows, count, top);
+  else print_difference(sides, by, rows, count, top);
+  hr_differences_free(rows);
+  return HR_OK;
+}
+
+hr_status command_inspect(cli_config *config, hr_error *error) {
+  side sides[2] = {{0}};
+  hr_status status;
+  if (config->operand_count == 0) {
+    text_fail(error, HR_ERROR_USAGE, "there is nothing to inspect");
+    return text_hint(error, HR_ERROR_USAGE, "headroom inspect FILE, a memory snapshot");
+  }
+  if (config->operand_count == 2 && (config_text(config, OPTION_HTML) || config->values[OPTION_EXPORT].list_count)) {
+    text_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, two are given");
+    return text_hint(error, HR_ERROR_USAGE, "leave one of the files out");
+  }
+  status = side_open(config, config->operands[0], &sides[0], error);
+  if (status == HR_OK && config->operand_count == 2) status = side_open(config, config->operands[1], &sides[1], error);
+  if (status == HR_OK && config->operand_count == 1) status = write_files(config, &sides[0], error);
+  if (status == HR_OK) status = config->operand_count == 2 ? compare(config, sides, error) : print_one(config, &sides[0], error);
+  side_close(&sides[1]);
+  side_close(&sides[0]);
+  return status;
+}

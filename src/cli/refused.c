@@ -1,0 +1,45 @@
+/* When the machine has not the memory that a job was planned for: why, and what would fit in what is left. */
+#include "cli/refused.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <headroom/device.h>
+#include <headroom/explain.h>
+#include <headroom/plan.h>
+
+#include "cli/plan.h"
+#include "cli/text.h"
+
+static void print_cause(const hr_oom_failure *f) {
+  (void)fprintf(stderr, "%s%s%s  (%s)\n", screen_style(stderr, STYLE_BOLD), f->verdict, screen_style(stderr, STYLE_PLAIN), hr_oom_certainty_name(f->certainty));
+  for (uint32_t k = 0; k < f->arithmetic_count; k++) (void)fprintf(stderr, "  %s\n", f->arithmetic[k]);
+  for (uint32_t k = 0; k < f->share_count; k++) (void)fprintf(stderr, "  %12s  %s\n", SIZE_TEXT(f->shares[k].bytes), f->shares[k].name);
+  for (uint32_t k = 0; k < f->advice_count; k++) (void)fprintf(stderr, "  try: %s\n", f->advice[k].text);
+}
+
+/* Plans for the room that there is now, fixed bytes included. */
+static void print_fixes(const hr_job *job, uint64_t room) {
+  hr_job smaller = *job;
+  hr_plan *plan = NULL;
+  fix_list list = {0};
+  if (room == 0) return;
+  smaller.budget_bytes = room;
+  smaller.budget_given = true;
+  if (hr_job_finish(&smaller, NULL) == HR_OK && hr_plan_create(&smaller, &plan, NULL) == HR_OK && fix_list_make(&smaller, &list, NULL) == HR_OK) {
+    (void)fprintf(stderr, "with --budget %llu (what is left now):\n", (unsigned long long)room);
+    plan_print_fixes(stderr, plan, &list);
+  }
+  fix_list_free(&list);
+  hr_plan_destroy(plan);
+}
+
+void refused_explain(const hr_job *job, const hr_error *error) {
+  hr_host_facts facts;
+  hr_oom_failure failure;
+  hr_host_facts_now(error->requested_bytes, &facts);
+  hr_explain_host(&facts, &failure);
+  print_cause(&failure);
+  print_fixes(job, error->available_bytes);
+  (void)fprintf(stderr, "\n");
+}

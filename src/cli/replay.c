@@ -1,0 +1,155 @@
+/* headroom replay: a recorded trace under other allocator settings. */
+#include <stdio.h>
+#include <string.h>
+
+#include <headroom/replay.h>
+
+#include "cli/commands.h"
+#include "cli/json.h"
+#include "cli/text.h"
+
+static const char *trust_name(hr_replay_trust trust) {
+  static const char *const names[] = {"exact", "close", "rough"};
+  return names[trust];
+}
+
+static const char *conf_name(const hr_replay_result *r) { return r->alloc_conf[0] ? r->alloc_conf : "PyTorch's defaults"; }
+
+/* ---- text ---- */
+
+static void print_head(void) {
+  (void)printf("%12s %12s %8s %12s  %-26s %s\n", "reserved", "allocated", "retries", "driver calls", "fails", "settings");
+}
+
+static void print_row(const hr_replay_result *r, const char *note) {
+  char fails[64];
+  if (r->failed) (void)snprintf(fails, sizeof fails, "%s at event %llu", SIZE_TEXT(r->failed_bytes), (unsigned long long)r->failed_event);
+  else (void)snprintf(fails, sizeof fails, "no");
+  (void)printf("%12s %12s %8llu %12llu  %-26s %s%s\n", SIZE_TEXT(r->reserved_peak_bytes), SIZE_TEXT(r->allocated_peak_bytes), (unsigned long long)r->retries,
+               (unsigned long long)(r->device_allocs + r->device_frees), fails, conf_name(r), note);
+}
+
+static void print_facts(const char *path, const hr_replay *r) {
+  (void)printf("%s: %llu requests", path, (unsigned long long)r->recorded.request_count);
+  if (r->capacity_bytes == UINT64_MAX) (void)printf(", no limit known\n");
+  else (void)printf(", room for %s (%s)\n", SIZE_TEXT(r->capacity_bytes), r->capacity_from);
+  (void)printf("trust: %s%s%s\n", trust_name(r->trust), r->trust_reason[0] ? ": " : ": the recorded settings give every block and segment as recorded", r->trust_reason);
+  if (!r->began_empty)
+    (void)printf("       %s were live and %s reserved before the first event\n", SIZE_TEXT(r->start_live_bytes), SIZE_TEXT(r->start_reserved_bytes));
+  (void)printf("\n");
+}
+
+static void print_verdict(const hr_replay *r, const hr_replay_result *best) {
+  const hr_replay_result *was = &r->recorded;
+  const char *may = r->trust == HR_REPLAY_EXACT ? "" : r->trust == HR_REPLAY_CLOSE ? "very likely " : "perhaps ";
+  (void)printf("\n");
+  if (strcmp(best->alloc_conf, was->alloc_conf) == 0)
+    (void)printf("%s\n", was->failed ? "no settings that were tried avoid the failure: less memory must be asked for" : "nothing that was tried is better than the recorded settings");
+  else if (was->failed && !best->failed)
+    (void)printf("%sthis would not have failed with PYTORCH_ALLOC_CONF=%s\n", may, conf_name(best));
+  else if (best->failed)
+    (void)printf("it would %sstill fail\n", was->failed ? "" : "now ");
+  else
+    (void)printf("%s%s: %s reserved at the peak, %s as recorded\n", may, conf_name(best), SIZE_TEXT(best->reserved_peak_bytes), SIZE_TEXT(was->reserved_peak_bytes));
+}
+
+/* ---- JSON ---- */
+
+static void write_result(json_writer *json, const char *key, const hr_replay_result *r) {
+  json_write_open(json, key, '{');
+  json_write_text(json, "alloc_conf", r->alloc_conf);
+  json_write_count(json, "request_count", r->request_count);
+  json_write_count(json, "reserved_peak_bytes", r->reserved_peak_bytes);
+  json_write_count(json, "allocated_peak_bytes", r->allocated_peak_bytes);
+  json_write_count(json, "active_peak_bytes", r->active_peak_bytes);
+  json_write_count(json, "requested_peak_bytes", r->requested_peak_bytes);
+  json_write_count(json, "reserved_end_bytes", r->reserved_end_bytes);
+  json_write_count(json, "retries", r->retries);
+  json_write_count(json, "device_allocs", r->device_allocs);
+  json_write_count(json, "device_frees", r->device_frees);
+  json_write_bool(json, "failed", r->failed);
+  if (r->failed) {
+    json_write_count(json, "failed_event", r->failed_event);
+    json_write_count(json, "failed_bytes", r->failed_bytes);
+    json_write_count(json, "past_failure_events", r->past_failure_events);
+  }
+  json_write_close(json, '}');
+}
+
+static void write_replay(const hr_replay *r, const hr_replay_result *results, uint32_t count, bool asked) {
+  json_writer json;
+  json_write_begin(&json, stdout);
+  json_write_text(&json, "trust", trust_name(r->trust));
+  json_write_text(&json, "trust_reason", r->trust_reason);
+  if (r->capacity_bytes == UINT64_MAX) json_write_null(&json, "capacity_bytes");
+  else json_write_count(&json, "capacity_bytes", r->capacity_bytes);
+  json_write_text(&json, "capacity_from", r->capacity_from);
+  json_write_bool(&json, "began_empty", r->began_empty);
+  json_write_count(&json, "start_live_bytes", r->start_live_bytes);
+  json_write_count(&json, "start_reserved_bytes", r->start_reserved_bytes);
+  json_write_count(&json, "trace_reserved_peak_bytes", r->trace_reserved_peak_bytes);
+  json_write_bool(&json, "recorded_failed", r->recorded_failed);
+  if (r->recorded_failed) json_write_count(&json, "recorded_failed_event", r->recorded_failed_event);
+  json_write_count(&json, "same_address_count", r->same_address_count);
+  json_write_count(&json, "compared_count", r->compared_count);
+  json_write_count(&json, "same_segment_count", r->same_segment_count);
+  json_write_count(&json, "segment_count", r->segment_count);
+  write_result(&json, "recorded", &r->recorded);
+  if (asked) write_result(&json, "asked", &r->asked);
+  if (results) {
+    json_write_open(&json, "search", '[');
+    for (uint32_t k = 0; k < count; k++) write_result(&json, NULL, &results[k]);
+    json_write_close(&json, ']');
+  }
+  json_write_end(&json);
+}
+
+/* ---- the command ---- */
+
+static hr_status check_words(const cli_config *config, hr_error *error) {
+  if (config->operand_count == 0) {
+    text_fail(error, HR_ERROR_USAGE, "there is nothing to replay");
+    return text_hint(error, HR_ERROR_USAGE, "headroom replay SNAPSHOT --search");
+  }
+  if (config_text(config, OPTION_ALLOC_CONF) && config_flag(config, OPTION_SEARCH))
+    return text_fail(error, HR_ERROR_USAGE, "--search tries settings of its own: leave --alloc-conf out");
+  return HR_OK;
+}
+
+static void print_results(const char *path, const hr_replay *r, const hr_replay_result *results, uint32_t count, bool asked) {
+  print_facts(path, r);
+  print_head();
+  if (!results) {
+    print_row(&r->recorded, "  (recorded)");
+    if (asked) print_row(&r->asked, "");
+    if (asked) print_verdict(r, &r->asked);
+    return;
+  }
+  for (uint32_t k = 0; k < count; k++) print_row(&results[k], strcmp(results[k].alloc_conf, r->recorded.alloc_conf) == 0 ? "  (recorded)" : "");
+  print_verdict(r, &results[0]);
+}
+
+hr_status command_replay(cli_config *config, hr_error *error) {
+  hr_replay_options options = {.trace = UINT32_MAX};
+  hr_replay replay;
+  hr_replay_result *results = NULL;
+  hr_snapshot *snapshot = NULL;
+  uint32_t count = 0;
+  bool asked = config_text(config, OPTION_ALLOC_CONF) != NULL;
+  hr_status status = check_words(config, error);
+  if (status != HR_OK) return status;
+  options.alloc_conf = config_text(config, OPTION_ALLOC_CONF);
+  options.capacity_bytes = config_chosen(config, OPTION_CAPACITY) ? config_count(config, OPTION_CAPACITY) : 0;
+  options.empty_start = config_flag(config, OPTION_EMPTY_START);
+  if (config_chosen(config, OPTION_TRACE)) options.trace = (uint32_t)config_count(config, OPTION_TRACE);
+  status = hr_snapshot_read(config->operands[0], NULL, &snapshot, error);
+  if (status == HR_OK)
+    status = config_flag(config, OPTION_SEARCH) ? hr_replay_search(snapshot, &options, &replay, &results, &count, error) : hr_replay_run(snapshot, &options, &replay, error);
+  if (status == HR_OK) {
+    if (config_flag(config, OPTION_JSON)) write_replay(&replay, results, count, asked);
+    else print_results(config->operands[0], &replay, results, count, asked);
+  }
+  hr_replay_results_free(results);
+  hr_snapshot_destroy(snapshot);
+  return status;
+}

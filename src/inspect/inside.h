@@ -1,0 +1,93 @@
+/* What the parts of the inspection share. */
+#ifndef HRI_INSPECT_INSIDE_H
+#define HRI_INSPECT_INSIDE_H
+
+#include <headroom/inspect.h>
+
+#include "base/text.h"
+#include "inspect/lives.h"
+
+/* ---- stacks.c: what a stack says ---- */
+
+typedef enum hri_mark {
+  HRI_MARK_FORWARD = 1 << 0, /* a module's call */
+  HRI_MARK_LOSS = 1 << 1,
+  HRI_MARK_BACKWARD = 1 << 2,  /* the autograd engine */
+  HRI_MARK_ACCUMULATE = 1 << 3, /* a gradient is stored or added */
+  HRI_MARK_OPTIMIZER = 1 << 4,
+  HRI_MARK_STATE = 1 << 5,      /* optimizer states are made */
+  HRI_MARK_INIT = 1 << 6,
+  HRI_MARK_DATA = 1 << 7,
+  HRI_MARK_COMMUNICATION = 1 << 8,
+  HRI_MARK_WORKSPACE = 1 << 9,
+  HRI_MARK_EVALUATION = 1 << 10,
+  HRI_MARK_GENERATION = 1 << 11,
+  HRI_MARK_CHECKPOINT = 1 << 12,
+  HRI_MARK_CACHE = 1 << 13, /* keys and values of generation */
+  HRI_MARK_LIBRARY = 1 << 14 /* the frame itself is PyTorch, the interpreter or C++ */
+} hri_mark;
+
+typedef struct hri_stack_info {
+  uint16_t marks; /* of all its frames */
+  uint8_t stage;  /* hr_stage */
+} hri_stack_info;
+
+/* One entry per stack of the snapshot; freed with hri_free. */
+hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_error *error);
+
+/* ---- stages.c, categories.c ---- */
+
+typedef enum hri_category {
+  HRI_UNKNOWN = 0,
+  HRI_PARAMETER,
+  HRI_GRADIENT,
+  HRI_OPTIMIZER_STATE,
+  HRI_ACTIVATION,
+  HRI_TEMPORARY,
+  HRI_INPUT,
+  HRI_COMMUNICATION,
+  HRI_WORKSPACE,
+  HRI_KV_CACHE,
+  HRI_PERSISTENT, /* lived through the whole trace, and nothing says as what */
+  HRI_CATEGORY_COUNT
+} hri_category;
+
+/* Everything that one inspection computes on the way. hr_inspection comes first, so that the public pointer leads here. */
+typedef struct hri_inside {
+  hr_inspection public;
+  hri_lives *lives;
+  hri_stack_info *stacks;
+  uint8_t *stages; /* hr_stage after every event of the trace */
+  bool has_stacks; /* stages come from stacks */
+  hri_state state; /* at the instant */
+} hri_inside;
+
+hr_status hri_stages_find(hri_inside *in, hr_error *error);
+hr_status hri_categories_find(hri_inside *in, bool exact_only, hr_error *error);
+static inline hr_stage hri_stage_at(const hri_inside *in, uint64_t event) {
+  return event == HRI_NEVER || !in->stages || event >= in->lives->event_count ? HR_STAGE_UNKNOWN : (hr_stage)in->stages[event];
+}
+/* The stage in which a life was made. */
+static inline hr_stage hri_life_stage(const hri_inside *in, const hri_life *life) {
+  uint8_t own = in->stacks[life->stack].stage;
+  return own ? (hr_stage)own : hri_stage_at(in, life->alloc);
+}
+
+/* ---- memory.c ---- */
+
+/* From a state; `live` counts what is allocated (not pending). */
+void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t event, hr_memory_sums *sums);
+hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_error *error);
+/* The segment that PyTorch would take for a rounded request. */
+uint64_t hri_segment_for(uint64_t rounded);
+
+/* ---- steps.c, growth.c ---- */
+
+hr_status hri_steps_find(hri_inside *in, hr_error *error);
+hr_status hri_growth_find(hri_inside *in, hr_error *error);
+
+/* ---- groups.c ---- */
+
+hr_status hri_groups_find(hri_inside *in, uint32_t top, hr_error *error);
+
+#endif

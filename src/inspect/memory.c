@@ -1,0 +1,133 @@
+/* Where the reserved bytes are, and whether a request would fit: sums over one state's segments and blocks. */
+#include "inspect/inside.h"
+
+#include <stdlib.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+uint64_t hri_segment_for(uint64_t rounded) {
+  if (rounded <= MIB) return 2 * MIB;
+  return rounded < 10 * MIB ? 20 * MIB : hri_round_up(rounded, 2 * MIB);
+}
+
+/* Bytes that empty_cache would return from a segment: all of it when nothing in it is live. Of expandable ones, the mapped
+ * chunks that a free block covers; a mapped range begins at a chunk's boundary. */
+static uint64_t returnable(const hri_state *state, const hr_segment *g) {
+  uint64_t chunk = g->large ? 20 * MIB : 2 * MIB, sum = 0;
+  if (g->active_size == 0) return g->total_size;
+  if (!g->expandable) return 0;
+  for (uint64_t k = g->first_block; k < g->first_block + g->block_count; k++) {
+    const hr_block *b = &state->blocks[k];
+    uint64_t from = (b->address - g->address + chunk - 1) / chunk, to = (b->address + b->size - g->address) / chunk;
+    if (b->state == HR_BLOCK_INACTIVE && to > from) sum += (to - from) * chunk;
+  }
+  return sum;
+}
+
+void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t event, hr_memory_sums *sums) {
+  *sums = (hr_memory_sums){0};
+  if (!lives->has_state) {
+    for (uint64_t k = 0; k < lives->count; k++)
+      if (hri_life_at(&lives->lives[k], event) && !hri_life_pending_at(&lives->lives[k], event))
+        sums->requested_bytes += lives->lives[k].size, sums->live_count++;
+    sums->reserved_bytes = sums->requested_bytes;
+    return;
+  }
+  for (uint64_t k = 0; k < state->segment_count; k++) {
+    const hr_segment *g = &state->segments[k];
+    uint64_t back = returnable(state, g), free_bytes = g->total_size - g->active_size;
+    sums->reserved_bytes += g->total_size;
+    sums->segment_count++;
+    sums->free_returnable_bytes += back;
+    sums->free_pinned_bytes += free_bytes - back;
+    if (g->pool) sums->private_pool_bytes += g->total_size, sums->private_pool_free_bytes += free_bytes;
+    for (uint64_t n = g->first_block; n < g->first_block + g->block_count; n++) {
+      const hr_block *b = &state->blocks[n];
+      if (b->state == HR_BLOCK_PENDING_FREE) sums->pending_bytes += b->size;
+      if (b->state == HR_BLOCK_INACTIVE && !g->pool && b->size > sums->largest_free_bytes) sums->largest_free_bytes = b->size;
+      if (b->state != HR_BLOCK_ALLOCATED) continue;
+      sums->requested_bytes += b->requested_size;
+      sums->rounding_bytes += b->size - b->requested_size;
+      sums->live_count++;
+    }
+  }
+}
+
+/* ---- would it fit ---- */
+
+static int pinned_order(const void *a, const void *b) {
+  const hr_pinned_segment *x = a, *y = b;
+  if (x->free_bytes != y->free_bytes) return x->free_bytes > y->free_bytes ? -1 : 1;
+  return (x->address > y->address) - (x->address < y->address);
+}
+
+static hr_pinned_segment pin(const hri_inside *in, const hr_segment *g) {
+  hr_pinned_segment p = {.address = g->address, .total_bytes = g->total_size, .free_bytes = g->total_size - g->active_size,
+                         .live_bytes = g->active_size};
+  uint64_t largest = 0;
+  for (uint64_t k = g->first_block; k < g->first_block + g->block_count; k++) {
+    const hr_block *b = &in->state.blocks[k];
+    if (b->state == HR_BLOCK_INACTIVE) {
+      if (b->size > p.largest_free_bytes) p.largest_free_bytes = b->size;
+      continue;
+    }
+    p.live_count++;
+    if (b->size <= largest) continue;
+    largest = b->size;
+    p.stack = b->stack;
+    p.category = in->public.life_category[in->state.block_lives[k]];
+  }
+  return p;
+}
+
+enum { MAX_PINNED = 64 };
+
+static hr_status list_pinned(hri_inside *in, hr_fragmentation *f, hr_error *error) {
+  uint64_t count = 0;
+  hr_pinned_segment *all = hri_alloc((size_t)(in->state.segment_count + 1) * sizeof *all);
+  if (!all) return hri_fail_memory(error, in->state.segment_count * sizeof *all, "the pinned segments");
+  for (uint64_t k = 0; k < in->state.segment_count; k++) {
+    const hr_segment *g = &in->state.segments[k];
+    if (g->active_size && g->active_size < g->total_size) all[count++] = pin(in, g);
+  }
+  qsort(all, (size_t)count, sizeof *all, pinned_order);
+  f->pinned = all;
+  f->pinned_count = (uint32_t)(count < MAX_PINNED ? count : MAX_PINNED);
+  return HR_OK;
+}
+
+/* The free memory that a request of this size, stream and pool could be given as things stand. */
+static void search_pool(const hri_inside *in, const hr_trace_event *oom, hr_fragmentation *f) {
+  bool large = f->request_bytes > MIB;
+  for (uint64_t k = 0; k < in->state.segment_count; k++) {
+    const hr_segment *g = &in->state.segments[k];
+    if (g->large != large || g->stream != oom->stream || g->pool != oom->pool) continue;
+    for (uint64_t n = g->first_block; n < g->first_block + g->block_count; n++) {
+      const hr_block *b = &in->state.blocks[n];
+      if (b->state != HR_BLOCK_INACTIVE) continue;
+      f->pool_free_bytes += b->size;
+      if (b->size > f->pool_largest_free_bytes) f->pool_largest_free_bytes = b->size;
+    }
+  }
+}
+
+hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_error *error) {
+  hr_inspection *p = &in->public;
+  hr_fragmentation *f = &p->fragmentation;
+  uint64_t segment, free_bytes = p->at.free_returnable_bytes + p->at.free_pinned_bytes - p->at.private_pool_free_bytes;
+  uint64_t back = 0;
+  HRI_TRY(list_pinned(in, f, error));
+  if (!oom) return HR_OK;
+  f->request_bytes = oom->size;
+  f->device_free_known = true;
+  f->device_free_bytes = oom->device_free_bytes;
+  search_pool(in, &in->lives->events[oom->event], f);
+  segment = hri_segment_for(oom->size);
+  for (uint64_t k = 0; k < in->state.segment_count; k++)
+    if (!in->state.segments[k].pool) back += returnable(&in->state, &in->state.segments[k]);
+  f->fits_block = f->pool_largest_free_bytes >= f->request_bytes;
+  f->fits_contiguous = f->pool_free_bytes >= f->request_bytes;
+  f->fits_after_return = f->device_free_bytes >= segment || back >= segment - f->device_free_bytes;
+  f->fits_compacted = f->device_free_bytes >= f->request_bytes || free_bytes >= f->request_bytes - f->device_free_bytes;
+  return HR_OK;
+}

@@ -1,0 +1,217 @@
+/* The report for people: the verdict first, then where the bytes are, what was live, what grows, what is fragmented. */
+#include "inspect/inside.h"
+
+#include <string.h>
+
+enum { DEFAULT_TOP = 10, LINE = 100, PINNED_SHOWN = 3 };
+#define SIZE(bytes) hri_size_text((bytes), (char[32]){0})
+
+static double share(uint64_t part, uint64_t whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
+
+static void add_brief(hri_text *t, const hr_snapshot *s, uint32_t stack, size_t columns) {
+  char brief[LINE];
+  hr_inspect_stack_text(s, stack, brief, columns < LINE ? columns : LINE);
+  hri_text_add(t, "%s\n", brief);
+}
+
+static const char *category_name(const hr_inspection *p, uint16_t category) {
+  return category < p->category_count ? p->categories[category] : "unknown";
+}
+
+/* ---- verdict ---- */
+
+static const hr_oom_event *oom_of(const hr_inspection *p) {
+  for (uint32_t k = 0; k < p->oom_count; k++)
+    if (p->ooms[k].event == p->at_event) return &p->ooms[k];
+  return NULL;
+}
+
+static void say_failure(hri_text *t, const hr_inspection *p, const hr_oom_event *oom) {
+  hri_text_add(t, "OUT OF MEMORY");
+  if (oom->stage) hri_text_add(t, " in %s", hr_stage_name(oom->stage));
+  hri_text_add(t, ": %s asked for, %s free on the device, %s live in %s reserved\n", SIZE(oom->size), SIZE(oom->device_free_bytes),
+               SIZE(oom->live_bytes), SIZE(oom->reserved_bytes));
+  if (p->oom_total > 1) hri_text_add(t, "  the last of %llu failures in the trace\n", (unsigned long long)p->oom_total);
+  if (oom->stack) hri_text_add(t, "  at "), add_brief(t, p->snapshot, oom->stack, LINE - 5);
+}
+
+static void say_instant(hri_text *t, const hr_inspection *p) {
+  bool peak = p->at_event == p->peak_event;
+  if (peak) hri_text_add(t, "PEAK");
+  else hri_text_add(t, "INSTANT");
+  if (p->event_count && p->at_event == UINT64_MAX) hri_text_add(t, " before the first event");
+  else if (p->event_count) hri_text_add(t, " after event %llu of %llu", (unsigned long long)p->at_event + 1, (unsigned long long)p->event_count);
+  if (p->at_stage) hri_text_add(t, ", in %s", hr_stage_name(p->at_stage));
+  hri_text_add(t, ": %s live", SIZE(p->at.requested_bytes));
+  if (p->has_state) hri_text_add(t, " in %s reserved", SIZE(p->at.reserved_bytes));
+  hri_text_add(t, "\n");
+  if (!peak) hri_text_add(t, "  the peak was %s live\n", SIZE(p->peak_live_bytes));
+}
+
+static uint64_t leaking(const hr_inspection *p, double *per_step) {
+  uint64_t bytes = 0;
+  *per_step = 0;
+  for (uint32_t k = 0; k < p->growth_count; k++)
+    if (p->growth[k].kind == HR_GROWTH_LEAK) bytes += p->growth[k].bytes, *per_step += p->growth[k].bytes_per_step;
+  return bytes;
+}
+
+static void say_verdict(hri_text *t, const hr_inspection *p) {
+  const hr_oom_event *oom = oom_of(p);
+  double per_step;
+  uint64_t leaks = leaking(p, &per_step);
+  if (oom) say_failure(t, p, oom);
+  else say_instant(t, p);
+  if (leaks) hri_text_add(t, "GROWS by %s every step: %s outlive their steps (below)\n", SIZE((uint64_t)per_step), SIZE(leaks));
+  if (p->outlier_step != UINT64_MAX)
+    hri_text_add(t, "STEP %llu STANDS OUT: its peak is %s, that of other steps %s\n", (unsigned long long)p->outlier_step + 1,
+                 SIZE(p->steps[p->outlier_step].peak_live_bytes), SIZE(p->usual_peak_bytes));
+}
+
+/* ---- fragmentation in words ---- */
+
+static void say_fit(hri_text *t, const hr_inspection *p) {
+  const hr_fragmentation *f = &p->fragmentation;
+  if (!f->request_bytes) return;
+  hri_text_add(t, "\nwould %s fit?\n", SIZE(f->request_bytes));
+  hri_text_add(t, "  in a free block of its pool: %-3s (free in the pool %s, largest block %s)\n", f->fits_block ? "yes" : "no",
+               SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
+  hri_text_add(t, "  if the pool's free memory were contiguous: %s\n", f->fits_contiguous ? "yes" : "no");
+  hri_text_add(t, "  if cached blocks were returned: %-3s (%s free on the device, %s returnable, a segment of %s needed)\n",
+               f->fits_after_return ? "yes" : "no", SIZE(f->device_free_bytes), SIZE(p->at.free_returnable_bytes),
+               SIZE(hri_segment_for(f->request_bytes)));
+  hri_text_add(t, "  if all free memory were one piece: %s\n", f->fits_compacted ? "yes" : "no");
+  if (f->fits_compacted && !f->fits_after_return && !f->fits_block)
+    hri_text_add(t, "  so: FRAGMENTED - enough is free, but in pieces\n");
+  else if (!f->fits_compacted)
+    hri_text_add(t, "  so: TOO BIG by %s - no arrangement of the free memory would do\n",
+                 SIZE(f->request_bytes - f->device_free_bytes - (p->at.free_returnable_bytes + p->at.free_pinned_bytes - p->at.private_pool_free_bytes)));
+}
+
+static void list_pinned(hri_text *t, const hr_inspection *p) {
+  const hr_fragmentation *f = &p->fragmentation;
+  uint64_t pinned = p->at.free_pinned_bytes;
+  /* Below a twentieth of what is reserved it is no subject. */
+  if (!f->pinned_count || (!f->request_bytes && pinned < p->at.reserved_bytes / 20)) return;
+  hri_text_add(t, "\npinned: %s free in segments that live blocks keep\n", SIZE(pinned));
+  for (uint32_t k = 0; k < f->pinned_count && k < PINNED_SHOWN; k++) {
+    const hr_pinned_segment *g = &f->pinned[k];
+    hri_text_add(t, "  %10s of %s free (largest %s), kept by %llu block%s of %s\n", SIZE(g->free_bytes), SIZE(g->total_bytes),
+                 SIZE(g->largest_free_bytes), (unsigned long long)g->live_count, g->live_count == 1 ? "" : "s", SIZE(g->live_bytes));
+    hri_text_add(t, "             %s, ", category_name(p, g->category));
+    add_brief(t, p->snapshot, g->stack, LINE - 32);
+  }
+  if (f->pinned_count > PINNED_SHOWN) hri_text_add(t, "  and %u more segments\n", f->pinned_count - PINNED_SHOWN);
+}
+
+/* ---- tables ---- */
+
+static void add_sum(hri_text *t, const char *name, uint64_t bytes, uint64_t whole, bool always) {
+  if (bytes || always) hri_text_add(t, "  %-42s%12s%8.1f %%\n", name, SIZE(bytes), share(bytes, whole));
+}
+
+static void add_sums(hri_text *t, const hr_inspection *p) {
+  const hr_memory_sums *m = &p->at;
+  if (!p->has_state) return;
+  hri_text_add(t, "\nreserved memory\n");
+  add_sum(t, "live tensors, as asked for", m->requested_bytes, m->reserved_bytes, true);
+  add_sum(t, "rounding", m->rounding_bytes, m->reserved_bytes, true);
+  add_sum(t, "freed, but other streams may still use it", m->pending_bytes, m->reserved_bytes, false);
+  add_sum(t, "free, in segments without live blocks", m->free_returnable_bytes, m->reserved_bytes, true);
+  add_sum(t, "free, in segments with live blocks", m->free_pinned_bytes, m->reserved_bytes, true);
+  add_sum(t, "total", m->reserved_bytes, m->reserved_bytes, true);
+  if (m->private_pool_bytes)
+    hri_text_add(t, "  of it in private pools %s, %s free and unusable by others\n", SIZE(m->private_pool_bytes), SIZE(m->private_pool_free_bytes));
+}
+
+static void add_rest(hri_text *t, const hr_live_group *groups, uint64_t from, uint64_t count) {
+  uint64_t bytes = 0, blocks = 0;
+  for (uint64_t k = from; k < count; k++) bytes += groups[k].bytes, blocks += groups[k].count;
+  if (from < count)
+    hri_text_add(t, "  %10s %6llu x  in %llu more\n", SIZE(bytes), (unsigned long long)blocks, (unsigned long long)(count - from));
+}
+
+static void add_group(hri_text *t, const hr_inspection *p, hr_group_by by, const hr_live_group *g) {
+  hri_text_add(t, "  %10s %6llu x  ", SIZE(g->bytes), (unsigned long long)g->count);
+  if (by == HR_BY_CATEGORY) hri_text_add(t, "%-16s%6.1f %%\n", category_name(p, g->category), share(g->bytes, p->at.requested_bytes));
+  if (by == HR_BY_CATEGORY) return;
+  if (by == HR_BY_SIZE) hri_text_add(t, "%10s each  ", SIZE(g->size));
+  hri_text_add(t, "%-15s ", category_name(p, g->category));
+  add_brief(t, p->snapshot, g->stack, by == HR_BY_SIZE ? LINE - 56 : LINE - 40);
+}
+
+static void add_groups(hri_text *t, const hr_inspection *p, hr_group_by by, uint64_t top) {
+  static const char *const titles[HR_BY_COUNT] = {"stack", "category", "size"};
+  uint64_t count = p->group_count[by], shown = by == HR_BY_CATEGORY ? count : count < top ? count : top;
+  hri_text_add(t, "\nlive by %s", titles[by]);
+  if (p->categories_inferred) hri_text_add(t, by == HR_BY_CATEGORY ? " (inferred)" : " (categories inferred)");
+  hri_text_add(t, "\n");
+  for (uint64_t k = 0; k < shown; k++) add_group(t, p, by, &p->groups[by][k]);
+  add_rest(t, p->groups[by], shown, count);
+}
+
+static void add_largest(hri_text *t, const hr_inspection *p, uint32_t top) {
+  uint32_t shown = p->largest_count < top ? p->largest_count : top;
+  if (shown) hri_text_add(t, "\nlargest tensors\n");
+  for (uint32_t k = 0; k < shown; k++) {
+    const hr_live_tensor *x = &p->largest[k];
+    hri_text_add(t, "  %10s  %-15s ", SIZE(x->bytes), category_name(p, x->category));
+    add_brief(t, p->snapshot, x->stack, LINE - 31);
+  }
+}
+
+static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
+  static const char *const kinds[] = {"leak", "settled", "one-off"};
+  uint32_t shown = p->growth_count < top ? p->growth_count : top;
+  if (!p->step_count) return;
+  hri_text_add(t, "\n%u steps (from %s), usual peak %s", p->step_count, p->steps_from,
+               SIZE(p->usual_peak_bytes ? p->usual_peak_bytes : p->steps[0].peak_live_bytes));
+  hri_text_add(t, p->step_count < 4 ? "; too few to tell growth\n" : shown ? "; what outlives its step:\n" : "; nothing outlives its step\n");
+  for (uint32_t k = 0; k < shown; k++) {
+    const hr_growth *g = &p->growth[k];
+    hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, kinds[g->kind]);
+    if (g->kind == HR_GROWTH_LEAK) hri_text_add(t, "%10s per step, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), g->steps_grown, g->steps_seen);
+    else hri_text_add(t, "%-15s ", category_name(p, g->category));
+    add_brief(t, p->snapshot, g->stack, g->kind == HR_GROWTH_LEAK ? LINE - 60 : LINE - 48);
+  }
+}
+
+static void add_trace(hri_text *t, const hr_inspection *p) {
+  hri_text_add(t, "\n%s, device %d: ", p->snapshot->format, p->device);
+  if (!p->event_count) hri_text_add(t, "no events, only the state of the snapshot\n");
+  else {
+    hri_text_add(t, "%llu events", (unsigned long long)p->event_count);
+    if (p->last_time_us > p->first_time_us) hri_text_add(t, " in %.3g s", (double)(p->last_time_us - p->first_time_us) / 1e6);
+    hri_text_add(t, p->began_empty ? ", from an empty allocator\n" : "\n  the trace does not begin with an empty allocator: what lived before is found from the last state\n");
+  }
+  if (p->odd_count)
+    hri_text_add(t, "  %llu events contradict others (lost or left out): figures before the end are estimates\n",
+                 (unsigned long long)p->odd_count);
+}
+
+hr_status hr_inspect_text(const hr_inspection *p, uint32_t top, uint32_t by_mask, char **text, hr_error *error) {
+  hri_text t = {0};
+  uint32_t rows = top ? top : DEFAULT_TOP;
+  *text = NULL;
+  say_verdict(&t, p);
+  add_sums(&t, p);
+  if (!by_mask) {
+    add_groups(&t, p, HR_BY_CATEGORY, rows);
+    add_groups(&t, p, HR_BY_STACK, rows);
+    add_largest(&t, p, rows / 2);
+  }
+  for (int by = 0; by < HR_BY_COUNT; by++)
+    if (by_mask >> by & 1) add_groups(&t, p, (hr_group_by)by, rows);
+  say_fit(&t, p);
+  list_pinned(&t, p);
+  add_growth(&t, p, rows / 2 + 1);
+  add_trace(&t, p);
+  if (t.failed || !t.chars) {
+    hri_text_deinit(&t);
+    return hri_fail_memory(error, 4096, "the text of an inspection");
+  }
+  *text = t.chars;
+  return HR_OK;
+}
+
+void hr_inspect_text_free(char *text) { hri_free(text); }

@@ -1,0 +1,319 @@
+/* What stacks say. A frame is recognised by its function's name and its file; each frame is judged once, each stack is then
+ * a walk over its frames, innermost first. Since PyTorch 2.1 C++ frames stand in front of the Python frames that led to
+ * them ("??" or a source file of C++ as file); with stacks="python" there are none.
+ *
+ * The stage is that of the innermost of backward, optimizer and module call - but for a module call inside backward, which
+ * is recomputation (checkpointing), and so part of it. A closure that the optimizer calls (Lightning) is forward and backward by
+ * this rule, though optimizer.step stands outside. */
+#include "inspect/inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- frames ---- */
+
+/* `file` is a part of the file's path; `name` is the function's name, or what it begins with ("name*"), or a part of it
+ * ("*name"). NULL: any. */
+typedef struct rule {
+  const char *file, *name;
+  unsigned marks;
+} rule;
+
+static const rule rules[] = {
+    /* autograd */
+    {NULL, "_engine_run_backward", HRI_MARK_BACKWARD},
+    {NULL, "backward", HRI_MARK_BACKWARD},
+    {"torch/autograd/__init__.py", "grad", HRI_MARK_BACKWARD},
+    {NULL, "*torch::autograd::Engine::", HRI_MARK_BACKWARD},
+    {NULL, "*torch::autograd::python::PythonEngine::", HRI_MARK_BACKWARD},
+    {NULL, "*THPEngine_run_backward", HRI_MARK_BACKWARD},
+    {NULL, "*torch::autograd::AccumulateGrad", HRI_MARK_BACKWARD | HRI_MARK_ACCUMULATE},
+    {NULL, "*torch::autograd::InputBuffer", HRI_MARK_BACKWARD},
+    {"deepspeed/runtime/", "backward*", HRI_MARK_BACKWARD},
+    {"megatron/", "backward_step*", HRI_MARK_BACKWARD},
+    {"torch/distributed/pipelining/", "backward*", HRI_MARK_BACKWARD},
+    /* optimizers */
+    {"torch/optim/", "_init_group", HRI_MARK_OPTIMIZER | HRI_MARK_STATE},
+    {"/optim", "load_state_dict", HRI_MARK_INIT | HRI_MARK_STATE},
+    {"/optim", "init_state*", HRI_MARK_OPTIMIZER | HRI_MARK_STATE},
+    {"/optim", "get_state_buffer", HRI_MARK_OPTIMIZER | HRI_MARK_STATE},
+    {"deepspeed/", "initialize_optimizer_states", HRI_MARK_OPTIMIZER | HRI_MARK_STATE},
+    {"torch/optim/", "step", HRI_MARK_OPTIMIZER},
+    {"torch/optim/", "*_tensor_*", HRI_MARK_OPTIMIZER},
+    {"optim", "step", HRI_MARK_OPTIMIZER},
+    {"optim", "update_step", HRI_MARK_OPTIMIZER},
+    {"deepspeed/runtime/", "step", HRI_MARK_OPTIMIZER},
+    {"deepspeed/runtime/", "_take_model_step", HRI_MARK_OPTIMIZER},
+    {"adam", "step", HRI_MARK_OPTIMIZER},
+    {NULL, "*clip_grad_norm", HRI_MARK_OPTIMIZER},
+    {"torch/amp/grad_scaler.py", "step", HRI_MARK_OPTIMIZER},
+    {"torch/amp/grad_scaler.py", "*unscale_", HRI_MARK_OPTIMIZER},
+    {"torch/cuda/amp/grad_scaler.py", "*unscale_", HRI_MARK_OPTIMIZER},
+    {NULL, "*_fused_adam", HRI_MARK_OPTIMIZER},
+    /* modules */
+    {"torch/nn/modules/module.py", "_call_impl", HRI_MARK_FORWARD},
+    {"torch/nn/modules/module.py", "_slow_forward", HRI_MARK_FORWARD},
+    {NULL, "forward", HRI_MARK_FORWARD},
+    {"torch/_functorch/", "*runtime_wrapper", HRI_MARK_FORWARD},
+    {"megatron/", "forward_step", HRI_MARK_FORWARD},
+    {"torch/nn/functional.py", "*cross_entropy", HRI_MARK_LOSS},
+    {"torch/nn/functional.py", "*_loss", HRI_MARK_LOSS},
+    {"torch/nn/modules/loss.py", NULL, HRI_MARK_LOSS},
+    {"transformers/loss/", NULL, HRI_MARK_LOSS},
+    {"liger_kernel/", "*cross_entropy", HRI_MARK_LOSS},
+    {NULL, "*cross_entropy_loss", HRI_MARK_LOSS},
+    {NULL, "*nll_loss", HRI_MARK_LOSS},
+    /* building and loading */
+    {NULL, "__init__", HRI_MARK_INIT},
+    {NULL, "from_pretrained", HRI_MARK_INIT},
+    {NULL, "*load_state_dict", HRI_MARK_INIT},
+    {NULL, "_load_pretrained_model", HRI_MARK_INIT},
+    {NULL, "_load_parameter_into_model", HRI_MARK_INIT},
+    {"torch/nn/modules/module.py", "_apply", HRI_MARK_INIT},
+    {"torch/nn/modules/module.py", "to", HRI_MARK_INIT},
+    {"torch/nn/modules/module.py", "cuda", HRI_MARK_INIT},
+    {"torch/nn/modules/module.py", "to_empty", HRI_MARK_INIT},
+    {"torch/nn/modules/", "reset_parameters", HRI_MARK_INIT},
+    {"torch/nn/init.py", NULL, HRI_MARK_INIT},
+    {NULL, "_init_weights", HRI_MARK_INIT},
+    {"safetensors/", "load_file", HRI_MARK_INIT},
+    {"torch/serialization.py", "*load", HRI_MARK_INIT},
+    {"accelerate/utils/modeling.py", NULL, HRI_MARK_INIT},
+    {"accelerate/big_modeling.py", NULL, HRI_MARK_INIT},
+    {"bitsandbytes/nn/modules.py", "to", HRI_MARK_INIT},
+    {"torch/distributed/fsdp/_init_utils.py", NULL, HRI_MARK_INIT},
+    {"deepspeed/__init__.py", "initialize", HRI_MARK_INIT},
+    /* data */
+    {"torch/utils/data/", NULL, HRI_MARK_DATA},
+    {NULL, "*_prepare_input", HRI_MARK_DATA},
+    {NULL, "send_to_device", HRI_MARK_DATA},
+    {NULL, "move_data_to_device", HRI_MARK_DATA},
+    {NULL, "batch_to_device", HRI_MARK_DATA},
+    {NULL, "get_batch", HRI_MARK_DATA},
+    {NULL, "*collate", HRI_MARK_DATA},
+    /* communication */
+    {NULL, "*c10d::", HRI_MARK_COMMUNICATION},
+    {NULL, "*ProcessGroupNCCL", HRI_MARK_COMMUNICATION},
+    {NULL, "nccl*", HRI_MARK_COMMUNICATION},
+    {"torch/distributed/distributed_c10d.py", NULL, HRI_MARK_COMMUNICATION},
+    {"torch/distributed/_functional_collectives.py", NULL, HRI_MARK_COMMUNICATION},
+    {"torch/distributed/fsdp/", "*all_gather", HRI_MARK_COMMUNICATION},
+    {"torch/distributed/fsdp/", "*unshard", HRI_MARK_COMMUNICATION},
+    {"torch/distributed/fsdp/", "*reduce_scatter", HRI_MARK_COMMUNICATION},
+    {"torch/distributed/fsdp/", "*reduce_grad", HRI_MARK_COMMUNICATION},
+    {"torch/distributed/fsdp/", "*alloc_storage", HRI_MARK_COMMUNICATION},
+    {"deepspeed/runtime/", "*allgather", HRI_MARK_COMMUNICATION},
+    {"deepspeed/runtime/", "*all_gather", HRI_MARK_COMMUNICATION},
+    {"deepspeed/runtime/", "*reduce", HRI_MARK_COMMUNICATION},
+    {"deepspeed/comm/", NULL, HRI_MARK_COMMUNICATION},
+    {"megatron/core/distributed/", NULL, HRI_MARK_COMMUNICATION},
+    /* workspaces of libraries */
+    {NULL, "*CUDABlasWorkspace", HRI_MARK_WORKSPACE},
+    {NULL, "*CUDABlasHandle", HRI_MARK_WORKSPACE},
+    {NULL, "*cublasLtWorkspace", HRI_MARK_WORKSPACE},
+    {NULL, "*CUDABlasLtWorkspace", HRI_MARK_WORKSPACE},
+    {NULL, "*getNewWorkspace", HRI_MARK_WORKSPACE},
+    /* what else a program does */
+    {NULL, "evaluate", HRI_MARK_EVALUATION},
+    {NULL, "evaluation_loop", HRI_MARK_EVALUATION},
+    {NULL, "prediction_step", HRI_MARK_EVALUATION},
+    {NULL, "validate", HRI_MARK_EVALUATION},
+    {NULL, "validation_step", HRI_MARK_EVALUATION},
+    {NULL, "eval_step", HRI_MARK_EVALUATION},
+    {NULL, "*_validation", HRI_MARK_EVALUATION},
+    {"transformers/generation/", NULL, HRI_MARK_GENERATION},
+    {NULL, "generate", HRI_MARK_GENERATION},
+    {"transformers/cache_utils.py", NULL, HRI_MARK_CACHE},
+    {"torch/serialization.py", "*save", HRI_MARK_CHECKPOINT},
+    {"torch/distributed/checkpoint/", NULL, HRI_MARK_CHECKPOINT},
+    {NULL, "save_pretrained", HRI_MARK_CHECKPOINT},
+    {NULL, "*save_checkpoint", HRI_MARK_CHECKPOINT},
+};
+
+static bool name_fits(const char *pattern, const char *name) {
+  size_t count = strlen(pattern);
+  char part[64];
+  if (pattern[0] != '*' && pattern[count - 1] != '*') return strcmp(pattern, name) == 0;
+  if (pattern[0] != '*') return strncmp(pattern, name, count - 1) == 0;
+  count -= pattern[count - 1] == '*' ? 2 : 1;
+  memcpy(part, pattern + 1, count);
+  part[count] = 0;
+  return strstr(name, part) != NULL;
+}
+
+static bool ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool is_library(const char *file, const char *name) {
+  static const char *const parts[] = {"site-packages/torch/", "dist-packages/torch/", "torch/nn/",   "torch/optim/", "torch/autograd/",
+                                      "torch/_",              "torch/utils/",         "torch/amp/",  "torch/cuda/",  "torch/distributed/",
+                                      "torch/csrc/",          "aten/src/",            "c10/",        "lib/python3",  "torch/functional.py",
+                                      "contextlib.py",        "functools.py",         "threading.py", "runpy.py",    "<frozen "};
+  if (strstr(file, "site-packages/") && !strstr(file, "site-packages/torch/")) return false;
+  for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+    if (strstr(file, parts[k])) return true;
+  if (!file[0] || strcmp(file, "??") == 0 || strstr(name, "::")) return true;
+  return ends_with(file, ".cpp") || ends_with(file, ".h") || ends_with(file, ".c") || ends_with(file, ".cu") || ends_with(file, ".so") ||
+         ends_with(file, ".S");
+}
+
+static unsigned frame_marks(const hr_snapshot *s, const hr_frame *frame) {
+  const char *file = hr_snapshot_string(s, frame->file), *name = hr_snapshot_string(s, frame->name);
+  unsigned marks = is_library(file, name) ? HRI_MARK_LIBRARY : 0;
+  for (size_t k = 0; k < sizeof rules / sizeof *rules; k++)
+    if ((!rules[k].file || strstr(file, rules[k].file)) && (!rules[k].name || name_fits(rules[k].name, name)))
+      marks |= rules[k].marks;
+  return marks;
+}
+
+/* ---- stacks ---- */
+
+enum { TURNS = HRI_MARK_BACKWARD | HRI_MARK_OPTIMIZER | HRI_MARK_FORWARD };
+
+/* `turns`: the marks of TURNS in the order in which they come, innermost first, each once. */
+static hr_stage stage_of(unsigned all, const unsigned turns[3], unsigned turn_count) {
+  unsigned first = turn_count ? turns[0] : 0, second = turn_count > 1 ? turns[1] : 0;
+  if (all & HRI_MARK_CHECKPOINT) return HR_STAGE_CHECKPOINT;
+  if (first & HRI_MARK_BACKWARD) return HR_STAGE_BACKWARD;
+  if (first & HRI_MARK_OPTIMIZER) return HR_STAGE_OPTIMIZER;
+  if (second & HRI_MARK_BACKWARD) return HR_STAGE_BACKWARD; /* recomputation */
+  if (all & HRI_MARK_GENERATION) return HR_STAGE_GENERATION;
+  if (all & HRI_MARK_EVALUATION) return HR_STAGE_EVALUATION;
+  if (all & HRI_MARK_LOSS) return HR_STAGE_LOSS;
+  if (all & HRI_MARK_FORWARD) return HR_STAGE_FORWARD;
+  if (all & HRI_MARK_INIT) return HR_STAGE_INIT;
+  if (all & HRI_MARK_DATA) return HR_STAGE_DATA;
+  if (all & HRI_MARK_COMMUNICATION) return HR_STAGE_COMMUNICATION;
+  return HR_STAGE_UNKNOWN;
+}
+
+/* Our own snapshots name the stage in a frame of its own (headroom/alloc.h, hr_alloc_set_label). */
+static hr_stage stated_stage(const char *name) {
+  for (int k = 1; k < HR_STAGE_COUNT; k++)
+    if (strcmp(name, hr_stage_name((hr_stage)k)) == 0) return (hr_stage)k;
+  return HR_STAGE_UNKNOWN;
+}
+
+static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, const uint16_t *frame_mark, bool ours) {
+  unsigned all = 0, turns[3] = {0}, turn_count = 0, met = 0;
+  hri_stack_info info = {0};
+  for (uint32_t k = 0; k < stack->count; k++) {
+    uint32_t frame = s->stack_frames[stack->first + k];
+    unsigned marks = frame_mark[frame], fresh = marks & TURNS & ~met;
+    if (ours && !info.stage) info.stage = (uint8_t)stated_stage(hr_snapshot_string(s, s->frames[frame].name));
+    /* What is built within a step is no building of the model. */
+    if (marks & HRI_MARK_INIT && all & TURNS) marks &= ~(unsigned)HRI_MARK_INIT;
+    all |= marks;
+    met |= fresh;
+    if (fresh) turns[turn_count++] = fresh;
+  }
+  if (met) all &= ~(unsigned)HRI_MARK_INIT;
+  info.marks = (uint16_t)(all & ~(unsigned)HRI_MARK_LIBRARY);
+  if (!info.stage) info.stage = (uint8_t)stage_of(all, turns, turn_count);
+  return info;
+}
+
+hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_error *error) {
+  uint16_t *marks = hri_alloc_zero((size_t)s->frame_count + 1, sizeof *marks);
+  bool ours = strncmp(s->format, "headroom", 8) == 0;
+  *stacks = hri_alloc_zero((size_t)s->stack_count + 1, sizeof **stacks);
+  if (!marks || !*stacks) {
+    hri_free(marks);
+    return hri_fail_memory(error, s->stack_count * sizeof **stacks, "the stacks of a snapshot");
+  }
+  for (uint32_t k = 0; k < s->frame_count; k++) marks[k] = (uint16_t)frame_marks(s, &s->frames[k]);
+  for (uint32_t k = 0; k < s->stack_count; k++) (*stacks)[k] = read_stack(s, &s->stacks[k], marks, ours);
+  hri_free(marks);
+  return HR_OK;
+}
+
+const char *hr_stage_name(hr_stage stage) {
+  static const char *const names[HR_STAGE_COUNT] = {"unknown",    "init", "forward",       "loss",      "backward", "optimizer",
+                                                    "evaluation", "generation", "data", "communication", "checkpoint"};
+  return (unsigned)stage < HR_STAGE_COUNT ? names[stage] : "unknown";
+}
+
+/* ---- for people ---- */
+
+/* "at::_ops::linear::call(at::Tensor const&...)" -> "linear"; NULL when the frame names no operation. */
+static const char *operation_of(const char *name, size_t *count) {
+  static const char *const before[] = {"at::_ops::", "at::native::", "torch::autograd::generated::", "at::"};
+  for (size_t k = 0; k < sizeof before / sizeof *before; k++) {
+    const char *at = strstr(name, before[k]);
+    if (!at) continue;
+    at += strlen(before[k]);
+    *count = strcspn(at, "(<: ");
+    /* Allocation itself is in every stack, and so is dispatch. */
+    if (*count == 0 || *count > 40 || strncmp(at, "empty", 5) == 0 || strncmp(at, "detail", 6) == 0 || strncmp(at, "impl", 4) == 0 ||
+        strncmp(at, "cuda", 4) == 0 || strncmp(at, "TensorIterator", 14) == 0 || strncmp(at, "structured", 10) == 0 ||
+        strncmp(at, "CUDA", 4) == 0)
+      return NULL;
+    return at;
+  }
+  return NULL;
+}
+
+static const char *short_file(const char *file) {
+  const char *last = strrchr(file, '/');
+  return last ? last + 1 : file;
+}
+
+static bool is_torch_call(const char *file, const char *name) {
+  return (strstr(file, "torch/nn/functional.py") || strstr(file, "torch/optim/") || strstr(file, "torch/functional.py") ||
+          strstr(file, "torch/nn/modules/") || strstr(file, "torch/_tensor.py")) &&
+         strcmp(name, "_call_impl") != 0 && strcmp(name, "_wrapped_call_impl") != 0;
+}
+
+typedef struct writing {
+  char *text;
+  size_t used, capacity;
+} writing;
+
+static void write_part(writing *w, const char *part, size_t count) {
+  size_t room = w->capacity - 1 - w->used;
+  if (w->used) {
+    size_t take = room < 3 ? room : 3;
+    memcpy(w->text + w->used, " < ", take);
+    w->used += take;
+    room -= take;
+  }
+  if (count > room) count = room;
+  while (count > 0 && count == room && ((unsigned char)part[count] & 0xC0) == 0x80) count--; /* no half characters */
+  memcpy(w->text + w->used, part, count);
+  w->used += count;
+  w->text[w->used] = 0;
+}
+
+static void write_frame(writing *w, const hr_snapshot *s, const hr_frame *f) {
+  char part[200];
+  const char *file = short_file(hr_snapshot_string(s, f->file));
+  if (file[0]) (void)snprintf(part, sizeof part, "%.80s:%u %.80s", file, f->line, hr_snapshot_string(s, f->name));
+  else (void)snprintf(part, sizeof part, "%.120s", hr_snapshot_string(s, f->name));
+  write_part(w, part, strlen(part));
+}
+
+void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, size_t capacity) {
+  const hr_stack *at = &s->stacks[stack];
+  writing w = {text, 0, capacity};
+  unsigned shown = 0;
+  bool named = false;
+  text[0] = 0;
+  if (!at->count) write_part(&w, "(no stack)", 10);
+  for (uint32_t k = 0; k < at->count && shown < 2; k++) {
+    const hr_frame *f = &s->frames[s->stack_frames[at->first + k]];
+    const char *file = hr_snapshot_string(s, f->file), *name = hr_snapshot_string(s, f->name), *operation;
+    size_t count = strlen(name);
+    if (!is_library(file, name) || strncmp(s->format, "headroom", 8) == 0) {
+      write_frame(&w, s, f);
+      shown++;
+      continue;
+    }
+    if (named || shown) continue;
+    operation = strstr(name, "::") ? operation_of(name, &count) : is_torch_call(file, name) ? name : NULL;
+    if (operation) write_part(&w, operation, count), named = true;
+  }
+  if (at->count && !w.used) write_frame(&w, s, &s->frames[s->stack_frames[at->first + at->count - 1]]);
+}

@@ -1,0 +1,213 @@
+/* Training steps in a trace, by the first of these that gives at least two: annotations that come again and again
+ * ("ProfilerStep#7"), the ends of optimizer runs (from stacks), an allocation of one size that comes at regular distances.
+ * What stands before the first and behind the last boundary belongs to no step, but for a last one that an annotation
+ * began. */
+#include "inspect/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef HRI_ARRAY(uint64_t) marks; /* events at which a step begins; the last one ends the last step */
+
+/* ---- annotations ---- */
+
+static uint64_t event_at(const hri_lives *l, int64_t time_us) {
+  uint64_t low = 0, high = l->event_count;
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    if (l->events[middle].time_us < time_us) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/* Names are the same up to the number at their end: "step 7", "ProfilerStep#7". */
+static size_t stem(const char *name) {
+  size_t count = strlen(name);
+  while (count && name[count - 1] >= '0' && name[count - 1] <= '9') count--;
+  return count ? count : strlen(name);
+}
+
+/* Of the names that begin at least twice, the one that covers most time; enclosing ones win over what they enclose. */
+static const char *step_name(const hr_snapshot *s, int32_t device) {
+  enum { MOST = 256 }; /* different names looked at: programs have a handful */
+  struct {
+    const char *name;
+    uint64_t count;
+    int64_t covered, open;
+  } rows[MOST];
+  uint32_t count = 0, best = MOST;
+  for (uint64_t k = 0; k < s->annotation_count; k++) {
+    const hr_annotation *a = &s->annotations[k];
+    const char *name = hr_snapshot_string(s, a->name);
+    uint32_t row = 0;
+    if (a->device >= 0 && device >= 0 && a->device != device) continue;
+    while (row < count && (stem(rows[row].name) != stem(name) || strncmp(rows[row].name, name, stem(name)) != 0)) row++;
+    if (row == count && count == MOST) continue;
+    if (row == count) rows[count++].name = name, rows[row].count = 0, rows[row].covered = 0, rows[row].open = a->time_us;
+    if (a->end) rows[row].covered += a->time_us - rows[row].open;
+    else rows[row].count++, rows[row].open = a->time_us;
+  }
+  for (uint32_t k = 0; k < count; k++) {
+    if (rows[k].count < 2) continue;
+    if (strncmp(rows[k].name, "ProfilerStep#", 13) == 0) return rows[k].name;
+    if (best == MOST || rows[k].covered > rows[best].covered) best = k;
+  }
+  return best == MOST ? NULL : rows[best].name;
+}
+
+static bool from_annotations(const hri_inside *in, marks *found) {
+  const hr_snapshot *s = in->public.snapshot;
+  const char *name = step_name(s, in->public.device);
+  if (!name || !in->lives->event_count || !(in->lives->events[0].flags & HR_EVENT_HAS_TIME)) return true;
+  for (uint64_t k = 0; k < s->annotation_count; k++) {
+    const hr_annotation *a = &s->annotations[k];
+    const char *other = hr_snapshot_string(s, a->name);
+    uint64_t at;
+    if (a->end || stem(other) != stem(name) || strncmp(other, name, stem(name)) != 0) continue;
+    at = event_at(in->lives, a->time_us);
+    if (found->count && found->items[found->count - 1] >= at) found->items[found->count - 1] = at;
+    else if (!hri_array_push(found, at)) return false;
+  }
+  return found->count == 0 || found->items[found->count - 1] >= in->lives->event_count || hri_array_push(found, in->lives->event_count);
+}
+
+/* ---- optimizer runs ---- */
+
+static bool from_optimizer(const hri_inside *in, marks *found) {
+  bool inside = false;
+  if (!in->has_stacks) return true;
+  for (uint64_t k = 0; k < in->lives->event_count; k++) {
+    bool now = in->stages[k] == HR_STAGE_OPTIMIZER;
+    if (inside && !now && !hri_array_push(found, k)) return false;
+    inside = now;
+  }
+  if (found->count && !hri_array_push(found, in->lives->event_count)) return false;
+  return true;
+}
+
+/* ---- repetition ---- */
+
+enum { LEAST_REPEATS = 3, CLASSES = 4096 };
+
+typedef struct repeat {
+  uint64_t size, count, last, first, shortest, longest;
+} repeat;
+
+/* One row per size (a table that keeps the first sizes it meets: what repeats is met early). */
+static void note_repeat(repeat *rows, const hri_life *life) {
+  uint64_t at = (life->size * 0x9e3779b97f4a7c15u >> 32) % CLASSES;
+  repeat *r;
+  for (uint32_t tries = 0; rows[at].count && rows[at].size != life->size; at = (at + 1) % CLASSES)
+    if (++tries == 16) return;
+  r = &rows[at];
+  if (r->count) {
+    uint64_t distance = life->alloc - r->last;
+    if (r->count == 1 || distance < r->shortest) r->shortest = distance;
+    if (r->count == 1 || distance > r->longest) r->longest = distance;
+  } else r->first = life->alloc;
+  r->size = life->size;
+  r->last = life->alloc;
+  r->count++;
+}
+
+/* The size with the longest regular distance: layers repeat within a step, but with a jump at its end. */
+static bool from_repetition(const hri_inside *in, marks *found) {
+  const hri_lives *l = in->lives;
+  repeat *rows = hri_alloc_zero(CLASSES, sizeof *rows), *best = NULL;
+  bool ok = rows != NULL;
+  for (uint64_t k = l->before_count; ok && k < l->count; k++) note_repeat(rows, &l->lives[k]);
+  for (uint32_t k = 0; ok && k < CLASSES; k++) {
+    repeat *r = &rows[k];
+    if (r->count < LEAST_REPEATS || r->shortest < 8 || r->longest - r->shortest > r->shortest / 20) continue;
+    if (l->event_count - r->last > 2 * r->longest || r->first > 4 * r->longest) continue;
+    if (!best || r->shortest > best->shortest || (r->shortest == best->shortest && r->first < best->first)) best = r;
+  }
+  for (uint64_t k = l->before_count; best && ok && k < l->count; k++)
+    if (l->lives[k].size == best->size) ok = hri_array_push(found, l->lives[k].alloc);
+  if (best && ok) ok = hri_array_push(found, l->event_count);
+  hri_free(rows);
+  return ok;
+}
+
+/* ---- peaks ---- */
+
+typedef struct peaks {
+  hr_step_sums *steps;
+  uint32_t count, at;
+} peaks;
+
+static void keep_peak(void *context, const hri_level *level) {
+  peaks *p = context;
+  hr_step_sums *step;
+  while (p->at < p->count && level->event >= p->steps[p->at].first_event + p->steps[p->at].event_count) p->at++;
+  if (p->at == p->count || level->event < p->steps[p->at].first_event) return;
+  step = &p->steps[p->at];
+  if (level->live_bytes > step->peak_live_bytes) step->peak_live_bytes = level->live_bytes;
+  step->end_live_bytes = level->live_bytes;
+}
+
+static int number_order(const void *a, const void *b) {
+  const uint64_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* A step stands out when its peak is more than 15 % above the median and 10 % above its neighbours: steady growth is none. */
+static hr_status find_outlier(hr_inspection *p, hr_error *error) {
+  uint64_t *sorted, largest = 0;
+  p->outlier_step = UINT64_MAX;
+  if (p->step_count < 3) return HR_OK;
+  sorted = hri_alloc(p->step_count * sizeof *sorted);
+  if (!sorted) return hri_fail_memory(error, p->step_count * sizeof *sorted, "the peaks of steps");
+  for (uint32_t k = 0; k < p->step_count; k++) {
+    sorted[k] = p->steps[k].peak_live_bytes;
+    if (sorted[k] > sorted[largest] || k == 0) largest = k;
+  }
+  largest = 0;
+  for (uint32_t k = 1; k < p->step_count; k++)
+    if (p->steps[k].peak_live_bytes > p->steps[largest].peak_live_bytes) largest = k;
+  qsort(sorted, p->step_count, sizeof *sorted, number_order);
+  p->usual_peak_bytes = sorted[p->step_count / 2];
+  hri_free(sorted);
+  {
+    double peak = (double)p->steps[largest].peak_live_bytes;
+    bool above = peak > 1.15 * (double)p->usual_peak_bytes;
+    if (largest > 0 && peak <= 1.1 * (double)p->steps[largest - 1].peak_live_bytes) above = false;
+    if (largest + 1 < p->step_count && peak <= 1.1 * (double)p->steps[largest + 1].peak_live_bytes) above = false;
+    if (above) p->outlier_step = largest;
+  }
+  return HR_OK;
+}
+
+static hr_status make_steps(hri_inside *in, const marks *found, hr_error *error) {
+  hr_inspection *p = &in->public;
+  peaks keep;
+  p->steps = hri_alloc_zero(found->count, sizeof *p->steps);
+  if (!p->steps) return hri_fail_memory(error, found->count * sizeof *p->steps, "the steps of a trace");
+  for (size_t k = 0; k + 1 < found->count; k++)
+    if (found->items[k + 1] > found->items[k])
+      p->steps[p->step_count++] = (hr_step_sums){found->items[k], found->items[k + 1] - found->items[k], 0, 0};
+  keep = (peaks){p->steps, p->step_count, 0};
+  hri_lives_walk(in->lives, keep_peak, &keep);
+  return find_outlier(p, error);
+}
+
+hr_status hri_steps_find(hri_inside *in, hr_error *error) {
+  static const struct {
+    bool (*find)(const hri_inside *in, marks *found);
+    const char *name;
+  } ways[] = {{from_annotations, "annotations"}, {from_optimizer, "optimizer stacks"}, {from_repetition, "repetition"}};
+  hr_status status = HR_OK;
+  in->public.steps_from = "";
+  in->public.outlier_step = UINT64_MAX;
+  for (size_t k = 0; k < sizeof ways / sizeof *ways && in->public.step_count == 0 && status == HR_OK; k++) {
+    marks found = {0};
+    if (!ways[k].find(in, &found)) status = hri_fail_memory(error, found.count * 16, "the steps of a trace");
+    else if (found.count >= 3) {
+      in->public.steps_from = ways[k].name;
+      status = make_steps(in, &found, error);
+    }
+    hri_array_free(&found);
+  }
+  return status;
+}

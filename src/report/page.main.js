@@ -1,0 +1,201 @@
+// The page: one instant and one range in view, shared by all pictures.
+class App {
+  constructor(model) {
+    this.model = model;
+    this.palette = paletteFor(model.categories);
+    this.axis = model.hasTime ? 'time' : 'event';
+    this.lo = 0;
+    this.hi = this.span;
+    this.setTheme(null);
+    this.timeline = new Timeline(this);
+    this.live_ = new Live(this);
+    this.flame = new Flame(this);
+    this.map = new SegmentMap(this);
+    this.lifes = new Lifes(this);
+    this.table = new Allocations(this);
+    this.fixed();
+    this.listen();
+  }
+  // ---- Scale: `unit` is microseconds or events ----
+  get span() { return Math.max(1, this.axis === 'time' ? this.model.time[this.model.events] : this.model.events); }
+  unit(t) { return this.axis === 'time' ? this.model.timeOf(t) : t; }
+  instant(unit) {
+    const t = this.axis === 'time' ? above(this.model.time, unit) - 1 : Math.floor(unit);
+    return Math.max(0, Math.min(t, this.model.events));
+  }
+  setAxis(axis) {
+    const from = this.instant(this.lo), to = this.instant(this.hi);
+    this.axis = axis;
+    this.setView(this.unit(from), this.unit(to));
+    this.buttons();
+  }
+  // `hi` null: as wide as now. A view is never narrower than a few events, nor outside the whole.
+  setView(lo, hi) {
+    const least = this.axis === 'time' ? Math.min(this.span, 5) : Math.min(this.span, 8), width = Math.max(least, Math.min(this.span, hi === null ? this.hi - this.lo : hi - lo));
+    this.lo = Math.max(0, Math.min(lo, this.span - width));
+    this.hi = this.lo + width;
+    this.timeline.draw();
+    this.timeline.refill();
+    clearTimeout(this.later);
+    this.later = setTimeout(() => { this.lifes.show(); if ($('table-scope').value === 'view') this.table.show(); }, 80);
+  }
+  zoom(factor, around = this.unit(this.at)) {
+    const middle = around < this.lo || around > this.hi ? (this.lo + this.hi) / 2 : around;
+    this.setView(middle - (middle - this.lo) * factor, middle + (this.hi - middle) * factor);
+  }
+  reveal() {
+    const at = this.unit(this.at), span = this.hi - this.lo;
+    if (at < this.lo || at > this.hi) this.setView(at - span / 2, null);
+  }
+  setAt(t) {
+    const start = performance.now(), {model} = this;
+    this.at = Math.max(0, Math.min(Math.round(t), model.events));
+    this.live = model.liveAt(this.at);
+    this.liveBytes = this.live.reduce((sum, i) => sum + model.lives.size[i], 0);
+    this.reserved = model.levels.at(this.at).reserved;
+    this.timeline.draw();
+    this.live_.show();
+    this.flame.weigh();
+    this.flame.draw();
+    this.flame.refill();
+    this.map.show();
+    this.sums();
+    this.lifes.draw();
+    if ($('table-scope').value === 'live') this.table.show();
+    $('instant-text').textContent = this.sentence();
+    clearTimeout(this.speak);
+    this.speak = setTimeout(() => { $('announce').textContent = this.sentence(); }, 400);
+    performance.measure('report:instant', {start, end: performance.now()});
+  }
+  sentence() {
+    const {model, at} = this, when = at ? `After event ${countText(at)} of ${countText(model.events)}` : 'Before the first event';
+    return `${when}${model.hasTime ? `, ${timeText(model.timeOf(at))}` : ''}: ${sizeText(this.liveBytes)} live in ${countText(this.live.length)} allocations${this.map?.sums?.pending ? `, ${sizeText(this.map.sums.pending)} of it freed but pending` : ''}${model.hasSegments ? `, ${sizeText(this.reserved)} reserved` : ''}`;
+  }
+  // ---- What stands above: sums of the instant, figures of the whole ----
+  sums() {
+    const {map: {sums}, model} = this, parts = [['live', sums.live, style.accent], ['rounding', sums.rounding, '#66ccee'], ['freed, pending', sums.pending, '#ee6677'], ['free, returnable', sums.returnable, '#ccbb44'], ['free, in use segments', sums.pinned, style.free]];
+    if (!model.hasSegments) return $('sums').replaceChildren();
+    const bar = el('div', {className: 'sums', role: 'img', 'aria-label': `Reserved ${sizeText(sums.reserved)}: ` + parts.map(([name, bytes]) => `${name} ${sizeText(bytes)}`).join(', ')});
+    const legend = el('ul', {className: 'legend'});
+    for (const [name, bytes, colour] of parts) {
+      if (bytes <= 0) continue;
+      const piece = el('span', {title: `${name} ${sizeText(bytes)}`}), box = el('span', {className: 'swatch'});
+      piece.style.flexGrow = bytes / sums.reserved;
+      piece.style.background = box.style.background = colour;
+      bar.append(piece);
+      legend.append(el('li', {}, box, `${name} ${sizeText(bytes)} (${shareText(bytes, sums.reserved)})`));
+    }
+    $('sums').replaceChildren(el('h3', {}, `Reserved at this instant: ${sizeText(sums.reserved)}`), bar, legend);
+  }
+  fixed() {
+    const {model} = this, {facts} = model, figure = (name, value, note) => el('div', {}, el('dt', {}, name), el('dd', {}, value, note ? el('small', {}, note) : null));
+    const start = model.firstTime ? new Date(model.firstTime / 1000) : null, day = start && !isNaN(start) ? start.toISOString().replace('T', ' ').slice(0, 19) + ' UTC' : '';
+    $('source').textContent = safeText([facts.device < 0 ? 'CPU' : `device ${facts.device}`, facts.format, `${countText(facts.events)} events`, `${countText(facts.lives)} allocations`, model.hasTime ? timeText(model.time[model.events]) : 'no times', day].filter(Boolean).join(' · '));
+    const peakShare = facts.peakReserved ? `${shareText(facts.peakLive, facts.peakReserved)} of the most reserved` : '';
+    $('facts').replaceChildren(el('dl', {className: 'facts'}, figure('Most live', sizeText(facts.peakLive), peakShare), model.hasSegments ? figure('Most reserved', sizeText(facts.peakReserved), '') : null,
+      facts.lines.map(line => figure(line.name, sizeText(line.bytes), `${sizeText(line.bytes - Math.max(facts.peakReserved, facts.peakLive))} above the most ${model.hasSegments ? 'reserved' : 'live'}`)),
+      figure('Failed requests', countText(facts.oomTotal), facts.ooms.length ? `last: ${sizeText(facts.ooms.at(-1).size)}` : 'none in this trace'),
+      facts.steps.length ? figure('Steps', countText(facts.steps.length), `found from ${facts.stepsFrom}`) : null), el('div', {id: 'sums'}), this.notes());
+    $('legend').replaceChildren(...model.order.slice().reverse().map(c => el('li', {}, swatch(this, c), this.palette[c].name)), el('li', {className: 'quiet'}, 'paler: not all the time within the pixel'));
+    this.more();
+  }
+  notes() {
+    const {facts} = this.model, notes = [];
+    if (facts.categoriesInferred) notes.push('Categories are inferred from stacks and lifetimes: the file does not state them.');
+    if (!facts.hasState) notes.push('The file states no segments: reserved memory and the segment map are unknown.');
+    if (!facts.beganEmpty) notes.push('The trace does not begin with an empty allocator: what lived before has no recorded beginning.');
+    if (facts.odd) notes.push(`${countText(facts.odd)} events contradict others and were used as far as possible.`);
+    return el('div', {className: 'quiet'}, notes.map(note => el('p', {}, note)));
+  }
+  more() {
+    const {model} = this, {facts} = model, body = $('more-body'), number = name => ({name, number: true}), go = (text, t) => el('button', {type: 'button', onclick: () => { this.setAt(t); this.reveal(); }}, text);
+    body.replaceChildren();
+    if (facts.ooms.length) body.append(el('h3', {}, `Failed requests (${countText(facts.oomTotal)})`), table([{name: 'After'}, number('Request'), number('Device free'), number('Live'), number('Reserved'), {name: 'Stage'}, {name: 'Stack'}],
+      facts.ooms.map(o => [go(`event ${countText(o.event + 1)}`, o.event + 1), sizeText(o.size), sizeText(o.deviceFree), sizeText(o.live), sizeText(o.reserved), o.stage, stackCell(model, o.stack)]), 'Failed requests'));
+    if (facts.growth.length) body.append(el('h3', {}, 'Allocations that outlive their step'), table([number('Bytes'), number('Count'), number('Per step'), {name: 'Growth'}, {name: 'Category'}, {name: 'Stack'}],
+      facts.growth.map(g => [sizeText(g.bytes), countText(g.count), sizeText(Math.round(g.perStep)), g.kind, facts.categories[g.category] || '', stackCell(model, g.stack)]), 'Growth'));
+    if (facts.steps.length) body.append(el('h3', {}, 'Steps'), table([{name: 'Step'}, number('Events'), number('Most live'), number('Left at its end'), {name: ''}],
+      facts.steps.slice(0, 1000).map(([first, count, peak, left], i) => [go(`step ${i + 1}`, first + 1), countText(count), sizeText(peak), sizeText(left), i === facts.outlierStep ? `stands out: the usual peak is ${sizeText(facts.usualPeak)}` : '']), 'Steps'));
+    $('more').hidden = !body.children.length;
+  }
+  // ---- Buttons, keys, theme ----
+  buttons() {
+    $('axis-time').setAttribute('aria-pressed', this.axis === 'time');
+    $('axis-event').setAttribute('aria-pressed', this.axis === 'event');
+    $('axis-time').disabled = !this.model.hasTime;
+  }
+  nextOom() {
+    const {ooms} = this.model.facts, next = ooms.find(oom => oom.event + 1 > this.at) || ooms[0];
+    if (next) this.go(next.event + 1);
+  }
+  go(t) { this.setAt(t); this.reveal(); }
+  listen() {
+    const {facts} = this.model;
+    $('go-peak').onclick = () => this.go(facts.peakEvent + 1);
+    $('go-oom').onclick = () => this.nextOom();
+    $('go-oom').hidden = !facts.ooms.length;
+    $('go-end').onclick = () => this.go(this.model.events);
+    $('go-event').onchange = event => { const t = +event.target.value.replace(/[^0-9]/g, ''); if (event.target.value) this.go(t); };
+    $('axis-time').onclick = () => this.setAxis('time');
+    $('axis-event').onclick = () => this.setAxis('event');
+    $('zoom-in').onclick = () => this.zoom(0.5);
+    $('zoom-out').onclick = () => this.zoom(2);
+    $('zoom-all').onclick = () => this.setView(0, this.span);
+    $('theme').onclick = () => this.setTheme({system: 'light', light: 'dark', dark: 'system'}[this.theme]);
+    $('keys-open').onclick = () => this.keys();
+    addEventListener('keydown', event => this.key(event));
+    new ResizeObserver(perFrame(() => this.redraw())).observe($('timeline'));
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.recolour());
+    addEventListener('beforeprint', () => { this.printed = this.theme; this.setTheme('light'); this.drawNow(); });
+    addEventListener('afterprint', () => this.setTheme(this.printed));
+  }
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || $('keys').open) return;
+    const keys = {p: () => $('go-peak').click(), o: () => this.nextOom(), e: () => $('go-end').click(), '?': () => this.keys(), d: () => $('theme').click(), t: () => { $('timeline').scrollIntoView(); $('timeline-c').focus({preventScroll: true}); },
+      f: () => { $('flame').scrollIntoView(); $('flame-c').focus({preventScroll: true}); }, m: () => { $('map').scrollIntoView(); $('map-c').focus({preventScroll: true}); }, '/': () => { $('table').scrollIntoView(); $('table-q').focus({preventScroll: true}); }};
+    if (!keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  }
+  keys() {
+    const rows = [['p  o  e', 'go to the peak, the next out-of-memory event, the end'], ['t  f  m  /', 'to the timeline, the flame view, the segments, the search'], ['d', 'theme: system, light, dark'],
+      ['← →', 'timeline: event by event (with Shift: a hundredth of all); flame: beside; segments: block by block'], ['↑ ↓', 'flame: up and down the stack; segments and lives: row by row'], ['+  −  0', 'timeline: zoom in, out, all'], ['PageUp PageDown', 'timeline: move by half a view'], ['Enter, Escape', 'flame: into the chosen frame, back out']];
+    $('keys-body').replaceChildren(table([{name: 'Key'}, {name: 'Does'}], rows.map(([key, text]) => [el('kbd', {}, key), text]), 'Keys'));
+    $('keys').showModal();
+  }
+  setTheme(theme) {
+    this.theme = theme || 'system';
+    const root = document.documentElement;
+    if (this.theme === 'system') delete root.dataset.theme; else root.dataset.theme = this.theme;
+    $('theme').textContent = `Theme: ${this.theme}`;
+    this.recolour();
+  }
+  recolour() {
+    readStyle(this.palette);
+    if (this.live) { this.fixed(); this.sums(); this.live_.show(); this.table.show(); this.redraw(); }
+  }
+  redraw() { for (const view of [this.timeline, this.flame, this.map, this.lifes]) view.draw(); }
+  drawNow() { for (const view of [this.timeline, this.flame, this.map, this.lifes]) view.drawAll(); }
+}
+
+async function open() {
+  performance.mark('report:start');
+  const source = $('data'), data = await readData(source.textContent);
+  source.remove();
+  performance.mark('report:read');
+  const model = new Model(data);
+  performance.mark('report:decoded');
+  $('loading').remove();
+  $('rest').hidden = false;
+  const app = new App(model);
+  app.buttons();
+  app.setAt(model.facts.atEvent + 1);
+  app.lifes.show();
+  requestAnimationFrame(() => requestAnimationFrame(() => performance.mark('report:painted')));
+}
+
+open().catch(error => {
+  const old = typeof DecompressionStream === 'undefined';
+  $('loading').textContent = old ? 'This browser is too old to unpack the data: use one of 2023 or later.' : `The data of this file cannot be read: ${error.message}`;
+  $('loading').className = 'warn';
+});

@@ -1,0 +1,127 @@
+#include <string.h>
+
+#include "snapshot/history_format.h"
+#include "snapshot/reader.h"
+
+static const uint64_t default_memory_bytes = 16ull << 30;
+enum { LENGTH_PER_MEMORY = 16, HEAD_BYTES = 4096, HEAD_LIMIT = 1 << 20 };
+
+/* ---- which notation ---- */
+
+typedef enum notation { NOTATION_NONE, NOTATION_PICKLE, NOTATION_JSON, NOTATION_HISTORY, NOTATION_ZIP } notation;
+
+static uint64_t skip_blanks(const unsigned char *p, uint64_t count) {
+  uint64_t k = count >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+  while (k < count && (p[k] == ' ' || p[k] == '\t' || p[k] == '\n' || p[k] == '\r')) k++;
+  return k;
+}
+
+/* Pickles begin with their protocol, or before protocol 2 with the dict or list that a snapshot is. */
+static bool begins_pickle(const unsigned char *p, uint64_t count) {
+  if (count >= 2 && p[0] == 0x80) return p[1] <= 5;
+  if (count >= 4 && p[0] == '(' && (p[1] == 'd' || p[1] == 'l')) return p[2] == 'p' && p[3] >= '0' && p[3] <= '9';
+  return count >= 3 && (p[0] == '}' || p[0] == ']') && p[1] == 'q' && p[2] < 2;
+}
+
+static notation notation_of(const unsigned char *p, uint64_t count) {
+  uint64_t blanks;
+  if (begins_pickle(p, count)) return NOTATION_PICKLE;
+  if (hri_history_recognise(p, count)) return NOTATION_HISTORY;
+  if (count >= 4 && memcmp(p, "PK\3\4", 4) == 0) return NOTATION_ZIP;
+  blanks = skip_blanks(p, count);
+  if (blanks < count && (p[blanks] == '{' || p[blanks] == '[')) return NOTATION_JSON;
+  return NOTATION_NONE;
+}
+
+static bool contains(const unsigned char *p, uint64_t count, const char *word) { return memmem(p, (size_t)count, word, strlen(word)) != NULL; }
+
+/* The beginning of the bytes, gzip undone: a first member of 4 KiB tells enough. */
+bool hr_snapshot_recognise(const void *bytes, uint64_t count) {
+  hri_snapshot_source source;
+  const unsigned char *p;
+  uint64_t have;
+  bool yes = false;
+  hr_error error;
+  notation which;
+  if (hri_snapshot_source_of_memory(&source, bytes, count, "", HEAD_LIMIT, HEAD_LIMIT, &error) == HR_OK) {
+    p = source.next;
+    have = (uint64_t)(source.end - p);
+    if (have > HEAD_BYTES) have = HEAD_BYTES;
+    which = notation_of(p, have);
+    yes = which == NOTATION_PICKLE || which == NOTATION_HISTORY || (which == NOTATION_JSON && (contains(p, have, "\"segments\"") || contains(p, have, "\"device_traces\"") ||
+                                                                   contains(p, have, "\"total_size\"") || contains(p, have, "\"action\"")));
+  }
+  hri_snapshot_source_close(&source);
+  return yes;
+}
+
+/* ---- reading ---- */
+
+static hr_status fail_notation(const hri_snapshot_source *source, notation which, hr_error *error) {
+  hr_status code;
+  if (source->next == source->end) {
+    code = hri_fail(error, HR_ERROR_INPUT, "%s is empty", source->name);
+    return hri_hint(error, code, "take the snapshot anew with torch.cuda.memory._dump_snapshot");
+  }
+  if (which == NOTATION_ZIP) {
+    code = hri_fail(error, HR_ERROR_INPUT, "%s is a zip archive, not a snapshot", source->name);
+    return hri_hint(error, code, "if torch.save wrote it, unpack it (\"unzip\") and give the data.pkl in it");
+  }
+  code = hri_fail(error, HR_ERROR_INPUT, "%s is no memory snapshot: it begins neither like a pickle nor like JSON (first byte 0x%02x)", source->name,
+                  (unsigned)*source->next);
+  return hri_hint(error, code, "snapshots come from torch.cuda.memory._dump_snapshot; for the text of an error, use \"headroom explain\"");
+}
+
+/* A file of ours: its reader wants it whole. */
+static hr_status read_history(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot, hr_error *error) {
+  const hr_snapshot_limits limits = {limit};
+  char *bytes;
+  uint64_t count;
+  HRI_TRY(hri_snapshot_source_whole(source, &bytes, &count, error));
+  return hri_history_parse(bytes, count, name, &limits, snapshot, error);
+}
+
+static hr_status read_all(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot, hr_error *error) {
+  hri_snapshot_decoder d = {0};
+  hri_value whole = HRI_VALUE_NONE;
+  hr_status status;
+  notation which;
+  HRI_TRY(hri_snapshot_source_want(source, HEAD_BYTES, error));
+  which = notation_of(source->next, (uint64_t)(source->end - source->next));
+  if (which == NOTATION_NONE || which == NOTATION_ZIP) return fail_notation(source, which, error);
+  if (which == NOTATION_HISTORY) return read_history(source, name, limit, snapshot, error);
+  HRI_TRY_OUT(hri_snapshot_decoder_init(&d, name, limit, error));
+  HRI_TRY_OUT(which == NOTATION_PICKLE ? hri_read_pickle(&d, source, &whole) : hri_read_json(&d, source, &whole));
+  d.at = hri_snapshot_source_offset(source);
+  HRI_TRY_OUT(hri_snapshot_decoder_end(&d, whole, source->end_offset, snapshot));
+out:
+  hri_snapshot_decoder_deinit(&d);
+  return status;
+}
+
+static uint64_t limit_of(const hr_snapshot_limits *limits) { return limits && limits->memory_bytes ? limits->memory_bytes : default_memory_bytes; }
+
+static uint64_t length_limit(uint64_t limit) { return limit > UINT64_MAX / LENGTH_PER_MEMORY ? UINT64_MAX : limit * LENGTH_PER_MEMORY; }
+
+hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
+  hri_snapshot_source source;
+  uint64_t limit = limit_of(limits);
+  hr_status status;
+  *snapshot = NULL;
+  status = hri_snapshot_source_open(&source, path, limit, length_limit(limit), error);
+  if (status == HR_OK) status = read_all(&source, path, limit, snapshot, error);
+  hri_snapshot_source_close(&source);
+  return status;
+}
+
+hr_status hr_snapshot_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
+                            hr_error *error) {
+  hri_snapshot_source source;
+  uint64_t limit = limit_of(limits);
+  hr_status status;
+  *snapshot = NULL;
+  status = hri_snapshot_source_of_memory(&source, bytes, count, name, limit, length_limit(limit), error);
+  if (status == HR_OK) status = read_all(&source, name, limit, snapshot, error);
+  hri_snapshot_source_close(&source);
+  return status;
+}

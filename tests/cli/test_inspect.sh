@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# headroom inspect: snapshots as text and JSON, instants, groups, comparisons, exports, and files that are none.
+source "$(dirname "$0")/common.sh"
+
+# Snapshots are written here as PyTorch's JSON: a training of six steps by hand, every tensor in a segment of its own, whose
+# activations are $1 MiB each and which fails at the end with $2 MiB free on the device.
+snapshot() {
+  awk -v act="$1" -v free="$2" '
+    function frames(name, file, line) {
+      return "[{\"name\":\"" name "\",\"filename\":\"" file "\",\"line\":" line "},{\"name\":\"main\",\"filename\":\"train.py\",\"line\":9}]"
+    }
+    function event(action, addr, size, stack) {
+      time += 10
+      events = events (events == "" ? "" : ",\n") "{\"action\":\"" action "\",\"addr\":" addr ",\"size\":" size ",\"stream\":0,\"time_us\":" time ",\"frames\":" stack "}"
+    }
+    function make(size, stack) {
+      total = int((size + mib * 2 - 1) / (mib * 2)) * mib * 2
+      if (size <= mib) total = 2 * mib; else if (size < 10 * mib) total = 20 * mib
+      place += 64 * mib
+      segment[place] = total; bytes[place] = size; made[place] = stack
+      event("segment_alloc", place, total, stack); event("alloc", place, size, stack)
+      return place
+    }
+    function drop(addr) {
+      event("free_requested", addr, bytes[addr], "[]"); event("free_completed", addr, bytes[addr], "[]")
+      event("segment_free", addr, segment[addr], "[]"); delete segment[addr]
+    }
+    BEGIN {
+      mib = 1048576; place = 140000000000000; time = 1000000
+      init = frames("_apply", "torch/nn/modules/module.py", 900); forward = frames("forward", "model.py", 31)
+      backward = frames("_engine_run_backward", "torch/autograd/graph.py", 825); state = frames("_init_group", "torch/optim/adam.py", 120)
+      for (k = 0; k < 4; k++) make(3 * mib, init)
+      for (step = 0; step < 6; step++) {
+        for (k = 0; k < 4; k++) a[k] = make(act * mib, forward)
+        keep = make(500000, frames("remember", "train.py", 44))
+        for (k = 0; k < 4; k++) { g[k] = make(3 * mib, backward); drop(a[k]) }
+        if (step == 0) for (k = 0; k < 8; k++) make(3 * mib, state)
+        drop(make(2 * mib, frames("step", "torch/optim/adam.py", 200)))
+        for (k = 0; k < 4; k++) drop(g[k])
+      }
+      for (k = 0; k < 3; k++) make(act * mib, forward)
+      time += 10
+      events = events ",\n{\"action\":\"oom\",\"device_free\":" free * mib ",\"size\":" act * mib ",\"stream\":0,\"time_us\":" time ",\"frames\":" forward "}"
+      printf "{\"segments\":["
+      for (at = 140000000000000; at <= place; at += 64 * mib) {
+        if (!(at in segment)) continue
+        rounded = int((bytes[at] + 511) / 512) * 512
+        blocks = "{\"address\":" at ",\"size\":" rounded ",\"requested_size\":" bytes[at] ",\"state\":\"active_allocated\",\"frames\":" made[at] "}"
+        if (segment[at] > rounded) blocks = blocks ",{\"address\":" at + rounded ",\"size\":" segment[at] - rounded ",\"requested_size\":0,\"state\":\"inactive\",\"frames\":[]}"
+        printf "%s{\"device\":0,\"address\":%d,\"total_size\":%d,\"allocated_size\":%d,\"active_size\":%d,\"requested_size\":%d,\"stream\":0,\"segment_type\":\"%s\",\"segment_pool_id\":[0,0],\"is_expandable\":false,\"frames\":[],\"blocks\":[%s]}", \
+          comma, at, segment[at], rounded, rounded, bytes[at], segment[at] > 2 * mib ? "large" : "small", blocks
+        comma = ",\n"
+      }
+      printf "],\"device_traces\":[[%s]],\"allocator_settings\":{},\"external_annotations\":[]}\n", events
+    }'
+}
+snapshot 12 4 >oom.json
+snapshot 24 4 >larger.json
+
+run inspect oom.json; expect_rc 0; expect_no_err
+expect_golden inspect-oom.txt
+awk 'length > 100 { exit 1 }' out || fail "a line is wider than 100 columns"
+[ "$(wc -l <out)" -le 60 ] || fail "the report is longer than a screen"
+expect_out '^OUT OF MEMORY in forward: 12.00 MiB asked for, 4.00 MiB free on the device'
+expect_out 'GROWS by 488.28 KiB every step'
+expect_out 'remember'
+
+run inspect oom.json --json; expect_rc 0
+expect_json 'd["oom_count"] == 1' 'd["at_event"] == d["event_count"] - 1' 'd["at_stage"] == "forward"' 'd["began_empty"]' 'd["odd_count"] == 0' \
+  'd["at"]["reserved_bytes"] == sum(d["at"][k] for k in ("requested_bytes", "rounding_bytes", "pending_bytes", "free_returnable_bytes", "free_pinned_bytes"))' \
+  'sum(g["bytes"] for g in d["by_category"]) == d["at"]["requested_bytes"]' 'd["steps_from"] == "optimizer stacks"' \
+  'd["growth"][0]["kind"] == "leak"' 'd["fragmentation"]["segment_bytes"] == 12 << 20' 'd["fragmentation"]["fits_compacted"]' \
+  '{g["category"]: g["bytes"] for g in d["by_category"]}["parameter"] == 12 << 20' \
+  '{g["category"]: g["bytes"] for g in d["by_category"]}["optimizer_state"] == 24 << 20' \
+  '{g["category"]: g["bytes"] for g in d["by_category"]}["activation"] == 36 << 20'
+
+run inspect oom.json --at peak --json; expect_rc 0
+expect_json 'd["at_event"] == d["peak_event"]' 'd["at"]["requested_bytes"] == d["peak_live_bytes"]'
+run inspect oom.json --at 0; expect_rc 0; expect_out '^INSTANT before the first event: 0 B live'
+run inspect oom.json --at end --by size --top 2; expect_rc 0; expect_out 'live by size'; expect_out 'each'
+grep -q 'live by stack' out && fail "--by size lists stacks too"
+run inspect oom.json --at 100000; refuses 2; expect_err 'no instant after 100000'
+run inspect oom.json --at noon; refuses 2; expect_err "'noon' is none of"
+run inspect oom.json --by colour; refuses 2
+run inspect oom.json --device 0; expect_rc 0
+run inspect oom.json --device 3; refuses 2; expect_err 'devices with events: 0'
+run inspect oom.json --device left; refuses 2
+
+run inspect oom.json larger.json; expect_rc 0; expect_out '^live .* -> .*\+'; expect_out 'forward'
+run inspect oom.json larger.json --by category --json; expect_rc 0
+expect_json 'd["by"] == "category"' 'd["differences"][0]["name"] == "activation"' \
+  'd["differences"][0]["after_bytes"] - d["differences"][0]["before_bytes"] == 36 << 20'
+run inspect oom.json oom.json; expect_rc 0; expect_out 'no difference'
+
+run inspect oom.json --export collapsed live.txt; expect_rc 0; grep -q forward live.txt || fail "the flame graph lacks a frame"
+run inspect oom.json --export csv events.csv; expect_rc 0; [ "$(wc -l <events.csv)" -gt 100 ] || fail "the table of events is short"
+run inspect oom.json --export chart x; refuses 2; expect_err 'not one of: chrome'
+run inspect oom.json --export csv; refuses 2; expect_err 'a format and a file'
+run inspect oom.json larger.json --html r.html; refuses 2
+run inspect oom.json --html report.html; expect_rc 0
+grep -q '<html' report.html || fail "the report is no page"
+
+gzip -k oom.json; run inspect oom.json.gz --json; expect_rc 0; expect_json 'd["oom_count"] == 1'
+printf 'step 1 loss 2.0\n' >log.txt
+run inspect log.txt; refuses 5; expect_err 'log.txt'
+head -c 3000 oom.json >cut.json; run inspect cut.json; refuses 5; expect_err 'cut.json'
+mkdir empty; run inspect empty; refuses 5; expect_err 'memory/snapshot.pickle.gz'
+run inspect; refuses 2
+run inspect missing.pickle; refuses 1; expect_err 'missing.pickle'
+finish

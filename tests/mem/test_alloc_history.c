@@ -1,0 +1,575 @@
+/* History: what is recorded, and what a reader finds in the mapped file - at any time, with any settings, on a full disk, damaged. A killed
+ * writer has a test of its own (test_alloc_history_kill.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <headroom/alloc.h>
+
+#include "alloc/history.h"
+#include "base/file.h"
+#include "mem/alloc_world.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+
+static char directory[] = "/tmp/headroom-history-XXXXXX";
+static char path[128];
+
+static int set_up(void **state) {
+  (void)state;
+  if (!mkdtemp(directory)) return -1;
+  (void)snprintf(path, sizeof path, "%s/history", directory);
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : -1;
+}
+
+static uint64_t roll(uint64_t *state) {
+  uint64_t x = *state += 0x9e3779b97f4a7c15u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+
+static hr_alloc *make(const hr_alloc_hooks *hooks, const char *conf) {
+  hr_alloc_config config = hr_alloc_config_default();
+  hr_alloc *alloc;
+  assert_int_equal(hr_alloc_config_parse(conf, &config, NULL), HR_OK);
+  assert_int_equal(hr_alloc_create(hooks, &config, &alloc, NULL), HR_OK);
+  return alloc;
+}
+
+static void world_free(world *w) {
+  assert_false(w->broken);
+  free(w->ranges);
+}
+
+static int64_t counted(void *context) { return ++*(int64_t *)context; }
+
+/* ---- in memory ---- */
+
+static const char *frame(const hr_snapshot *s, uint32_t stack, uint32_t k) {
+  assert_true(k < s->stacks[stack].count);
+  return hr_snapshot_string(s, s->frames[s->stack_frames[s->stacks[stack].first + k]].name);
+}
+
+static void records_events_with_labels(void **state) {
+  const hr_alloc_label weight = {.category = "weight", .phase = "load", .name = "wte", .layer = -1};
+  const hr_alloc_label gate = {.category = "activation", .phase = "forward", .name = "gate", .layer = 3, .step = 12};
+  hr_alloc_hooks hooks;
+  hr_alloc *alloc;
+  hr_snapshot *s;
+  uint64_t a, b;
+  (void)state;
+  assert_int_equal(hr_alloc_fake_hooks(0, &hooks, NULL), HR_OK);
+  alloc = make(&hooks, "max_split_size_mb:64");
+  assert_int_equal(hr_alloc_set_label(alloc, &weight, NULL), HR_OK);
+  assert_int_equal(hr_alloc_malloc(alloc, 1000, 0, &a, NULL), HR_OK); /* before recording: in the state, no event */
+  assert_int_equal(hr_alloc_history_start(alloc, NULL, NULL), HR_OK);
+  assert_int_equal(hr_alloc_history_start(alloc, NULL, NULL), HR_ERROR_USAGE);
+  assert_int_equal(hr_alloc_set_label(alloc, &gate, NULL), HR_OK);
+  assert_int_equal(hr_alloc_malloc(alloc, MIB(3) + 1, 5, &b, NULL), HR_OK);
+  assert_int_equal(hr_alloc_set_label(alloc, NULL, NULL), HR_OK);
+  assert_int_equal(hr_alloc_free(alloc, b, NULL), HR_OK);
+  assert_int_equal(hr_alloc_snapshot(alloc, &s, NULL), HR_OK);
+  assert_int_equal(s->event_count, 4);
+  assert_int_equal(s->trace_count, 1);
+  static const int actions[] = {HR_TRACE_SEGMENT_ALLOC, HR_TRACE_ALLOC, HR_TRACE_FREE_REQUESTED, HR_TRACE_FREE_COMPLETED};
+  for (int k = 0; k < 4; k++) {
+    const hr_trace_event *e = &s->events[k];
+    assert_int_equal(e->action, actions[k]);
+    assert_int_equal(e->addr, b);
+    assert_int_equal(e->size, k ? MIB(3) + 1 : MIB(20));
+    assert_int_equal(e->stream, 5);
+    assert_true((e->flags & HR_EVENT_HAS_TIME) && (!k || e->time_us >= e[-1].time_us));
+    assert_string_equal(hr_snapshot_category(s, e->category), "activation");
+    assert_int_equal(s->stacks[e->stack].count, 4);
+    assert_string_equal(frame(s, e->stack, 0), "gate");
+    assert_string_equal(frame(s, e->stack, 1), "layer 3");
+    assert_string_equal(frame(s, e->stack, 2), "forward");
+    assert_string_equal(frame(s, e->stack, 3), "step 12");
+  }
+  assert_int_equal(s->segment_count, 2);
+  assert_false(s->segments[0].large);
+  assert_true(s->segments[1].large);
+  assert_int_equal(s->segments[0].requested_size, 1000);
+  assert_int_equal(s->blocks[0].size, 1024);
+  assert_string_equal(frame(s, s->blocks[0].stack, 0), "wte");
+  assert_string_equal(frame(s, s->blocks[0].stack, 1), "load");
+  assert_string_equal(hr_snapshot_category(s, s->blocks[0].category), "weight");
+  assert_true(s->categories_stated);
+  assert_true(s->settings.present && s->settings.max_split_size == MIB(64));
+  assert_string_equal(hr_snapshot_string(s, s->settings.text), "max_split_size_mb:64");
+  assert_string_equal(s->format, "headroom");
+  hr_snapshot_destroy(s);
+  assert_int_equal(hr_alloc_snapshot(alloc, &s, NULL), HR_OK); /* the first one is an event now */
+  assert_int_equal(s->event_count, 5);
+  assert_int_equal(s->events[4].action, HR_TRACE_SNAPSHOT);
+  assert_int_equal(s->events[4].size, 1024);
+  hr_snapshot_destroy(s);
+  hr_alloc_destroy(alloc);
+  hr_alloc_hooks_destroy(&hooks);
+}
+
+static void keeps_the_newest_events(void **state) {
+  hr_alloc_hooks hooks;
+  hr_alloc *alloc;
+  hr_snapshot *s;
+  uint64_t a;
+  (void)state;
+  assert_int_equal(hr_alloc_fake_hooks(0, &hooks, NULL), HR_OK);
+  for (int mapped = 0; mapped < 2; mapped++) {
+    const hr_alloc_history_options options = {mapped ? path : NULL, 7};
+    alloc = make(&hooks, "");
+    assert_int_equal(hr_alloc_history_start(alloc, &options, NULL), HR_OK);
+    for (int k = 1; k <= 40000; k++) {
+      assert_int_equal(hr_alloc_malloc(alloc, (uint64_t)k, 0, &a, NULL), HR_OK);
+      assert_int_equal(hr_alloc_free(alloc, a, NULL), HR_OK);
+    }
+    for (int read = 0; read <= mapped; read++) {
+      assert_int_equal(read ? hr_snapshot_read(path, NULL, &s, NULL) : hr_alloc_snapshot(alloc, &s, NULL), HR_OK);
+      assert_int_equal(s->event_count, 7);
+      assert_int_equal(s->events[6].action, read ? HR_TRACE_SNAPSHOT : HR_TRACE_FREE_COMPLETED);
+      assert_int_equal(s->events[6 - read].size, 40000);
+      assert_int_equal(s->events[0].size, 39998 + read);
+      hr_snapshot_destroy(s);
+    }
+    assert_int_equal(hr_alloc_history_stop(alloc, NULL), HR_OK);
+    assert_int_equal(hr_alloc_malloc(alloc, 5, 0, &a, NULL), HR_OK);
+    assert_int_equal(hr_alloc_history_stop(alloc, NULL), HR_OK);
+    assert_int_equal(hr_alloc_snapshot(alloc, &s, NULL), HR_OK); /* what was recorded is kept, the stop ended it */
+    assert_int_equal(s->event_count, 7);
+    assert_int_not_equal(s->events[6].size, 5);
+    hr_snapshot_destroy(s);
+    assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){0}, NULL), HR_OK);
+    assert_int_equal(hr_alloc_snapshot(alloc, &s, NULL), HR_OK);
+    assert_int_equal(s->event_count, 0);
+    hr_snapshot_destroy(s);
+    hr_alloc_destroy(alloc);
+  }
+  hr_alloc_hooks_destroy(&hooks);
+}
+
+/* The clock of the hooks is the one that counts; otherwise times agree with the system's. */
+static void tells_the_time(void **state) {
+  world w = world_new(MIB(100));
+  hr_alloc_hooks hooks = world_hooks(&w);
+  hr_alloc *alloc = make(&hooks, "");
+  hri_clock clock = {0};
+  hr_snapshot *s;
+  uint64_t a;
+  struct timespec t;
+  (void)state;
+  assert_int_equal(hr_alloc_history_start(alloc, NULL, NULL), HR_OK);
+  assert_int_equal(hr_alloc_malloc(alloc, 1, 0, &a, NULL), HR_OK);
+  assert_int_equal(hr_alloc_snapshot(alloc, &s, NULL), HR_OK);
+  assert_int_equal(clock_gettime(CLOCK_REALTIME, &t), 0);
+  assert_in_range(t.tv_sec * 1000000 + t.tv_nsec / 1000 - s->events[1].time_us, 0, 5000000);
+  hr_snapshot_destroy(s);
+  hr_alloc_destroy(alloc);
+  world_free(&w);
+  int64_t last = 0, worst = 0;
+  for (int k = 0; k < 3000000; k++) { /* crosses many adjustments */
+    int64_t us = hri_clock_us(&clock);
+    assert_true(us >= last);
+    last = us;
+    if (k % 1000) continue;
+    assert_int_equal(clock_gettime(CLOCK_REALTIME, &t), 0);
+    int64_t off = t.tv_sec * 1000000 + t.tv_nsec / 1000 - us;
+    if (off < 0) off = -off;
+    if (off > worst) worst = off;
+  }
+  assert_true(worst < 200000); /* 0.2 s: the test may be put aside between the two readings */
+  assert_true(hri_clock_ticks() == 0 || clock.valid_ticks > 0);
+}
+
+static void uses_the_clock_of_the_hooks(void **state) {
+  int64_t now = 41;
+  hri_history history = {0};
+  hri_history_event ring[3];
+  hr_alloc alloc = {.history = &history};
+  (void)state;
+  alloc.hooks.clock_us = counted;
+  alloc.hooks.context = &now;
+  history.ring = ring;
+  history.capacity = 3;
+  history.published = &history.own_published;
+  hri_history_record(&alloc, HR_TRACE_ALLOC, 512, 1, 512, 0, 0, 0);
+  hri_history_record(&alloc, HR_TRACE_FREE_REQUESTED, 512, 1, 512, 0, 70000, 0);
+  assert_int_equal(ring[0].time_us, 42);
+  assert_int_equal(ring[1].time_us, 43);
+  assert_int_equal(hri_history_pool(&ring[1]), 65535);
+  assert_int_equal(history.own_published, 2);
+}
+
+/* ---- the mapped file against the structures ---- */
+
+static const char *text_of(const hr_snapshot *s, uint32_t stack) {
+  static char text[2][400];
+  static int turn;
+  char *to = text[turn ^= 1];
+  size_t at = 0;
+  to[0] = 0;
+  for (uint32_t k = 0; k < s->stacks[stack].count && at < 300; k++) at += (size_t)snprintf(to + at, 400 - at, "%s;", frame(s, stack, k));
+  return to;
+}
+
+static void compare_segments(const hr_snapshot *a, const hr_snapshot *b) {
+  assert_int_equal(a->segment_count, b->segment_count);
+  for (uint64_t k = 0; k < a->segment_count; k++) {
+    const hr_segment *x = &a->segments[k], *y = &b->segments[k];
+    if (x->address != y->address || x->total_size != y->total_size || x->stream != y->stream || x->large != y->large)
+      fail_msg("segment %lu: %lx+%lx stream %lu large %d, not %lx+%lx stream %lu large %d", (unsigned long)k, (long)x->address, (long)x->total_size, (long)x->stream, x->large, (long)y->address, (long)y->total_size, (long)y->stream, y->large);
+    assert_true(x->expandable == y->expandable && x->block_count == y->block_count && x->allocated_size == y->allocated_size);
+    assert_true(x->active_size == y->active_size && x->requested_size == y->requested_size);
+    assert_memory_equal(a->pools[x->pool].id, b->pools[y->pool].id, sizeof a->pools[0].id);
+    if (!x->expandable) assert_string_equal(text_of(a, x->stack), text_of(b, y->stack));
+    for (uint64_t n = 0; n < x->block_count; n++) {
+      const hr_block *p = &a->blocks[x->first_block + n], *q = &b->blocks[y->first_block + n];
+      assert_true(p->address == q->address && p->size == q->size && p->requested_size == q->requested_size && p->state == q->state);
+      assert_string_equal(text_of(a, p->stack), text_of(b, q->stack));
+      assert_string_equal(hr_snapshot_category(a, p->category), hr_snapshot_category(b, q->category));
+    }
+  }
+}
+
+static void compare_events(const hr_snapshot *a, const hr_snapshot *b) {
+  assert_int_equal(a->event_count, b->event_count);
+  for (uint64_t k = 0; k < a->event_count; k++) {
+    const hr_trace_event *x = &a->events[k], *y = &b->events[k];
+    assert_true(x->addr == y->addr && x->size == y->size && x->stream == y->stream && x->time_us == y->time_us && x->action == y->action);
+    assert_memory_equal(a->pools[x->pool].id, b->pools[y->pool].id, sizeof a->pools[0].id);
+    if (k % 16 == 0) assert_string_equal(text_of(a, x->stack), text_of(b, y->stack));
+  }
+}
+
+/* The file first: the snapshot records that it was taken. */
+static void compare_file(hr_alloc *alloc) {
+  hr_snapshot *a, *b;
+  hr_error error = {0};
+  if (hr_snapshot_read(path, NULL, &a, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_int_equal(hr_alloc_snapshot(alloc, &b, NULL), HR_OK);
+  assert_int_equal(a->repaired_count, 0);
+  assert_int_equal(a->unknown_count, 0);
+  compare_segments(a, b);
+  compare_events(a, b);
+  assert_string_equal(hr_snapshot_string(a, a->settings.text), hr_snapshot_string(b, b->settings.text));
+  assert_memory_equal(a->settings.roundup_power2_divisions, b->settings.roundup_power2_divisions, sizeof a->settings.roundup_power2_divisions);
+  hr_snapshot_destroy(a);
+  hr_snapshot_destroy(b);
+}
+
+enum { LIVE = 300 };
+
+typedef struct churn {
+  hr_alloc *alloc;
+  world *w;
+  uint64_t seed, live[LIVE];
+  uint32_t pools[3];
+  int live_count;
+} churn;
+
+static void label_something(churn *c) {
+  static const char *const names[] = {"wte", "qkv", "gate", "up", "down", "norm"}, *const categories[] = {NULL, "weight", "activation", "gradient"};
+  uint64_t r = roll(&c->seed);
+  const hr_alloc_label label = {categories[r % 4], r >> 8 & 1 ? "forward" : NULL, names[(r >> 9) % 6], (int32_t)(r >> 16 & 15) - 1, r >> 32 & 1023};
+  assert_int_equal(hr_alloc_set_label(c->alloc, r >> 42 & 7 ? &label : NULL, NULL), HR_OK);
+}
+
+static void allocate_something(churn *c) {
+  uint64_t r = roll(&c->seed), bytes = 1 + (r >> 8) % ((r & 3) == 0 ? MIB(30) : (r & 3) == 1 ? MIB(3) : 100000), a;
+  uint32_t pool = (r >> 60) < 3 ? c->pools[r >> 60] : 0;
+  hr_status status = hr_alloc_malloc_in(c->alloc, pool, bytes, r >> 40 & 3, &a, NULL);
+  assert_true(status == HR_OK || status == HR_ERROR_MEMORY);
+  if (status == HR_OK) c->live[c->live_count++] = a;
+}
+
+static void free_something(churn *c) {
+  uint64_t r = roll(&c->seed);
+  int pick = (int)(r % (uint64_t)c->live_count);
+  if (r >> 20 & 1) assert_int_equal(hr_alloc_record_stream(c->alloc, c->live[pick], 3 + (r >> 21 & 1), NULL), HR_OK);
+  assert_int_equal(hr_alloc_free(c->alloc, c->live[pick], NULL), HR_OK);
+  c->live[pick] = c->live[--c->live_count];
+}
+
+static void do_something(churn *c) {
+  uint64_t r = roll(&c->seed);
+  if (r % 8 == 0) label_something(c);
+  if (r >> 10 & 1) c->w->done = c->w->marks; /* streams finish */
+  if (c->live_count == LIVE || (c->live_count && (r >> 32) % 100 < 48)) free_something(c);
+  else if ((r >> 32) % 1000 == 999) assert_int_equal(hr_alloc_empty_cache(c->alloc, NULL), HR_OK);
+  else allocate_something(c);
+}
+
+static void churn_with(const char *conf, uint64_t seed, uint64_t event_limit, int rounds) {
+  world w = world_new(MIB(1500));
+  hr_alloc_hooks hooks = world_hooks(&w);
+  churn c = {.w = &w, .seed = seed};
+  const hr_alloc_history_options options = {path, event_limit};
+  hr_alloc_config config;
+  uint64_t live = hri_mem_live_bytes();
+  c.alloc = make(&hooks, conf);
+  for (int k = 0; k < 200; k++) do_something(&c); /* something lives already */
+  assert_int_equal(hr_alloc_history_start(c.alloc, &options, NULL), HR_OK);
+  compare_file(c.alloc);
+  for (uint32_t k = 0; k < 3; k++) assert_int_equal(hr_alloc_pool_create(c.alloc, 7, k, &c.pools[k], NULL), HR_OK);
+  for (int k = 0; k < rounds; k++) {
+    do_something(&c);
+    if (roll(&c.seed) % 1500 == 0) compare_file(c.alloc);
+  }
+  config = hr_alloc_config_default();
+  config.garbage_collection_threshold = 0.25;
+  config.expandable_segments = strstr(conf, "expandable") != NULL;
+  assert_int_equal(hr_alloc_set_config(c.alloc, &config, NULL), HR_OK);
+  do_something(&c);
+  compare_file(c.alloc);
+  assert_int_equal(hr_alloc_history_stop(c.alloc, NULL), HR_OK);
+  hr_alloc_destroy(c.alloc);
+  world_free(&w);
+  assert_int_equal(hri_mem_live_bytes(), live);
+}
+
+static void the_file_agrees_with_the_structures(void **state) {
+  static const char *const settings[] = {"", "expandable_segments:True", "max_split_size_mb:20,roundup_power2_divisions:4",
+                                         "expandable_segments:True,large_segment_size_mb:32"};
+  (void)state;
+  for (uint64_t k = 0; k < 4; k++) {
+    churn_with(settings[k], 1 + k, 1000, 40000);    /* the ring (16,384) is passed through several times */
+    churn_with(settings[k], 11 + k, 100000, 20000); /* and not at all */
+  }
+}
+
+static void import_is_part_of_the_state(void **state) {
+  world w = world_new(MIB(100));
+  hr_alloc_hooks hooks = world_hooks(&w);
+  hr_alloc *alloc = make(&hooks, "");
+  const hr_segment segment = {.address = 0x7f1200000000, .total_size = MIB(2), .block_count = 2};
+  const hr_block blocks[] = {{.address = 0x7f1200000000, .size = 1024, .requested_size = 1000, .state = HR_BLOCK_ALLOCATED},
+                             {.address = 0x7f1200000400, .size = MIB(2) - 1024}};
+  const hr_pool pools[] = {{{0, 0}}};
+  (void)state;
+  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){path, 0}, NULL), HR_OK);
+  assert_int_equal(hr_alloc_import(alloc, &segment, 1, blocks, 2, pools, 1, NULL), HR_OK);
+  compare_file(alloc);
+  hr_alloc_destroy(alloc);
+  world_free(&w);
+}
+
+/* ---- labels ---- */
+
+static void labels_are_kept_once(void **state) {
+  hr_alloc_hooks hooks;
+  hr_alloc *alloc;
+  char name[32], *large = malloc(70000);
+  (void)state;
+  assert_int_equal(hr_alloc_fake_hooks(0, &hooks, NULL), HR_OK);
+  alloc = make(&hooks, "");
+  for (int round = 0; round < 3; round++)
+    for (int k = 0; k < 5000; k++) {
+      (void)snprintf(name, sizeof name, "layer.%d", k);
+      const hr_alloc_label label = {.name = name, .layer = k, .step = (uint64_t)round << 33};
+      assert_int_equal(hr_alloc_set_label(alloc, &label, NULL), HR_OK);
+      assert_int_equal(alloc->label & UINT32_MAX, k + 1);
+      assert_int_equal(alloc->label >> 32, round ? UINT32_MAX : 0);
+    }
+  assert_int_equal(alloc->labels->items.count, 5000);
+  /* texts are not run together */
+  assert_int_equal(hr_alloc_set_label(alloc, &(hr_alloc_label){.category = "ab", .phase = "c"}, NULL), HR_OK);
+  assert_int_equal(hr_alloc_set_label(alloc, &(hr_alloc_label){.category = "a", .phase = "bc"}, NULL), HR_OK);
+  assert_int_equal(alloc->labels->items.count, 5002);
+  memset(large, 'x', 69999);
+  large[69999] = 0;
+  assert_int_equal(hr_alloc_set_label(alloc, &(hr_alloc_label){.name = large}, NULL), HR_ERROR_USAGE);
+  free(large);
+  hr_alloc_destroy(alloc);
+  hr_alloc_hooks_destroy(&hooks);
+}
+
+/* ---- failures ---- */
+
+static void a_path_that_cannot_be_written_is_an_error(void **state) {
+  hr_alloc_hooks hooks;
+  hr_alloc *alloc;
+  hr_error error = {0};
+  uint64_t a;
+  (void)state;
+  assert_int_equal(hr_alloc_fake_hooks(0, &hooks, NULL), HR_OK);
+  alloc = make(&hooks, "");
+  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){"/nowhere/at/all", 0}, &error), HR_ERROR_IO);
+  assert_non_null(strstr(error.message, "/nowhere/at/all"));
+  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){path, UINT64_MAX}, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){NULL, UINT64_MAX}, &error), HR_ERROR_MEMORY);
+  assert_int_equal(hr_alloc_history_stop(alloc, NULL), HR_ERROR_USAGE);
+  assert_int_equal(hr_alloc_malloc(alloc, 1, 0, &a, NULL), HR_OK);
+  hr_alloc_destroy(alloc);
+  hr_alloc_hooks_destroy(&hooks);
+}
+
+/* The disk is full when the state no longer fits: recording ends, the file stays readable up to there. */
+static int fill_the_disk(void) {
+  struct rlimit limit = {1000000, RLIM_INFINITY}; /* the ring has 786,480 bytes */
+  hr_alloc_hooks hooks;
+  hr_alloc_config config = hr_alloc_config_default();
+  hr_alloc *alloc;
+  uint64_t a;
+  if (signal(SIGXFSZ, SIG_IGN) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+  if (hr_alloc_fake_hooks(0, &hooks, NULL) != HR_OK || hr_alloc_create(&hooks, &config, &alloc, NULL) != HR_OK) return 2;
+  if (hr_alloc_history_start(alloc, &(hr_alloc_history_options){path, 1000}, NULL) != HR_OK) return 3;
+  for (int k = 0; k < 60000; k++)
+    if (hr_alloc_malloc(alloc, 1000, 0, &a, NULL) != HR_OK) return 4;
+  if (hr_alloc_history_stop(alloc, NULL) != HR_ERROR_IO) return 5;
+  hr_alloc_destroy(alloc);
+  hr_alloc_hooks_destroy(&hooks);
+  return 0;
+}
+
+static void a_full_disk_ends_recording_only(void **state) {
+  int status;
+  hr_snapshot *s;
+  uint64_t live = 0;
+  pid_t child = fork();
+  (void)state;
+  if (child == 0) _exit(fill_the_disk());
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  assert_int_equal(hr_snapshot_read(path, NULL, &s, NULL), HR_OK);
+  assert_int_equal(s->event_count, 1000);
+  for (uint64_t k = 0; k < s->block_count; k++) live += s->blocks[k].state == HR_BLOCK_ALLOCATED;
+  assert_in_range(live, 1000, 59999);
+  hr_snapshot_destroy(s);
+}
+
+static void survives_refused_memory(void **state) {
+  world w = world_new(MIB(1000));
+  hr_alloc_hooks hooks = world_hooks(&w);
+  hr_alloc *alloc;
+  uint64_t a, live = hri_mem_live_bytes();
+  (void)state;
+  for (int step = 0; step < 5; step++) {
+    for (uint64_t nth = 1;; nth++) {
+      hr_status status = HR_OK;
+      hr_snapshot *s = NULL;
+      alloc = make(&hooks, "");
+      assert_int_equal(hr_alloc_set_label(alloc, &(hr_alloc_label){.name = "x"}, NULL), HR_OK);
+      assert_int_equal(hr_alloc_history_start(alloc, &(hr_alloc_history_options){step == 1 ? path : NULL, 100}, NULL), HR_OK);
+      assert_int_equal(hr_alloc_malloc(alloc, 1, 0, &a, NULL), HR_OK);
+      assert_int_equal(hr_alloc_history_stop(alloc, NULL), HR_OK);
+      if (step == 1) hri_history_destroy(alloc);
+      hri_mem_fail_after(nth);
+      if (step == 0) status = hr_alloc_snapshot(alloc, &s, NULL);
+      if (step == 1) status = hr_snapshot_read(path, NULL, &s, NULL);
+      if (step == 2) status = hr_alloc_set_label(alloc, &(hr_alloc_label){.name = "y"}, NULL);
+      if (step == 3) status = hr_alloc_history_start(alloc, &(hr_alloc_history_options){path, 100}, NULL);
+      if (step == 4) status = hr_alloc_history_start(alloc, NULL, NULL);
+      hri_mem_fail_after(0);
+      assert_true(status == HR_OK || status == HR_ERROR_MEMORY);
+      if (step < 2) assert_true((s != NULL) == (status == HR_OK));
+      hr_snapshot_destroy(s);
+      hr_alloc_destroy(alloc);
+      assert_int_equal(hri_mem_live_bytes(), live);
+      if (status == HR_OK) {
+        assert_true(nth > 1);
+        break;
+      }
+    }
+  }
+  world_free(&w);
+}
+
+/* ---- damaged files ---- */
+
+static void check_damaged(const char *bytes, uint64_t count) {
+  const hr_snapshot_limits limits = {UINT64_C(256) << 20};
+  hr_snapshot *s = NULL;
+  hr_error error = {0};
+  hr_status status = hri_history_parse(bytes, count, "damaged", &limits, &s, &error);
+  if (status == HR_OK) {
+    for (uint64_t k = 0; k < s->segment_count; k++) { /* whatever the file said, blocks tile segments */
+      const hr_segment *g = &s->segments[k];
+      uint64_t at = g->address;
+      for (uint64_t n = 0; n < g->block_count; n++) {
+        const hr_block *b = &s->blocks[g->first_block + n];
+        assert_true(b->address == at && b->size > 0);
+        at += b->size;
+      }
+      assert_true(at == g->address + g->total_size);
+      assert_true(!k || s->segments[k - 1].address + s->segments[k - 1].total_size <= g->address);
+    }
+  } else {
+    assert_true(status == HR_ERROR_INPUT && error.message[0] && strstr(error.message, "damaged: history: byte "));
+  }
+  hr_snapshot_destroy(s);
+}
+
+static void damage_is_an_error_or_an_answer(void **state) {
+  world w = world_new(MIB(300));
+  hr_alloc_hooks hooks = world_hooks(&w);
+  churn c = {.w = &w, .seed = 5};
+  char *bytes, *copy;
+  uint64_t count, live = hri_mem_live_bytes(), seed = 99;
+  hri_history_header *h;
+  (void)state;
+  c.alloc = make(&hooks, "expandable_segments:True");
+  assert_int_equal(hr_alloc_history_start(c.alloc, &(hr_alloc_history_options){path, 10}, NULL), HR_OK);
+  for (int k = 0; k < 9000; k++) do_something(&c);
+  hr_alloc_destroy(c.alloc);
+  world_free(&w);
+  assert_int_equal(hri_file_read(path, 64 << 20, &bytes, &count, NULL), HR_OK);
+  copy = malloc(count + 1);
+  for (uint64_t cut = 0; cut < count; cut += cut < 5000 ? 7 : 9973) { /* cut off */
+    memcpy(copy, bytes, cut);
+    check_damaged(copy, cut);
+  }
+  for (int round = 0; round < 600; round++) { /* a few bytes changed; mostly where they say something about the rest */
+    memcpy(copy, bytes, count);
+    for (uint64_t k = 0; k < 1 + seed % 4; k++) {
+      uint64_t r = roll(&seed), at = r % 3 ? r >> 8 & 511 : (r >> 8) % count;
+      copy[at] = (char)(r >> 40);
+    }
+    check_damaged(copy, count);
+  }
+  memcpy(copy + 1, bytes, count); /* at an odd address */
+  check_damaged(copy + 1, count);
+  h = (hri_history_header *)(void *)bytes;
+  h->version = 2;
+  check_damaged(bytes, count);
+  hr_snapshot *s;
+  hr_error error;
+  assert_int_equal(hri_history_parse(bytes, count, "newer", NULL, &s, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "version 1 (found 2)"));
+  free(copy);
+  hri_free(bytes);
+  assert_int_equal(hri_mem_live_bytes(), live);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(records_events_with_labels),
+      cmocka_unit_test(keeps_the_newest_events),
+      cmocka_unit_test(tells_the_time),
+      cmocka_unit_test(uses_the_clock_of_the_hooks),
+      cmocka_unit_test(the_file_agrees_with_the_structures),
+      cmocka_unit_test(import_is_part_of_the_state),
+      cmocka_unit_test(labels_are_kept_once),
+      cmocka_unit_test(a_path_that_cannot_be_written_is_an_error),
+      cmocka_unit_test(a_full_disk_ends_recording_only),
+      cmocka_unit_test(survives_refused_memory),
+      cmocka_unit_test(damage_is_an_error_or_an_answer),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}

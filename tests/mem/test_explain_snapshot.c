@@ -1,0 +1,372 @@
+/* The judge of snapshots on facts filled in by hand: each rule of src/explain/snapshot.c with the case that meets it and one
+ * beside it that must not; figures, shares and proofs. Real snapshots: test_explain_cases.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <headroom/explain.h>
+
+#include "snapshot/build.h"
+
+#define GIB(x) ((uint64_t)((x) * 1073741824.0))
+#define MIB(x) ((uint64_t)((x) * 1048576.0))
+
+/* An inspection and what it points to. */
+typedef struct scene {
+  hr_snapshot *snapshot;
+  hr_inspection i;
+  hr_oom_event ooms[4];
+  hr_growth growth[2];
+  hr_step_sums steps[8];
+  hr_live_group stack_group, category_group;
+  const char *categories[2];
+  hr_replay replay;
+  hr_replay_result results[2];
+  hr_oom_evidence evidence;
+} scene;
+
+static void scene_open(scene *s, const char *settings) {
+  hri_snapshot_builder b;
+  hr_error error;
+  uint32_t frames[3];
+  memset(s, 0, sizeof *s);
+  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  b.snapshot->settings.text = hri_snapshot_add_string(&b, settings, strlen(settings));
+  b.snapshot->settings.present = true;
+  frames[0] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "at::empty", 9), hri_snapshot_add_string(&b, "Empty.cpp", 9), 3);
+  frames[1] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "linear", 6), hri_snapshot_add_string(&b, "/x/torch/nn.py", 14), 7);
+  frames[2] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "train_step", 10), hri_snapshot_add_string(&b, "/x/model.py", 11), 42);
+  s->stack_group.stack = hri_snapshot_add_stack(&b, frames, 3);
+  assert_int_equal(hri_snapshot_build_end(&b, &s->snapshot, &error), HR_OK);
+  s->i.snapshot = s->snapshot;
+  s->i.has_state = true;
+  s->i.event_count = 10000;
+  s->categories[0] = "unknown";
+  s->categories[1] = "activation";
+  s->i.categories = s->categories;
+  s->i.category_count = 2;
+  s->stack_group.bytes = s->category_group.bytes = GIB(3);
+  s->stack_group.count = s->category_group.count = 24;
+  s->category_group.category = 1;
+  s->i.groups[HR_BY_STACK] = &s->stack_group;
+  s->i.groups[HR_BY_CATEGORY] = &s->category_group;
+  s->i.group_count[HR_BY_STACK] = s->i.group_count[HR_BY_CATEGORY] = 1;
+  s->i.outlier_step = UINT64_MAX;
+  s->i.steps_from = "";
+  s->evidence.inspection = &s->i;
+}
+
+/* R reserved with its parts; F free on the device; the request that failed. */
+static void scene_fail(scene *s, uint64_t live, uint64_t returnable, uint64_t pinned, uint64_t device_free, uint64_t request) {
+  s->i.at = (hr_memory_sums){.reserved_bytes = live + returnable + pinned, .requested_bytes = live - live / 64, .rounding_bytes = live / 64,
+                             .free_returnable_bytes = returnable, .free_pinned_bytes = pinned};
+  s->i.peak_reserved_bytes = s->i.at.reserved_bytes;
+  s->i.peak_live_bytes = live;
+  s->ooms[0] = (hr_oom_event){.event = 9000, .size = request, .device_free_bytes = device_free, .live_bytes = live, .reserved_bytes = s->i.at.reserved_bytes};
+  s->i.ooms = s->ooms;
+  s->i.oom_count = 1;
+  s->i.oom_total = 1;
+  s->i.fragmentation = (hr_fragmentation){.request_bytes = request, .device_free_bytes = device_free, .device_free_known = true};
+  s->i.at_event = 9000;
+}
+
+/* Steps of 1000 events with the same peak; the failing one is the last. */
+static void scene_steps(scene *s, uint32_t count, uint64_t peak) {
+  for (uint32_t k = 0; k < count; k++)
+    s->steps[k] = (hr_step_sums){9001 - 1000ull * (count - k), 1000, peak, peak / 2};
+  s->i.steps = s->steps;
+  s->i.step_count = count;
+  s->i.steps_from = "repetition";
+  s->i.usual_peak_bytes = peak;
+}
+
+static void scene_leak(scene *s, uint64_t bytes, uint32_t grown, uint32_t seen) {
+  s->growth[0] = (hr_growth){.kind = HR_GROWTH_LEAK, .stack = s->stack_group.stack, .bytes = bytes, .count = 9, .bytes_per_step = (double)bytes / seen,
+                             .steps_grown = grown, .steps_seen = seen};
+  s->i.growth = s->growth;
+  s->i.growth_count = 1;
+}
+
+static void scene_replay(scene *s, bool recorded_fails, bool other_fails) {
+  s->replay.recorded = (hr_replay_result){.request_count = 5000, .reserved_peak_bytes = GIB(8), .failed = recorded_fails};
+  s->replay.capacity_bytes = GIB(8);
+  s->replay.trust = HR_REPLAY_EXACT;
+  s->results[0] = (hr_replay_result){.alloc_conf = "expandable_segments:True", .request_count = 5000, .reserved_peak_bytes = GIB(6), .failed = other_fails};
+  s->evidence.replay = &s->replay;
+  s->evidence.results = s->results;
+  s->evidence.result_count = 1;
+}
+
+static hr_explanation *explain(scene *s) {
+  hr_explanation *e = NULL;
+  hr_error error = {0};
+  uint64_t sum = 0;
+  const hr_oom_failure *f;
+  assert_int_equal(hr_explain_snapshot(&s->evidence, NULL, &e, &error), HR_OK);
+  assert_int_equal(e->failure_count, 1);
+  f = &e->failures[0];
+  for (uint32_t k = 0; k < f->share_count; k++)
+    sum += f->shares[k].bytes;
+  assert_int_equal(sum, f->share_total_bytes);
+  assert_true(f->verdict[0] && f->arithmetic_count && f->advice_count);
+  assert_int_equal(f->cause == HR_OOM_UNKNOWN, f->candidates != 0);
+  assert_int_equal(f->cause == HR_OOM_UNKNOWN, f->certainty == HR_OOM_UNDECIDABLE);
+  return e;
+}
+
+static void scene_close(scene *s) { hr_snapshot_destroy(s->snapshot); }
+
+static void expect(scene *s, hr_oom_cause cause, hr_oom_certainty certainty) {
+  hr_explanation *e = explain(s);
+  if (e->failures[0].cause != cause || e->failures[0].certainty != certainty)
+    print_message("%s %s: %s\n", hr_oom_cause_name(e->failures[0].cause), hr_oom_certainty_name(e->failures[0].certainty), e->failures[0].verdict);
+  assert_int_equal(e->failures[0].cause, cause);
+  assert_int_equal(e->failures[0].certainty, certainty);
+  hr_explanation_destroy(e);
+}
+
+static bool says(const hr_oom_failure *f, const char *words) {
+  for (uint32_t k = 0; k < f->arithmetic_count; k++)
+    if (strstr(f->arithmetic[k], words)) return true;
+  return strstr(f->verdict, words) != NULL;
+}
+
+static void test_too_big(void **state) {
+  scene s;
+  hr_explanation *e;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.evidence.device_total_bytes = GIB(7.5);
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY); /* growth is not ruled out */
+  scene_steps(&s, 4, GIB(7));
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_TOO_BIG);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_CERTAIN);
+  assert_int_equal(e->failures[0].share_total_bytes, GIB(7.5));
+  assert_true(says(&e->failures[0], "short by 624.00 MiB"));
+  assert_true(says(&e->failures[0], "train_step (model.py:42)"));
+  assert_true(says(&e->failures[0], "category activation"));
+  hr_explanation_destroy(e);
+  s.i.odd_count = 1000;
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_close(&s);
+}
+
+static void test_absurd(void **state) {
+  scene s;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(1), 0, 0, GIB(7), UINT64_MAX - 511);
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_CERTAIN);
+  scene_fail(&s, GIB(1), 0, 0, GIB(7), GIB(9));
+  s.evidence.device_total_bytes = GIB(8);
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_CERTAIN);
+  scene_close(&s);
+}
+
+static void test_cap(void **state) {
+  scene s;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(2), 0, MIB(10), GIB(5), GIB(1));
+  expect(&s, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE);
+  s.ooms[1] = s.ooms[0];
+  s.i.oom_count = 2;
+  expect(&s, HR_OOM_CAP, HR_OOM_LIKELY);
+  scene_close(&s);
+  scene_open(&s, "max_split_size_mb:128,per_process_memory_fraction:0.3");
+  scene_fail(&s, GIB(2), 0, MIB(10), GIB(5), GIB(1));
+  expect(&s, HR_OOM_CAP, HR_OOM_LIKELY);
+  s.evidence.device_total_bytes = GIB(8);
+  expect(&s, HR_OOM_CAP, HR_OOM_CERTAIN);
+  scene_close(&s);
+}
+
+static void test_cached(void **state) {
+  scene s;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(5), GIB(2), MIB(10), MIB(100), GIB(1));
+  expect(&s, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_CERTAIN);
+  s.i.at.private_pool_bytes = GIB(3); /* the free segments are the pools' */
+  s.i.at.private_pool_free_bytes = GIB(2);
+  expect(&s, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY);
+  scene_close(&s);
+}
+
+static void test_shrunk(void **state) {
+  scene s;
+  hr_explanation *e;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(5), 0, MIB(10), MIB(100), GIB(1));
+  s.i.peak_reserved_bytes = GIB(7);
+  e = explain(&s);
+  assert_int_equal(e->failures[0].candidates, 1u << HR_OOM_OTHER_PROCESS | 1u << HR_OOM_OUTSIDE_ALLOCATOR);
+  hr_explanation_destroy(e);
+  scene_close(&s);
+}
+
+static void test_missing(void **state) {
+  scene s;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(5), 0, MIB(10), MIB(100), GIB(1));
+  s.evidence.device_total_bytes = GIB(8);
+  expect(&s, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE);
+  s.evidence.device_total_bytes = GIB(5.5); /* nothing large is missing */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_close(&s);
+}
+
+static void test_fragmented(void **state) {
+  scene s;
+  hr_explanation *e;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  scene_replay(&s, true, true);
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  scene_replay(&s, false, false); /* the replay does not repeat the failure */
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  scene_replay(&s, true, false);
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_FRAGMENTED);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_CERTAIN);
+  assert_int_equal(e->failures[0].advice[0].basis, HR_OOM_PROVEN);
+  assert_int_equal(e->failures[0].advice[0].need_bytes, GIB(6));
+  assert_non_null(strstr(e->failures[0].advice[0].text, "expandable_segments:True"));
+  assert_non_null(strstr(e->failures[0].advice[0].proof, "6.00 GiB"));
+  assert_int_equal(e->failures[0].advice[1].basis, HR_OOM_ADVICE);
+  hr_explanation_destroy(e);
+  scene_fail(&s, GIB(6), 0, GIB(2), MIB(500), GIB(1)); /* 1.5 of 8.5 GiB would stay free: a setting helps, but for how long? */
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  s.i.peak_live_bytes = GIB(7); /* as much was live before */
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_CERTAIN);
+  scene_fail(&s, GIB(7), 0, GIB(1), MIB(300), GIB(1)); /* 0.3 of 8.3 GiB: full */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
+  s.replay.trust = HR_REPLAY_ROUGH;
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  s.evidence.replay = NULL;
+  scene_fail(&s, GIB(7), 0, MIB(300), MIB(100), MIB(350)); /* cached pieces below 5 % are normal */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_close(&s);
+}
+
+static void test_growth(void **state) {
+  scene s;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+  scene_steps(&s, 8, GIB(7));
+  scene_leak(&s, GIB(3), 6, 8);
+  expect(&s, HR_OOM_GROWTH, HR_OOM_CERTAIN);
+  scene_leak(&s, GIB(1), 6, 8); /* enough, but not most of what is live */
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  scene_leak(&s, GIB(3), 2, 8);
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  scene_leak(&s, MIB(100), 6, 8); /* too little to matter */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_leak(&s, GIB(3), 6, 8);
+  s.growth[0].kind = HR_GROWTH_SETTLED;
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_close(&s);
+}
+
+static void test_outlier(void **state) {
+  scene s;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+  scene_steps(&s, 8, GIB(5));
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.ooms[0].stage = HR_STAGE_EVALUATION;
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.ooms[0].stage = HR_STAGE_BACKWARD;
+  s.i.usual_peak_bytes = GIB(7);
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.i.usual_peak_bytes = GIB(5);
+  s.i.step_count = 2;
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_close(&s);
+}
+
+static void test_no_failure(void **state) {
+  scene s;
+  hr_explanation *e;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(6), GIB(1), 0, 0, 0);
+  s.i.oom_count = 0;
+  expect(&s, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN);
+  scene_replay(&s, false, false);
+  e = explain(&s);
+  assert_int_equal(e->failures[0].advice[0].basis, HR_OOM_PROVEN); /* a quarter less is reserved */
+  hr_explanation_destroy(e);
+  scene_leak(&s, GIB(2), 6, 8);
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  scene_close(&s);
+}
+
+static void test_refused_memory(void **state) {
+  scene s;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+  for (uint64_t nth = 1; nth <= 2; nth++) {
+    uint64_t live = hri_mem_live_bytes();
+    hr_explanation *e = NULL;
+    hr_error error = {0};
+    hri_mem_fail_after(nth);
+    assert_int_equal(hr_explain_snapshot(&s.evidence, NULL, &e, &error), HR_ERROR_MEMORY);
+    hri_mem_fail_after(0);
+    assert_null(e);
+    assert_int_equal(hri_mem_live_bytes(), live);
+  }
+  scene_close(&s);
+}
+
+/* Proven before planned before unproven, each in the order given; the last unproven ones fall off. */
+static void test_advice_order(void **state) {
+  hr_oom_failure *f = calloc(1, sizeof *f);
+  char text[16];
+  (void)state;
+  assert_non_null(f);
+  for (int k = 0; k < HR_OOM_MAX_ADVICE + 2; k++) {
+    (void)snprintf(text, sizeof text, "a%d", k);
+    hr_oom_add_advice(f, HR_OOM_ADVICE, text, "none", "", 0);
+  }
+  assert_int_equal(f->advice_count, HR_OOM_MAX_ADVICE);
+  hr_oom_add_advice(f, HR_OOM_PLANNED, "p0", "none", "x", 1);
+  hr_oom_add_advice(f, HR_OOM_PLANNED, "p1", "none", "x", 1);
+  hr_oom_add_advice(f, HR_OOM_PROVEN, "r0", "none", "x", 1);
+  hr_oom_add_advice(f, HR_OOM_PROVEN, "r1", "none", "x", 1);
+  assert_int_equal(f->advice_count, HR_OOM_MAX_ADVICE);
+  assert_string_equal(f->advice[0].text, "r0");
+  assert_string_equal(f->advice[1].text, "r1");
+  assert_string_equal(f->advice[2].text, "p0");
+  assert_string_equal(f->advice[3].text, "p1");
+  assert_string_equal(f->advice[4].text, "a0");
+  assert_string_equal(f->advice[HR_OOM_MAX_ADVICE - 1].text, "a7");
+  free(f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_too_big),     cmocka_unit_test(test_absurd),         cmocka_unit_test(test_cap),
+      cmocka_unit_test(test_cached),      cmocka_unit_test(test_shrunk),         cmocka_unit_test(test_missing),
+      cmocka_unit_test(test_fragmented),  cmocka_unit_test(test_growth),         cmocka_unit_test(test_outlier),
+      cmocka_unit_test(test_no_failure),  cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_advice_order),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

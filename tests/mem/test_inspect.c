@@ -1,0 +1,593 @@
+/* The inspection of made-up training runs, in which every byte's category is known; stacks as frameworks show them; sums;
+ * failures; growth; comparisons; refused memory. */
+#include "mem/story.h"
+
+#include <jansson.h>
+
+#include "inspect/inside.h"
+
+/* ---- stacks, innermost first ---- */
+
+#define MAIN ";main@/home/me/train.py:90;<module>@/home/me/train.py:120"
+#define CALL ";_call_impl@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:1562"
+#define CPP_ALLOC "at::detail::empty_generic(...)@??:0;at::_ops::empty_memory_format::call(...)@??:0;"
+#define FORWARD CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@/home/me/model.py:31" CALL ";forward@/home/me/model.py:60" CALL MAIN
+#define LOSS "cross_entropy@/usr/lib/python3.11/site-packages/torch/nn/functional.py:3029;forward@/home/me/model.py:70" CALL MAIN
+#define BACKWARD \
+  CPP_ALLOC "torch::autograd::generated::AddmmBackward0::apply(...)@??:0;torch::autograd::Engine::evaluate_function(...)@??:0;" \
+            "torch::autograd::Engine::thread_main(...)@??:0"
+#define PY_BACKWARD \
+  "_engine_run_backward@/usr/lib/python3.11/site-packages/torch/autograd/graph.py:825;backward@/usr/lib/python3.11/site-packages/torch/" \
+  "_tensor.py:581" MAIN
+#define OPT_STATE "_init_group@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:120;step@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:200" MAIN
+#define OPT_TEMP \
+  "_multi_tensor_adamw@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:520;step@/usr/lib/python3.11/site-packages/torch/optim/adamw.py:210" MAIN
+#define INIT \
+  "_apply@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:900;to@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:1170" MAIN
+#define DATA "pin_memory@/usr/lib/python3.11/site-packages/torch/utils/data/_utils/pin_memory.py:10" MAIN
+#define LEAK "log_metrics@/home/me/train.py:77" MAIN
+
+/* ---- a training run ---- */
+
+enum { LAYERS = 4, WEIGHT = 3 << 20, ACTIVATION = 5 << 20, LOGITS = 9 << 20 };
+
+typedef struct run_options {
+  int steps;
+  uint64_t leak_bytes;    /* kept every step */
+  int settle_steps;       /* a cache that grows in so many steps */
+  int big_step;           /* whose activations are twice as large; -1: none */
+  bool no_stacks, python_only, annotate, late_start;
+} run_options;
+
+#define S(text) (o->no_stacks ? NULL : (text))
+
+static void one_step(story *s, const run_options *o, int step, uint64_t *gradients) {
+  uint64_t activations[LAYERS], logits, input, scale = step == o->big_step ? 2 : 1;
+  const char *backward = o->python_only ? NULL : S(BACKWARD);
+  if (o->annotate) {
+    char name[32];
+    uint64_t count = (uint64_t)snprintf(name, sizeof name, "ProfilerStep#%d", step + 3);
+    assert_true(hri_snapshot_add_annotation(&s->b, &(hr_annotation){s->now_us + 5, hri_snapshot_add_string(&s->b, name, count), 0, false}));
+  }
+  input = story_alloc(s, 65536, S(DATA));
+  for (int k = 0; k < LAYERS; k++) {
+    uint64_t scratch = story_alloc(s, 700001, S(FORWARD));
+    activations[k] = story_alloc(s, scale * ACTIVATION, S(FORWARD));
+    story_free(s, scratch);
+  }
+  logits = story_alloc(s, scale * LOGITS, S(LOSS));
+  if (o->leak_bytes) story_alloc(s, o->leak_bytes, S(LEAK));
+  if (step < o->settle_steps) story_alloc(s, 2 * MIB, S("get_mask@/home/me/masks.py:12" MAIN));
+  for (int k = LAYERS - 1; k >= 0; k--) {
+    uint64_t temporary = story_alloc(s, scale * 1000000, backward);
+    gradients[k] = story_alloc(s, WEIGHT, backward);
+    if (k == LAYERS - 1) story_free(s, logits);
+    story_free(s, activations[k]);
+    story_free(s, temporary);
+  }
+  story_free(s, input);
+  if (step == 0)
+    for (int k = 0; k < 2 * LAYERS; k++) story_alloc(s, WEIGHT, S(OPT_STATE));
+  story_free(s, story_alloc(s, 3000000, S(OPT_TEMP)));
+}
+
+static hr_snapshot *train(const run_options *o) {
+  story *s = malloc(sizeof *s);
+  uint64_t gradients[LAYERS];
+  hr_snapshot *snapshot;
+  story_begin(s, 1024 * MIB);
+  s->silent_start = o->late_start;
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, S(INIT));
+  s->silent_start = false;
+  for (int step = 0; step < o->steps; step++) {
+    one_step(s, o, step, gradients);
+    /* zero_grad, but after the last step */
+    for (int k = 0; k < LAYERS && step + 1 < o->steps; k++) story_free(s, gradients[k]);
+  }
+  snapshot = story_end(s);
+  free(s);
+  return snapshot;
+}
+
+static hr_inspection *inspect(const hr_snapshot *s, uint64_t at) {
+  hr_inspect_options o = {.at = at, .trace = HR_TRACE_MOST, .top = 1000};
+  hr_inspection *p;
+  hr_error error;
+  assert_int_equal(hr_inspect(s, &o, &p, &error), HR_OK);
+  return p;
+}
+
+static uint64_t bytes_of(const hr_inspection *p, const char *category) {
+  for (uint64_t k = 0; k < p->group_count[HR_BY_CATEGORY]; k++)
+    if (strcmp(p->categories[p->groups[HR_BY_CATEGORY][k].category], category) == 0) return p->groups[HR_BY_CATEGORY][k].bytes;
+  return 0;
+}
+
+static void check_sums(const hr_memory_sums *m) {
+  assert_int_equal(m->requested_bytes + m->rounding_bytes + m->pending_bytes + m->free_returnable_bytes + m->free_pinned_bytes, m->reserved_bytes);
+}
+
+static void check_all(const hr_inspection *p) {
+  uint64_t largest = 0;
+  check_sums(&p->at);
+  check_sums(&p->end);
+  for (int by = 0; by < HR_BY_COUNT; by++) {
+    uint64_t bytes = 0, count = 0;
+    for (uint64_t k = 0; k < p->group_count[by]; k++) {
+      bytes += p->groups[by][k].bytes;
+      count += p->groups[by][k].count;
+      if (k) assert_true(p->groups[by][k - 1].bytes >= p->groups[by][k].bytes);
+    }
+    assert_int_equal(bytes, p->at.requested_bytes);
+    assert_int_equal(count, p->at.live_count);
+  }
+  for (uint32_t k = 0; k < p->largest_count; k++) largest += p->largest[k].bytes;
+  if (p->largest_count == p->at.live_count) assert_int_equal(largest, p->at.requested_bytes);
+}
+
+static void a_run_with_stacks(void **unused) {
+  run_options o = {.steps = 6, .big_step = -1};
+  hr_snapshot *s = train(&o);
+  hr_inspection *p = inspect(s, HR_AT_PEAK);
+  (void)unused;
+  check_all(p);
+  assert_true(p->began_empty == false); /* the segment was there before the first event */
+  assert_int_equal(p->odd_count, 0);
+  assert_true(p->categories_inferred);
+  assert_int_equal(p->at_stage, HR_STAGE_BACKWARD);
+  assert_int_equal(bytes_of(p, "parameter"), LAYERS * WEIGHT);
+  assert_int_equal(bytes_of(p, "optimizer_state"), 2 * LAYERS * WEIGHT);
+  assert_int_equal(bytes_of(p, "activation"), LAYERS * ACTIVATION + LOGITS);
+  assert_int_equal(bytes_of(p, "gradient"), WEIGHT);
+  assert_int_equal(bytes_of(p, "temporary"), 1000000);
+  assert_int_equal(bytes_of(p, "input"), 65536);
+  assert_int_equal(p->at.requested_bytes, p->peak_live_bytes);
+  assert_string_equal(p->steps_from, "optimizer stacks");
+  assert_int_equal(p->outlier_step, UINT64_MAX);
+  for (uint32_t k = 0; k < p->growth_count; k++) assert_int_not_equal(p->growth[k].kind, HR_GROWTH_LEAK);
+  hr_inspection_destroy(p);
+  p = inspect(s, HR_AT_END);
+  check_all(p);
+  assert_memory_equal(&p->at, &p->end, sizeof p->at);
+  assert_int_equal(bytes_of(p, "gradient"), LAYERS * WEIGHT);
+  assert_int_equal(bytes_of(p, "activation"), 0);
+  assert_int_equal(p->at_stage, HR_STAGE_OPTIMIZER);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+static void every_instant_adds_up(void **unused) {
+  run_options o = {.steps = 2, .big_step = -1, .leak_bytes = 1234};
+  hr_snapshot *s = train(&o);
+  (void)unused;
+  for (uint64_t at = 0; at <= s->event_count; at++) {
+    hr_inspection *p = inspect(s, at);
+    check_all(p);
+    assert_int_equal(p->at_event, at - 1);
+    hr_inspection_destroy(p);
+  }
+  {
+    hr_inspect_options beyond = {.at = s->event_count + 1};
+    hr_inspection *p;
+    hr_error error;
+    assert_int_equal(hr_inspect(s, &beyond, &p, &error), HR_ERROR_USAGE);
+    assert_null(p);
+    assert_non_null(strstr(error.hint, "0 (before the first event)"));
+    beyond = (hr_inspect_options){.trace = 5};
+    assert_int_equal(hr_inspect(s, &beyond, &p, &error), HR_ERROR_USAGE);
+  }
+  hr_snapshot_destroy(s);
+}
+
+static const hr_growth *growth_at(const hr_inspection *p, const char *where) {
+  char brief[128];
+  for (uint32_t k = 0; k < p->growth_count; k++) {
+    hr_inspect_stack_text(p->snapshot, p->growth[k].stack, brief, sizeof brief);
+    if (strstr(brief, where)) return &p->growth[k];
+  }
+  return NULL;
+}
+
+static void leaks_caches_and_one_offs(void **unused) {
+  run_options o = {.steps = 12, .big_step = -1, .leak_bytes = 300000, .settle_steps = 4};
+  hr_snapshot *s = train(&o);
+  hr_inspection *p = inspect(s, HR_AT_PEAK);
+  const hr_growth *leak = growth_at(p, "log_metrics"), *cache = growth_at(p, "masks.py"), *states = growth_at(p, "_init_group");
+  (void)unused;
+  assert_non_null(leak);
+  assert_int_equal(leak->kind, HR_GROWTH_LEAK);
+  assert_true(leak->bytes_per_step == 300000);
+  assert_ptr_equal(leak, p->growth); /* leaks come first */
+  assert_non_null(cache);
+  assert_int_equal(cache->kind, HR_GROWTH_SETTLED);
+  if (states) assert_int_equal(states->kind, HR_GROWTH_ONCE);
+  assert_null(growth_at(p, "backward"));
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+static void steps_come_from_annotations_stacks_or_repetition(void **unused) {
+  run_options annotated = {.steps = 8, .big_step = -1, .annotate = true}, bare = {.steps = 8, .big_step = -1, .no_stacks = true, .leak_bytes = 4096};
+  hr_snapshot *s = train(&annotated);
+  hr_inspection *p = inspect(s, HR_AT_PEAK);
+  (void)unused;
+  assert_string_equal(p->steps_from, "annotations");
+  assert_int_equal(p->step_count, 8);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+  s = train(&bare);
+  p = inspect(s, HR_AT_PEAK);
+  check_all(p);
+  assert_string_equal(p->steps_from, "repetition");
+  assert_in_range(p->step_count, 6, 8);
+  assert_true(p->growth_count >= 1);
+  assert_int_equal(p->growth[0].kind, HR_GROWTH_LEAK);
+  assert_true(p->growth[0].bytes_per_step > 3000 && p->growth[0].bytes_per_step <= 5500);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+static void a_step_that_stands_out(void **unused) {
+  run_options o = {.steps = 9, .big_step = 5, .annotate = true};
+  hr_snapshot *s = train(&o);
+  hr_inspection *p = inspect(s, HR_AT_PEAK);
+  (void)unused;
+  assert_int_equal(p->outlier_step, 5);
+  assert_true(p->usual_peak_bytes < p->steps[5].peak_live_bytes);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+/* With stacks="python" backward's thread records none. */
+static void a_thread_without_stacks_is_backward(void **unused) {
+  run_options o = {.steps = 5, .big_step = -1, .python_only = true};
+  hr_snapshot *s = train(&o);
+  hr_inspection *p = inspect(s, HR_AT_PEAK);
+  (void)unused;
+  check_all(p);
+  assert_int_equal(p->at_stage, HR_STAGE_BACKWARD);
+  assert_int_equal(bytes_of(p, "gradient"), WEIGHT);
+  assert_int_equal(bytes_of(p, "temporary"), 1000000);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+static void without_stacks_lives_decide(void **unused) {
+  run_options o = {.steps = 8, .big_step = -1, .no_stacks = true, .late_start = true};
+  hr_snapshot *s = train(&o);
+  hr_inspection *p = inspect(s, HR_AT_PEAK);
+  (void)unused;
+  check_all(p);
+  assert_true(p->categories_inferred);
+  assert_int_equal(bytes_of(p, "persistent"), LAYERS * WEIGHT);
+  assert_in_range(bytes_of(p, "activation"), LAYERS * ACTIVATION, LAYERS * ACTIVATION + LOGITS + WEIGHT + 2000000 + 2 * LAYERS * WEIGHT);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+/* ---- stacks of frameworks ---- */
+
+typedef struct stack_case {
+  const char *text;
+  hr_stage stage;
+  unsigned marks; /* that must be there */
+} stack_case;
+
+#define TORCH "/opt/conda/lib/python3.11/site-packages/torch/"
+#define SITE "/opt/conda/lib/python3.11/site-packages/"
+static const stack_case stack_cases[] = {
+    {FORWARD, HR_STAGE_FORWARD, HRI_MARK_FORWARD},
+    {LOSS, HR_STAGE_LOSS, HRI_MARK_LOSS},
+    {BACKWARD, HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
+    {PY_BACKWARD, HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
+    {OPT_STATE, HR_STAGE_OPTIMIZER, HRI_MARK_STATE},
+    {OPT_TEMP, HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
+    {INIT, HR_STAGE_INIT, HRI_MARK_INIT},
+    {DATA, HR_STAGE_DATA, HRI_MARK_DATA},
+    {LEAK, HR_STAGE_UNKNOWN, 0},
+    {NULL, HR_STAGE_UNKNOWN, 0},
+    /* Lightning: the optimizer's step calls the closure that runs forward */
+    {"forward@/home/me/net.py:3" CALL ";training_step@/home/me/lit.py:20;closure@" SITE "lightning/pytorch/loops/optimization/automatic.py:130;step@" TORCH
+     "optim/adam.py:146;optimizer_step@" SITE "lightning/pytorch/core/module.py:1300", HR_STAGE_FORWARD, HRI_MARK_FORWARD},
+    {"_engine_run_backward@" TORCH "autograd/graph.py:1;backward@" SITE "lightning/pytorch/core/module.py:1082;closure@a.py:1;step@" TORCH "optim/adam.py:146",
+     HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
+    /* recomputation of a checkpointed block inside backward */
+    {"forward@/home/me/model.py:31" CALL ";recompute_fn@" TORCH "utils/checkpoint.py:1400;unpack_hook@" TORCH "utils/checkpoint.py:1100;_engine_run_backward@" TORCH
+     "autograd/graph.py:825", HR_STAGE_BACKWARD, HRI_MARK_FORWARD},
+    /* an optimizer that runs in hooks of backward */
+    {"_single_tensor_adam@" TORCH "optim/adam.py:400;step@" TORCH "optim/adam.py:210;hook@/home/me/t.py:4;_engine_run_backward@" TORCH "autograd/graph.py:825",
+     HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
+    {"torch::autograd::AccumulateGrad::apply(...)@??:0;torch::autograd::Engine::call_function(...)@??:0", HR_STAGE_BACKWARD, HRI_MARK_ACCUMULATE},
+    {"at::cuda::getCurrentCUDABlasHandle()@??:0;at::cuda::blas::gemm(...)@??:0;forward@m.py:1", HR_STAGE_FORWARD, HRI_MARK_WORKSPACE},
+    {"c10d::ProcessGroupNCCL::allgather(...)@??:0;all_gather_into_tensor@" TORCH "distributed/distributed_c10d.py:3800", HR_STAGE_COMMUNICATION, HRI_MARK_COMMUNICATION},
+    {"_all_gather_flat_param@" TORCH "distributed/fsdp/_flat_param.py:1400;unshard@" TORCH "distributed/fsdp/_flat_param.py:1300;_pre_forward@" TORCH
+     "distributed/fsdp/_runtime_utils.py:380;forward@" TORCH "distributed/fsdp/fully_sharded_data_parallel.py:860", HR_STAGE_FORWARD, HRI_MARK_COMMUNICATION},
+    {"backward@" SITE "deepspeed/runtime/zero/stage3.py:2200;backward@" SITE "deepspeed/runtime/engine.py:2000", HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
+    {"step@" SITE "deepspeed/runtime/zero/stage_1_and_2.py:1800;_take_model_step@" SITE "deepspeed/runtime/engine.py:2100", HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
+    {"forward_step@" SITE "megatron/core/pipeline_parallel/schedules.py:200", HR_STAGE_FORWARD, HRI_MARK_FORWARD},
+    {"_load_state_dict_into_meta_model@" SITE "transformers/modeling_utils.py:800;from_pretrained@" SITE "transformers/modeling_utils.py:3900", HR_STAGE_INIT, HRI_MARK_INIT},
+    {"update@" SITE "transformers/cache_utils.py:400;forward@" SITE "transformers/models/llama/modeling_llama.py:300" CALL ";_sample@" SITE
+     "transformers/generation/utils.py:3200;generate@" SITE "transformers/generation/utils.py:2200", HR_STAGE_GENERATION, HRI_MARK_CACHE},
+    {"forward@" SITE "transformers/models/llama/modeling_llama.py:300" CALL ";prediction_step@" SITE "transformers/trainer.py:4300;evaluation_loop@" SITE
+     "transformers/trainer.py:4100;evaluate@" SITE "transformers/trainer.py:3900;train@" SITE "transformers/trainer.py:2000", HR_STAGE_EVALUATION, HRI_MARK_EVALUATION},
+    {"_prepare_inputs@" SITE "transformers/trainer.py:3600;training_step@" SITE "transformers/trainer.py:3700", HR_STAGE_DATA, HRI_MARK_DATA},
+    {"clip_grad_norm_@" TORCH "nn/utils/clip_grad.py:60;_inner_training_loop@" SITE "transformers/trainer.py:2400", HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
+    {"save@" TORCH "serialization.py:800;_save_checkpoint@" SITE "transformers/trainer.py:3100", HR_STAGE_CHECKPOINT, HRI_MARK_CHECKPOINT},
+};
+
+static void stacks_of_frameworks(void **unused) {
+  story *s = malloc(sizeof *s);
+  uint32_t stacks[sizeof stack_cases / sizeof *stack_cases];
+  hri_stack_info *infos;
+  hr_snapshot *snapshot;
+  hr_error error;
+  (void)unused;
+  story_begin(s, 2 * MIB);
+  for (size_t k = 0; k < sizeof stack_cases / sizeof *stack_cases; k++) stacks[k] = story_stack(s, stack_cases[k].text);
+  snapshot = story_end(s);
+  assert_int_equal(hri_stacks_read(snapshot, &infos, &error), HR_OK);
+  for (size_t k = 0; k < sizeof stack_cases / sizeof *stack_cases; k++) {
+    const hri_stack_info *info = &infos[stacks[k]];
+    if (info->stage != stack_cases[k].stage || (info->marks & stack_cases[k].marks) != stack_cases[k].marks)
+      fail_msg("stack %zu is %s with marks %x: %s", k, hr_stage_name((hr_stage)info->stage), info->marks, stack_cases[k].text);
+  }
+  hri_free(infos);
+  hr_snapshot_destroy(snapshot);
+  free(s);
+}
+
+static void stacks_in_short(void **unused) {
+  story *s = malloc(sizeof *s);
+  uint32_t forward, loss, none, backward, cut;
+  char brief[100];
+  hr_snapshot *snapshot;
+  (void)unused;
+  story_begin(s, 2 * MIB);
+  forward = story_stack(s, FORWARD);
+  loss = story_stack(s, LOSS);
+  none = story_stack(s, NULL);
+  backward = story_stack(s, BACKWARD);
+  cut = story_stack(s, "f\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc@:1");
+  snapshot = story_end(s);
+  hr_inspect_stack_text(snapshot, forward, brief, sizeof brief);
+  assert_string_equal(brief, "linear < model.py:31 forward < model.py:60 forward");
+  hr_inspect_stack_text(snapshot, loss, brief, sizeof brief);
+  assert_string_equal(brief, "cross_entropy < model.py:70 forward < train.py:90 main");
+  hr_inspect_stack_text(snapshot, none, brief, sizeof brief);
+  assert_string_equal(brief, "(no stack)");
+  hr_inspect_stack_text(snapshot, backward, brief, sizeof brief);
+  assert_string_equal(brief, "AddmmBackward0");
+  hr_inspect_stack_text(snapshot, cut, brief, 5);
+  assert_string_equal(brief, "f\xc3\xbc"); /* never half a character */
+  hr_snapshot_destroy(snapshot);
+  free(s);
+}
+
+/* ---- failures ---- */
+
+/* Two large segments, 12 MiB free in each but in pieces, and a request of 20 MiB. */
+static hr_snapshot *failing(uint64_t device_free, uint64_t request) {
+  hri_snapshot_builder b;
+  hr_snapshot *s;
+  hr_error error;
+  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_true(hri_snapshot_add_trace(&b, 0));
+  assert_true(hri_snapshot_add_event(&b, &(hr_trace_event){.action = HR_TRACE_OOM, .addr = device_free, .size = request}));
+  for (int k = 0; k < 2; k++) {
+    uint64_t at = (uint64_t)(k + 1) * 100 * MIB;
+    assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = at, .total_size = 20 * MIB, .large = true}));
+    assert_true(hri_snapshot_add_block(&b, &(hr_block){.address = at, .size = 8 * MIB}));
+    assert_true(hri_snapshot_add_block(&b, &(hr_block){at + 8 * MIB, 8 * MIB, 8 * MIB - 100, 0, 0, HR_BLOCK_ALLOCATED}));
+    assert_true(hri_snapshot_add_block(&b, &(hr_block){.address = at + 16 * MIB, .size = 4 * MIB}));
+  }
+  assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = 400 * MIB, .total_size = 2 * MIB}));
+  assert_true(hri_snapshot_add_block(&b, &(hr_block){.address = 400 * MIB, .size = 2 * MIB}));
+  assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
+  return s;
+}
+
+static void a_request_is_tested_not_guessed(void **unused) {
+  hr_snapshot *s = failing(1 * MIB, 20 * MIB);
+  hr_inspection *p = inspect(s, HR_AT_OOM);
+  const hr_fragmentation *f = &p->fragmentation;
+  char *text;
+  hr_error error;
+  (void)unused;
+  check_all(p);
+  assert_int_equal(p->oom_count, 1);
+  assert_int_equal(f->request_bytes, 20 * MIB);
+  assert_int_equal(f->pool_free_bytes, 24 * MIB);
+  assert_int_equal(f->pool_largest_free_bytes, 8 * MIB);
+  assert_false(f->fits_block);
+  assert_true(f->fits_contiguous);
+  assert_false(f->fits_after_return); /* 1 + 2 MiB */
+  assert_true(f->fits_compacted);
+  assert_int_equal(f->pinned_count, 2);
+  assert_int_equal(f->pinned[0].free_bytes, 12 * MIB);
+  assert_int_equal(f->pinned[0].live_count, 1);
+  assert_int_equal(p->at.free_returnable_bytes, 2 * MIB);
+  assert_int_equal(p->at.free_pinned_bytes, 24 * MIB);
+  assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
+  assert_non_null(strstr(text, "OUT OF MEMORY: 20.00 MiB asked for, 1.00 MiB free on the device"));
+  assert_non_null(strstr(text, "FRAGMENTED"));
+  hr_inspect_text_free(text);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+
+  s = failing(1 * MIB, 30 * MIB);
+  p = inspect(s, HR_AT_OOM);
+  assert_false(p->fragmentation.fits_compacted); /* 1 + 26 MiB */
+  assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
+  assert_non_null(strstr(text, "TOO BIG by 3.00 MiB"));
+  hr_inspect_text_free(text);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+
+  s = failing(19 * MIB, 3 * MIB); /* its segment has 20 MiB */
+  p = inspect(s, HR_AT_OOM);
+  assert_true(p->fragmentation.fits_block);
+  assert_true(p->fragmentation.fits_after_return);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+static void segments_are_rounded_as_pytorch_does(void **unused) {
+  (void)unused;
+  assert_int_equal(hri_segment_for(512), 2 * MIB);
+  assert_int_equal(hri_segment_for(MIB), 2 * MIB);
+  assert_int_equal(hri_segment_for(MIB + 512), 20 * MIB);
+  assert_int_equal(hri_segment_for(10 * MIB - 512), 20 * MIB);
+  assert_int_equal(hri_segment_for(10 * MIB), 10 * MIB);
+  assert_int_equal(hri_segment_for(11 * MIB), 12 * MIB);
+}
+
+/* ---- comparing, printing, memory ---- */
+
+static void comparisons_name_what_changed(void **unused) {
+  run_options small = {.steps = 4, .big_step = -1}, large = {.steps = 4, .big_step = 3};
+  hr_snapshot *a = train(&small), *b = train(&large);
+  hr_inspection *x = inspect(a, HR_AT_PEAK), *y = inspect(b, HR_AT_PEAK);
+  hr_difference *rows;
+  uint64_t count;
+  hr_error error;
+  (void)unused;
+  for (int by = 0; by < HR_BY_COUNT; by++) {
+    int64_t sum = 0;
+    assert_int_equal(hr_inspect_compare(x, y, (hr_group_by)by, &rows, &count, &error), HR_OK);
+    for (uint64_t k = 0; k < count; k++) sum += (int64_t)(rows[k].after_bytes - rows[k].before_bytes);
+    assert_int_equal(sum, (int64_t)(y->at.requested_bytes - x->at.requested_bytes));
+    if (by == HR_BY_CATEGORY) {
+      assert_string_equal(x->categories[rows[0].before_category], "activation");
+      assert_int_equal(rows[0].after_bytes - rows[0].before_bytes, LAYERS * ACTIVATION + LOGITS);
+    }
+    hr_differences_free(rows);
+    assert_int_equal(hr_inspect_compare(x, x, (hr_group_by)by, &rows, &count, &error), HR_OK);
+    assert_int_equal(count, 0);
+    hr_differences_free(rows);
+  }
+  hr_inspection_destroy(x);
+  hr_inspection_destroy(y);
+  hr_snapshot_destroy(a);
+  hr_snapshot_destroy(b);
+}
+
+static void texts_and_json(void **unused) {
+  run_options o = {.steps = 12, .big_step = -1, .leak_bytes = 300000, .settle_steps = 4};
+  hr_snapshot *s = train(&o);
+  hr_inspection *p = inspect(s, HR_AT_PEAK);
+  char *text;
+  hr_error error;
+  json_t *root, *at;
+  int lines = 0;
+  (void)unused;
+  assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
+  assert_int_equal(strncmp(text, "PEAK after event", 16), 0);
+  assert_non_null(strstr(text, "GROWS by 292.97 KiB every step"));
+  assert_non_null(strstr(text, "live by category (inferred)"));
+  assert_non_null(strstr(text, "linear < model.py:31 forward"));
+  if (getenv("SHOW")) (void)fputs(text, stderr);
+  for (const char *line = text; *line; line += strcspn(line, "\n") + 1, lines++) assert_true(strcspn(line, "\n") <= 110);
+  assert_true(lines <= 50);
+  if (getenv("SHOW")) (void)fputs(text, stderr);
+  hr_inspect_text_free(text);
+  assert_int_equal(hr_inspect_text(p, 3, 1 << HR_BY_SIZE, &text, &error), HR_OK);
+  assert_non_null(strstr(text, "live by size"));
+  assert_null(strstr(text, "live by stack"));
+  hr_inspect_text_free(text);
+  assert_int_equal(hr_inspect_json(p, 5, &text, &error), HR_OK);
+  root = json_loads(text, 0, NULL);
+  assert_non_null(root);
+  at = json_object_get(root, "at");
+  assert_int_equal(json_integer_value(json_object_get(at, "requested_bytes")), p->at.requested_bytes);
+  assert_int_equal(json_array_size(json_object_get(root, "by_stack")), 5);
+  assert_int_equal(json_array_size(json_object_get(root, "steps")), p->step_count);
+  json_decref(root);
+  hr_inspect_text_free(text);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+/* A snapshot with nothing in it, one with no events, one that a profiler made. */
+static void little_is_enough(void **unused) {
+  hri_snapshot_builder b;
+  hr_snapshot *s;
+  hr_inspection *p;
+  char *text;
+  hr_error error;
+  (void)unused;
+  for (int with = 0; with < 3; with++) {
+    assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+    if (with == 2) {
+      b.snapshot->format = "pytorch-profiler";
+      assert_true(hri_snapshot_add_trace(&b, -1));
+      assert_true(hri_snapshot_add_event(&b, &(hr_trace_event){.action = HR_TRACE_ALLOC, .addr = 1, .size = 77, .flags = HR_EVENT_NO_ADDRESS}));
+    }
+    if (with) {
+      assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = MIB, .total_size = 2 * MIB, .device = with == 2 ? -1 : 3}));
+      assert_true(hri_snapshot_add_block(&b, &(hr_block){MIB, 2 * MIB, 5, 0, 0, with == 2 ? HR_BLOCK_INACTIVE : HR_BLOCK_PENDING_FREE}));
+    }
+    assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
+    assert_int_equal(hr_inspect(s, NULL, &p, &error), HR_OK);
+    check_all(p);
+    assert_int_equal(p->at.pending_bytes, with == 1 ? 2 * MIB : 0);
+    assert_int_equal(p->at.requested_bytes, with == 2 ? 77 : 0);
+    assert_int_equal(p->device, with == 1 ? 3 : with == 2 ? -1 : 0);
+    assert_int_equal(hr_inspect_text(p, 0, 7, &text, &error), HR_OK);
+    hr_inspect_text_free(text);
+    assert_int_equal(hr_inspect_json(p, 0, &text, &error), HR_OK);
+    hr_inspect_text_free(text);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
+static void refused_memory_is_an_error(void **unused) {
+  run_options o = {.steps = 5, .big_step = -1, .leak_bytes = 4096, .annotate = true};
+  hr_snapshot *s = train(&o);
+  uint64_t held = hri_mem_live_bytes(), nth = 1;
+  (void)unused;
+  for (;; nth++) {
+    hr_inspection *p = NULL;
+    hr_difference *rows = NULL;
+    uint64_t count;
+    char *text = NULL, *json = NULL;
+    hr_error error;
+    hr_status status;
+    hri_mem_fail_after(nth);
+    status = hr_inspect(s, NULL, &p, &error);
+    if (status == HR_OK) status = hr_inspect_text(p, 0, 7, &text, &error);
+    if (status == HR_OK) status = hr_inspect_json(p, 0, &json, &error);
+    if (status == HR_OK) status = hr_inspect_compare(p, p, HR_BY_STACK, &rows, &count, &error);
+    hri_mem_fail_after(0);
+    hr_differences_free(rows);
+    hr_inspect_text_free(text);
+    hr_inspect_text_free(json);
+    hr_inspection_destroy(p);
+    assert_int_equal(hri_mem_live_bytes(), held);
+    if (status == HR_OK) break;
+    assert_int_equal(status, HR_ERROR_MEMORY);
+  }
+  assert_true(nth > 30);
+  hr_snapshot_destroy(s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_run_with_stacks),
+      cmocka_unit_test(every_instant_adds_up),
+      cmocka_unit_test(leaks_caches_and_one_offs),
+      cmocka_unit_test(steps_come_from_annotations_stacks_or_repetition),
+      cmocka_unit_test(a_step_that_stands_out),
+      cmocka_unit_test(a_thread_without_stacks_is_backward),
+      cmocka_unit_test(without_stacks_lives_decide),
+      cmocka_unit_test(stacks_of_frameworks),
+      cmocka_unit_test(stacks_in_short),
+      cmocka_unit_test(a_request_is_tested_not_guessed),
+      cmocka_unit_test(segments_are_rounded_as_pytorch_does),
+      cmocka_unit_test(comparisons_name_what_changed),
+      cmocka_unit_test(texts_and_json),
+      cmocka_unit_test(little_is_enough),
+      cmocka_unit_test(refused_memory_is_an_error),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

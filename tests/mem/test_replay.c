@@ -1,0 +1,336 @@
+/* Replay: what an allocator of ours recorded comes out again to the address; what-if answers are those of running it so. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <headroom/replay.h>
+
+#include "base/mem.h"
+#include "snapshot/build.h"
+
+static const uint64_t MIB_BYTES = 1 << 20;
+#define MIB(n) ((uint64_t)(n) * MIB_BYTES)
+
+/* ---- a recorder: our allocator on fake addresses ---- */
+
+typedef struct recorder {
+  hr_alloc_hooks hooks;
+  hr_alloc *alloc;
+} recorder;
+
+static recorder begin(const char *conf, uint64_t capacity, uint64_t event_limit) {
+  recorder r;
+  hr_error error;
+  hr_alloc_config config = hr_alloc_config_default();
+  hr_alloc_history_options history = {.event_limit = event_limit};
+  if (hr_alloc_config_parse(conf, &config, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_int_equal(hr_alloc_fake_hooks(capacity, &r.hooks, &error), HR_OK);
+  if (hr_alloc_create(&r.hooks, &config, &r.alloc, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_alloc_history_start(r.alloc, &history, &error) != HR_OK) fail_msg("%s", error.message);
+  return r;
+}
+
+static hr_snapshot *end(recorder *r) {
+  hr_snapshot *s;
+  hr_error error;
+  if (hr_alloc_snapshot(r->alloc, &s, &error) != HR_OK) fail_msg("%s", error.message);
+  hr_alloc_destroy(r->alloc);
+  hr_alloc_hooks_destroy(&r->hooks);
+  return s;
+}
+
+static uint64_t take(recorder *r, uint64_t bytes) {
+  uint64_t address = 0;
+  return hr_alloc_malloc(r->alloc, bytes, 0, &address, NULL) == HR_OK ? address : 0;
+}
+
+static void drop(recorder *r, uint64_t address) { assert_int_equal(hr_alloc_free(r->alloc, address, NULL), HR_OK); }
+
+static hr_alloc_stats stats_of(const recorder *r) {
+  hr_alloc_stats stats;
+  hr_alloc_get_stats(r->alloc, &stats);
+  return stats;
+}
+
+static uint64_t next(uint64_t *seed) {
+  *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+  return *seed >> 33;
+}
+
+static uint64_t some_size(uint64_t *seed) {
+  static const uint64_t tops[] = {2000, 300000, 1500000, 9000000, 30000000, 70000000};
+  return 1 + next(seed) % tops[next(seed) % 6];
+}
+
+enum { SLOTS = 200 };
+static bool empties = true;
+
+/* Random requests; returns the peak of what was reserved. */
+static uint64_t work(recorder *r, uint64_t *seed, uint32_t operations) {
+  uint64_t slots[SLOTS] = {0};
+  for (uint32_t k = 0; k < operations; k++) {
+    uint64_t *slot = &slots[next(seed) % SLOTS];
+    if (empties && next(seed) % 500 == 0) assert_int_equal(hr_alloc_empty_cache(r->alloc, NULL), HR_OK);
+    if (*slot) drop(r, *slot), *slot = 0;
+    else *slot = take(r, some_size(seed));
+  }
+  return (uint64_t)stats_of(r).reserved_bytes[HR_ALLOC_ALL].peak;
+}
+
+static hr_replay replay_of(const hr_snapshot *s, const hr_replay_options *options) {
+  hr_replay replay;
+  hr_error error;
+  if (hr_replay_run(s, options, &replay, &error) != HR_OK) fail_msg("%s", error.message);
+  return replay;
+}
+
+static const char *const confs[] = {"", "expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:8", "garbage_collection_threshold:0.7",
+                                    "max_split_size_mb:64,garbage_collection_threshold:0.8"};
+enum { CONFS = sizeof confs / sizeof *confs };
+
+/* ---- exactness ---- */
+
+static void test_a_recorded_trace_comes_out_to_the_address(void **state) {
+  (void)state;
+  for (int c = 0; c < CONFS; c++)
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+      uint64_t at = seed, peak;
+      recorder r = begin(confs[c], 0, 0);
+      hr_snapshot *s;
+      hr_replay replay;
+      peak = work(&r, &at, 6000);
+      s = end(&r);
+      replay = replay_of(s, NULL);
+      if (replay.trust != HR_REPLAY_EXACT) fail_msg("%s, seed %llu: %s", confs[c], (unsigned long long)seed, replay.trust_reason);
+      assert_true(replay.began_empty);
+      assert_true(replay.compared_count > 2000);
+      assert_int_equal(replay.same_address_count, replay.compared_count);
+      assert_int_equal(replay.same_segment_count, replay.segment_count);
+      assert_int_equal(replay.recorded.reserved_peak_bytes, peak);
+      assert_false(replay.recorded.failed);
+      hr_snapshot_destroy(s);
+    }
+}
+
+/* The what-if answer is what the allocator itself says when it is run with those settings. */
+static void test_what_if_equals_running_it_so(void **state) {
+  (void)state;
+  empties = false; /* a call that returned nothing leaves no event */
+  for (int c = 0; c < CONFS; c++) {
+    uint64_t seed = 77, peak;
+    recorder r = begin("", 0, 0), other;
+    hr_snapshot *s;
+    hr_replay replay;
+    uint64_t same = seed;
+    (void)work(&r, &seed, 5000);
+    s = end(&r);
+    other = begin(confs[c], 0, 0);
+    peak = work(&other, &same, 5000);
+    hr_snapshot_destroy(end(&other));
+    replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .alloc_conf = confs[c]});
+    assert_int_equal(replay.asked.reserved_peak_bytes, peak);
+    hr_snapshot_destroy(s);
+  }
+  empties = true;
+}
+
+static void test_a_lost_beginning_is_said(void **state) {
+  uint64_t seed = 5;
+  recorder r = begin("", 0, 2000);
+  hr_snapshot *s;
+  hr_replay replay;
+  (void)state;
+  (void)work(&r, &seed, 9000);
+  s = end(&r);
+  assert_int_equal(s->event_count, 2000);
+  replay = replay_of(s, NULL);
+  assert_int_not_equal(replay.trust, HR_REPLAY_EXACT);
+  assert_false(replay.began_empty);
+  assert_true(replay.start_live_bytes > 0);
+  assert_true(strstr(replay.trust_reason, "does not begin with an empty allocator") != NULL);
+  assert_true(replay.same_address_count * 100 >= replay.compared_count * 95); /* the state found by going back is right */
+  assert_true(replay.recorded.reserved_peak_bytes * 100 <= replay.trace_reserved_peak_bytes * 102);
+  replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .empty_start = true});
+  assert_int_equal(replay.trust, HR_REPLAY_ROUGH);
+  hr_snapshot_destroy(s);
+}
+
+/* ---- failures ---- */
+
+/* 60 MiB taken at once, then used in three parts of which the last stays: 40 MiB are free, but pinned. */
+static hr_snapshot *fragmented(const char *conf, bool *failed) {
+  recorder r = begin(conf, MIB(100), 0);
+  uint64_t whole = take(&r, MIB(60)), parts[3];
+  drop(&r, whole);
+  for (int k = 0; k < 3; k++) parts[k] = take(&r, MIB(20));
+  drop(&r, parts[0]);
+  drop(&r, parts[1]);
+  *failed = take(&r, MIB(70)) == 0;
+  drop(&r, parts[2]);
+  return end(&r);
+}
+
+static void test_a_failure_by_fragmentation_is_avoided_by_expandable_segments(void **state) {
+  bool failed;
+  hr_snapshot *s = fragmented("", &failed);
+  hr_replay replay;
+  hr_replay_result *results;
+  uint32_t count;
+  hr_error error;
+  (void)state;
+  assert_true(failed);
+  replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .alloc_conf = "expandable_segments:True"});
+  assert_int_equal(replay.capacity_bytes, MIB(100));
+  assert_string_equal(replay.capacity_from, "out-of-memory event");
+  assert_true(replay.recorded_failed && replay.recorded.failed);
+  assert_int_equal(replay.recorded.failed_event, replay.recorded_failed_event);
+  assert_int_equal(replay.recorded.failed_bytes, MIB(70));
+  assert_false(replay.asked.failed);
+  if (hr_replay_search(s, NULL, &replay, &results, &count, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_true(count > 10);
+  assert_false(results[0].failed);
+  assert_non_null(strstr(results[0].alloc_conf, "expandable_segments:True"));
+  for (uint32_t k = 1; k < count; k++) assert_true(results[k - 1].failed <= results[k].failed);
+  hr_replay_results_free(results);
+  hr_snapshot_destroy(s);
+  s = fragmented("expandable_segments:True", &failed); /* and that is so */
+  assert_false(failed);
+  hr_snapshot_destroy(s);
+}
+
+static void test_too_big_stays_too_big(void **state) {
+  recorder r = begin("", MIB(100), 0);
+  hr_snapshot *s;
+  hr_replay replay;
+  hr_replay_result *results;
+  uint32_t count;
+  hr_error error;
+  (void)state;
+  (void)take(&r, MIB(60));
+  assert_int_equal(take(&r, MIB(60)), 0);
+  s = end(&r);
+  if (hr_replay_search(s, NULL, &replay, &results, &count, &error) != HR_OK) fail_msg("%s", error.message);
+  for (uint32_t k = 0; k < count; k++) assert_true(results[k].failed);
+  assert_string_equal(results[0].alloc_conf, ""); /* the recorded settings: nothing is better */
+  hr_replay_results_free(results);
+  replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .capacity_bytes = MIB(200)});
+  assert_false(replay.recorded.failed); /* with more room it would have gone on */
+  assert_int_equal(replay.trust, HR_REPLAY_ROUGH);
+  hr_snapshot_destroy(s);
+}
+
+/* Without an out-of-memory event, segments that were returned right before one was taken tell of the room. */
+static void test_room_is_read_off_what_was_returned_for_it(void **state) {
+  recorder r = begin("", MIB(100), 0);
+  hr_alloc_label label = {.name = "one", .layer = -1};
+  uint64_t a, b;
+  hr_snapshot *s;
+  hr_replay replay;
+  (void)state;
+  assert_int_equal(hr_alloc_set_label(r.alloc, &label, NULL), HR_OK);
+  a = take(&r, MIB(60));
+  drop(&r, a);
+  label.name = "two";
+  assert_int_equal(hr_alloc_set_label(r.alloc, &label, NULL), HR_OK);
+  b = take(&r, MIB(80)); /* the cached 60 MiB go back first */
+  assert_int_not_equal(b, 0);
+  assert_int_equal(stats_of(&r).num_alloc_retries, 1);
+  s = end(&r);
+  replay = replay_of(s, NULL);
+  assert_string_equal(replay.capacity_from, "segments returned to make room");
+  assert_true(replay.capacity_bytes >= MIB(80) && replay.capacity_bytes < MIB(140));
+  assert_int_equal(replay.recorded.retries, 1);
+  assert_int_equal(replay.trust, HR_REPLAY_EXACT);
+  hr_snapshot_destroy(s);
+}
+
+/* ---- pools, bad input, memory ---- */
+
+static void test_private_pools_stay_apart(void **state) {
+  recorder r = begin("", 0, 0);
+  uint32_t pool;
+  uint64_t a, b;
+  hr_snapshot *s;
+  hr_replay replay;
+  (void)state;
+  a = take(&r, MIB(30));
+  drop(&r, a);
+  assert_int_equal(hr_alloc_pool_create(r.alloc, 7, 1, &pool, NULL), HR_OK);
+  assert_int_equal(hr_alloc_malloc_in(r.alloc, pool, MIB(30), 0, &b, NULL), HR_OK);
+  s = end(&r);
+  assert_int_equal(s->pool_count, 2);
+  replay = replay_of(s, NULL);
+  assert_int_equal(replay.trust, HR_REPLAY_EXACT);
+  assert_int_equal(replay.recorded.reserved_peak_bytes, MIB(60)); /* the free block of the default pool was not used */
+  hr_snapshot_destroy(s);
+}
+
+static void test_what_cannot_be_replayed_is_refused(void **state) {
+  hri_snapshot_builder b;
+  hr_snapshot *s;
+  hr_replay replay;
+  hr_error error;
+  hr_trace_event event = {.addr = 1, .size = 512, .flags = HR_EVENT_NO_ADDRESS};
+  (void)state;
+  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
+  assert_int_equal(hr_replay_run(s, NULL, &replay, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "no events"));
+  hr_snapshot_destroy(s);
+  assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
+  assert_true(hri_snapshot_add_trace(&b, 0) && hri_snapshot_add_event(&b, &event));
+  assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
+  assert_int_equal(hr_replay_run(s, NULL, &replay, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "profiler"));
+  assert_int_equal(hr_replay_run(s, &(hr_replay_options){.trace = 1}, &replay, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_replay_run(s, &(hr_replay_options){.trace = 0, .alloc_conf = "max_split_size_mb:1"}, &replay, &error), HR_ERROR_USAGE);
+  hr_snapshot_destroy(s);
+}
+
+static void test_refused_memory_gives_an_error(void **state) {
+  uint64_t seed = 3, live, refused = 0;
+  recorder r = begin("", MIB(400), 0);
+  hr_snapshot *s;
+  (void)state;
+  (void)work(&r, &seed, 400);
+  s = end(&r);
+  live = hri_mem_live_bytes();
+  for (uint64_t n = 1; n < 100000; n += n < 200 ? 1 : 7) {
+    hr_replay replay;
+    hr_replay_result *results;
+    uint32_t count;
+    hr_error error;
+    hr_status status;
+    hri_mem_fail_after(n);
+    status = hr_replay_search(s, NULL, &replay, &results, &count, &error);
+    hri_mem_fail_after(0);
+    hr_replay_results_free(results);
+    assert_int_equal(hri_mem_live_bytes(), live);
+    if (status == HR_OK) break;
+    assert_int_equal(status, HR_ERROR_MEMORY);
+    refused++;
+  }
+  assert_true(refused > 20);
+  hr_snapshot_destroy(s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_recorded_trace_comes_out_to_the_address),
+      cmocka_unit_test(test_what_if_equals_running_it_so),
+      cmocka_unit_test(test_a_lost_beginning_is_said),
+      cmocka_unit_test(test_a_failure_by_fragmentation_is_avoided_by_expandable_segments),
+      cmocka_unit_test(test_too_big_stays_too_big),
+      cmocka_unit_test(test_room_is_read_off_what_was_returned_for_it),
+      cmocka_unit_test(test_private_pools_stay_apart),
+      cmocka_unit_test(test_what_cannot_be_replayed_is_refused),
+      cmocka_unit_test(test_refused_memory_gives_an_error),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Makes empty stand-ins for the CUDA libraries that PyTorch links against and that are not here (cuBLAS, cuDNN, NCCL, ...): every function that
+PyTorch wants of them answers 0, success.
+
+    tests/oracle/stubs.py TORCH_LIB OUT     OUT already has the fake libcudart (build.sh)"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|torch.*|c10.*|shm|caffe2.*|cudart|cuda)\.so.*|ld-linux.*")
+
+
+def dynamic(library):
+    text = subprocess.run(["readelf", "-W", "-d", "-V", "--dyn-syms", library], capture_output=True, text=True, check=True).stdout
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", text)
+    versions, file = {}, None  # version -> the library that should have it
+    wanted, defined = set(), set()
+    for line in text.splitlines():
+        if found := re.search(r"Version: \d+ +File: (\S+)", line):
+            file = found[1]
+        elif found := re.search(r"Name: (\S+) +Flags: ", line):
+            versions[found[1]] = file
+        fields = line.split()
+        if len(fields) < 8 or not fields[0].endswith(":"):
+            continue
+        name, kind = fields[7], fields[4]
+        if fields[6] == "UND":
+            if kind != "WEAK":
+                wanted.add(name)
+        else:
+            defined.add(name.split("@")[0])
+    return needed, wanted, defined, versions
+
+
+def main():
+    folder, out = Path(sys.argv[1]), Path(sys.argv[2])
+    missing, wanted, defined, owner = set(), set(), set(), {}
+    for library in sorted(folder.glob("*.so*")):
+        needs, wants, has, versions = dynamic(library)
+        missing |= {n for n in needs if not SYSTEM.fullmatch(n)}
+        wanted |= wants
+        defined |= has
+        owner |= versions
+    for system in ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"):
+        path = subprocess.run(["gcc", f"-print-file-name={system}"], capture_output=True, text=True, check=True).stdout.strip()
+        defined |= dynamic(path)[2]
+    plain = {w for w in wanted if "@" not in w and w not in defined and not w.startswith(("_ZN5torch", "_ZN3c10", "_ZN2at", "Py", "_Py"))}
+    versioned = {version: set() for version, file in owner.items() if file in missing}
+    for symbol in wanted:
+        name, _, version = symbol.partition("@")
+        if version.lstrip("@") in versioned:
+            versioned[version.lstrip("@")].add(name)
+    for count, soname in enumerate(sorted(missing)):
+        groups = {version: names for version, names in versioned.items() if owner[version] == soname} or {soname: set()}
+        if count == 0:
+            groups.setdefault(soname, set()).update(plain)
+        names = sorted(set().union(*groups.values()))
+        source = "".join(f"int {n}(void) {{ return 0; }}\n" for n in names)
+        (out / "stub.map").write_text("".join(f"{v} {{ {''.join(n + '; ' for n in sorted(g))}}};\n" for v, g in groups.items()))
+        subprocess.run(["gcc", "-w", "-shared", "-fPIC", "-x", "c", "-", f"-Wl,-soname,{soname}", f"-Wl,--version-script,{out}/stub.map",
+                        "-o", out / soname], input=source, text=True, check=True)
+        print(f"{soname}: {len(names)} functions")
+
+
+if __name__ == "__main__":
+    main()
