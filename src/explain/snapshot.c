@@ -371,8 +371,8 @@ static void judge_full(hr_oom_failure *f, const facts *k) {
     hri_oom_line(f, "free %s + cached %s = %s < %s asked of the driver: short by %s", SIZE(k->device_free), SIZE(k->cached), SIZE(have),
                  SIZE(k->need), SIZE(k->need - have));
   else
-    hri_oom_line(f, "in one piece it would have fit, with %s left of %s: it was nearly full, and more was live than ever before", SIZE(have - k->need),
-                 SIZE(k->reserved + k->device_free));
+    hri_oom_line(f, "in one piece it would have fit, with %s left of %s: nearly full%s", SIZE(have - k->need), SIZE(k->reserved + k->device_free),
+                 proof_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
   if (!k->total) hri_oom_line(f, "the device's total is not in a snapshot: what other processes hold of it is not known");
   note_live(f, k);
   if (have < k->need)

@@ -9,46 +9,50 @@ snapshot() {
     function frames(name, file, line) {
       return "[{\"name\":\"" name "\",\"filename\":\"" file "\",\"line\":" line "},{\"name\":\"main\",\"filename\":\"train.py\",\"line\":9}]"
     }
-    function event(action, addr, size, stack) {
+    # Addresses do not fit the integers of every awk: blocks are numbered, and addresses printed as whole doubles.
+    function address(block) { return sprintf("%.0f", 140000000000000 + block * 64 * mib) }
+    function event(action, block, size, stack) {
       time += 10
-      events = events (events == "" ? "" : ",\n") "{\"action\":\"" action "\",\"addr\":" addr ",\"size\":" size ",\"stream\":0,\"time_us\":" time ",\"frames\":" stack "}"
+      events = events (events == "" ? "" : ",\n") "{\"action\":\"" action "\",\"addr\":" address(block) ",\"size\":" size ",\"stream\":0,\"time_us\":" time ",\"frames\":" stack "}"
     }
     function make(size, stack) {
-      total = int((size + mib * 2 - 1) / (mib * 2)) * mib * 2
-      if (size <= mib) total = 2 * mib; else if (size < 10 * mib) total = 20 * mib
-      place += 64 * mib
-      segment[place] = total; bytes[place] = size; made[place] = stack
-      event("segment_alloc", place, total, stack); event("alloc", place, size, stack)
-      return place
+      last++
+      segment[last] = size <= mib ? 2 * mib : size < 10 * mib ? 20 * mib : int((size + mib * 2 - 1) / (mib * 2)) * mib * 2
+      bytes[last] = size; made[last] = stack
+      event("segment_alloc", last, segment[last], stack); event("alloc", last, size, stack)
+      return last
     }
-    function drop(addr) {
-      event("free_requested", addr, bytes[addr], "[]"); event("free_completed", addr, bytes[addr], "[]")
-      event("segment_free", addr, segment[addr], "[]"); delete segment[addr]
+    function drop(block) {
+      event("free_requested", block, bytes[block], "[]"); event("free_completed", block, bytes[block], "[]")
+      event("segment_free", block, segment[block], "[]"); segment[block] = 0
+    }
+    function block(at, size, requested, state, stack) {
+      return "{\"address\":" at ",\"size\":" size ",\"requested_size\":" requested ",\"state\":\"" state "\",\"frames\":" stack "}"
     }
     BEGIN {
-      mib = 1048576; place = 140000000000000; time = 1000000
+      mib = 1048576; time = 1000000
       init = frames("_apply", "torch/nn/modules/module.py", 900); forward = frames("forward", "model.py", 31)
       backward = frames("_engine_run_backward", "torch/autograd/graph.py", 825); state = frames("_init_group", "torch/optim/adam.py", 120)
       for (k = 0; k < 4; k++) make(3 * mib, init)
       for (step = 0; step < 6; step++) {
         for (k = 0; k < 4; k++) a[k] = make(act * mib, forward)
-        keep = make(500000, frames("remember", "train.py", 44))
+        make(500000, frames("remember", "train.py", 44))
         for (k = 0; k < 4; k++) { g[k] = make(3 * mib, backward); drop(a[k]) }
         if (step == 0) for (k = 0; k < 8; k++) make(3 * mib, state)
         drop(make(2 * mib, frames("step", "torch/optim/adam.py", 200)))
         for (k = 0; k < 4; k++) drop(g[k])
       }
       for (k = 0; k < 3; k++) make(act * mib, forward)
-      time += 10
-      events = events ",\n{\"action\":\"oom\",\"device_free\":" free * mib ",\"size\":" act * mib ",\"stream\":0,\"time_us\":" time ",\"frames\":" forward "}"
+      events = events ",\n{\"action\":\"oom\",\"device_free\":" free * mib ",\"size\":" act * mib ",\"stream\":0,\"time_us\":" time + 10 ",\"frames\":" forward "}"
       printf "{\"segments\":["
-      for (at = 140000000000000; at <= place; at += 64 * mib) {
-        if (!(at in segment)) continue
-        rounded = int((bytes[at] + 511) / 512) * 512
-        blocks = "{\"address\":" at ",\"size\":" rounded ",\"requested_size\":" bytes[at] ",\"state\":\"active_allocated\",\"frames\":" made[at] "}"
-        if (segment[at] > rounded) blocks = blocks ",{\"address\":" at + rounded ",\"size\":" segment[at] - rounded ",\"requested_size\":0,\"state\":\"inactive\",\"frames\":[]}"
-        printf "%s{\"device\":0,\"address\":%d,\"total_size\":%d,\"allocated_size\":%d,\"active_size\":%d,\"requested_size\":%d,\"stream\":0,\"segment_type\":\"%s\",\"segment_pool_id\":[0,0],\"is_expandable\":false,\"frames\":[],\"blocks\":[%s]}", \
-          comma, at, segment[at], rounded, rounded, bytes[at], segment[at] > 2 * mib ? "large" : "small", blocks
+      for (k = 1; k <= last; k++) {
+        if (!segment[k]) continue
+        rounded = int((bytes[k] + 511) / 512) * 512
+        blocks = block(address(k), rounded, bytes[k], "active_allocated", made[k])
+        if (segment[k] > rounded) blocks = blocks "," block(sprintf("%.0f", address(k) + rounded), segment[k] - rounded, 0, "inactive", "[]")
+        kind = segment[k] > 2 * mib ? "large" : "small"
+        printf "%s{\"device\":0,\"address\":%s,\"total_size\":%d,\"allocated_size\":%d,\"active_size\":%d,\"requested_size\":%d,\"stream\":0,", comma, address(k), segment[k], rounded, rounded, bytes[k]
+        printf "\"segment_type\":\"%s\",\"segment_pool_id\":[0,0],\"is_expandable\":false,\"frames\":[],\"blocks\":[%s]}", kind, blocks
         comma = ",\n"
       }
       printf "],\"device_traces\":[[%s]],\"allocator_settings\":{},\"external_annotations\":[]}\n", events

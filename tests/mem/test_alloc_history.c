@@ -557,6 +557,74 @@ static void damage_is_an_error_or_an_answer(void **state) {
   assert_int_equal(hri_mem_live_bytes(), live);
 }
 
+/* ---- files made by hand (tests/alloc/make_histories.py) ---- */
+
+static hr_snapshot *read_made(const char *name) {
+  char file[256];
+  hr_snapshot *s;
+  hr_error error = {0};
+  (void)snprintf(file, sizeof file, "%s/fuzz/corpus/history/%s", HR_TEST_DATA, name);
+  if (hr_snapshot_read(file, NULL, &s, &error) != HR_OK) fail_msg("%s", error.message);
+  return s;
+}
+
+static void check_block(const hr_snapshot *s, uint64_t k, uint64_t offset, uint64_t size, uint64_t requested, int state) {
+  const hr_block *b = &s->blocks[k];
+  assert_true(k < s->block_count);
+  assert_int_equal(b->address, UINT64_C(0x7f0000000000) + offset);
+  assert_int_equal(b->size, size);
+  assert_int_equal(b->requested_size, requested);
+  assert_int_equal(b->state, state);
+}
+
+static void reads_what_the_format_says(void **state) {
+  hr_snapshot *s = read_made("plain");
+  (void)state;
+  assert_int_equal(s->event_count, 6);
+  assert_int_equal(s->block_count, 3);
+  check_block(s, 0, 0, 1024, 0, HR_BLOCK_INACTIVE);
+  check_block(s, 1, 1024, 512, 512, HR_BLOCK_PENDING_FREE);
+  check_block(s, 2, 1536, MIB(2) - 1536, 0, HR_BLOCK_INACTIVE);
+  assert_string_equal(text_of(s, s->blocks[1].stack), "gate;layer 3;forward;step 12;");
+  assert_string_equal(hr_snapshot_string(s, s->settings.text), "expandable_segments:True");
+  assert_true(s->settings.garbage_collection_threshold == 0.5 && s->settings.roundup_power2_divisions[15] == 15);
+  hr_snapshot_destroy(s);
+  s = read_made("grown"); /* the unmapped part lies under the end of the second range */
+  assert_int_equal(s->segment_count, 2);
+  assert_true(s->segments[0].total_size == MIB(2) && !s->segments[0].large && s->segments[0].expandable);
+  assert_true(s->segments[1].total_size == MIB(18) && s->segments[1].large);
+  assert_int_equal(s->repaired_count, 1); /* the block reaches across both: not believed */
+  hr_snapshot_destroy(s);
+  s = read_made("wrapped");
+  assert_int_equal(s->event_count, 5);
+  check_block(s, 0, 0, 1024, 0, HR_BLOCK_INACTIVE);
+  check_block(s, 1, 1024, 512, 512, HR_BLOCK_PENDING_FREE);
+  check_block(s, 3, 4096, 512, 500, HR_BLOCK_PENDING_FREE);
+  assert_int_equal(s->pools[s->segments[0].pool].id[1], 9);
+  hr_snapshot_destroy(s);
+  s = read_made("state");
+  assert_int_equal(s->segment_count, 2);
+  check_block(s, 1, MIB(1), MIB(1), 5, HR_BLOCK_ALLOCATED);
+  assert_string_equal(hr_snapshot_category(s, s->blocks[1].category), "weight");
+  hr_snapshot_destroy(s);
+  s = read_made("lost"); /* events since the state were overwritten: they are all there is */
+  assert_int_equal(s->event_count, 6);
+  assert_int_equal(s->segment_count, 0);
+  assert_int_equal(s->unknown_count, 1);
+  hr_snapshot_destroy(s);
+  s = read_made("overlap");
+  assert_int_equal(s->segment_count, 1);
+  assert_int_equal(s->block_count, 3);
+  check_block(s, 0, 0, 512, 0, HR_BLOCK_INACTIVE);
+  check_block(s, 1, 512, 512, 512, HR_BLOCK_ALLOCATED);
+  assert_int_equal(s->repaired_count, 4);
+  hr_snapshot_destroy(s);
+  s = read_made("unknown");
+  assert_int_equal(s->events[0].action, HR_TRACE_OTHER);
+  assert_int_equal(s->unknown_count, 4); /* a note, an action, a label, a pool */
+  hr_snapshot_destroy(s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(records_events_with_labels),
@@ -570,6 +638,7 @@ int main(void) {
       cmocka_unit_test(a_full_disk_ends_recording_only),
       cmocka_unit_test(survives_refused_memory),
       cmocka_unit_test(damage_is_an_error_or_an_answer),
+      cmocka_unit_test(reads_what_the_format_says),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -312,7 +312,7 @@ static void test_malformed(void **state) {
              "event 1: 'size' is the string 'big'"),
       PICKLE("{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": [1], \"size\": 2}]]}", "'addr' is something else"),
       PICKLE("{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2, \"time_us\": \"now\"}]]}", "'time_us' is the string 'now'"),
-      PICKLE("{\"device_traces\": [{\"segments\": []}]}", "'device_traces' is something else"),
+      PICKLE("{\"device_traces\": [{\"segments\": []}]}", "'device_traces' holds a snapshot"),
       PICKLE("{\"a\": 1}", "holds something else"),
       PICKLE("{\"segments\": [}", "line 1, column 15"),
       PICKLE("{\"segments\": []} x", "expected the end"),
@@ -408,7 +408,7 @@ static void test_billion_laughs(void **state) {
   hr_snapshot *s;
   hr_error error = {0};
   (void)state;
-  PUT(&b, "\x80\x02}q\xff(U\1x]q\0(}(U\6actionU\1aU\4sizeK\1ue");
+  PUT(&b, "\x80\x02}(U\1x]q\0(}(U\6actionU\1aU\4sizeK\1ue");
   for (int k = 1; k < 40; k++) {
     char level[] = "U\1x]q.(h.h.h.h.e";
     level[5] = (char)k;
@@ -436,8 +436,8 @@ static void test_depth(void **state) {
   for (int k = 0; k < 100000; k++) PUT(&b, "](");
   for (int k = 0; k < 100000; k++) PUT(&b, "e");
   PUT(&b, ".");
-  assert_int_equal(hr_snapshot_parse(b.bytes, b.count, "deep", &limits, &s, &error), HR_OK); /* [[[]]]: a bare list */
-  hr_snapshot_destroy(s);
+  assert_int_equal(hr_snapshot_parse(b.bytes, b.count, "deep", &limits, &s, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "'segments' holds a list"));
   free(b.bytes);
 }
 

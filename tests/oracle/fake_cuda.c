@@ -543,6 +543,19 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *activ
   return CUDA_SUCCESS;
 }
 
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  (void)device;
+  *context = (CUcontext)(uintptr_t)0x1000;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context) { return cuDevicePrimaryCtxRetain(context, 0); }
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+  (void)context;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuGetErrorString(CUresult error, const char **text) {
   *text = error == CUDA_SUCCESS ? "no error" : "fake driver error";
   return CUDA_SUCCESS;
