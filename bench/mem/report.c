@@ -1,5 +1,8 @@
-/* bench_report [EVENTS [PATH]]: a training trace of that many events (default 1,000,000), inspected and written as HTML to PATH
- * (default report.html in the temporary directory). Prints the time of each part. */
+/* How fast a report is written: a training trace of 24 layers, inspected and written as HTML.
+ *
+ *   bench_report [EVENTS [PATH [plain|hostile]]]      default 1,000,000 events, report.html in the working directory
+ *
+ * Prints the time of each part. "hostile": names are markup (for tests/report, which looks at the page in a browser). */
 #include <headroom/report.h>
 
 #include <stdio.h>
@@ -28,7 +31,11 @@ typedef struct world {
   uint64_t next, end, limit;
   int64_t time;
   uint64_t random;
+  bool hostile;
 } world;
+
+#define MARKUP "</script><img src=x onerror=\"window.owned=1;document.title='owned'\"><!--"
+
 
 static uint64_t dice(world *w, uint64_t sides) {
   w->random = w->random * 6364136223846793005u + 1442695040888963407u;
@@ -53,10 +60,10 @@ static uint32_t add_frame(world *w, const char *name, const char *file, uint32_t
 
 /* From the innermost frame out: the operation, the layer, what every stack of the phase shares, the program. */
 static uint32_t stack_of(world *w, uint32_t phase, uint32_t layer, const char *op) {
-  char name[64];
+  char name[160];
   uint32_t frames[12], i, n = 0;
   frames[n++] = add_frame(w, op, phase == 1 ? "torch/nn/functional.py" : phase == 3 ? "torch/_tensor.py" : "train/layers.py", 40 + (uint32_t)strlen(op));
-  (void)snprintf(name, sizeof name, "%s.layers.%u", phase_names[phase], layer);
+  (void)snprintf(name, sizeof name, "%s.layers.%u%s", phase_names[phase], layer, w->hostile ? MARKUP : "");
   frames[n++] = add_frame(w, name, phase == 2 ? "autograd" : "train/layers.py", 100 + layer);
   for (i = 0; i < OUTER && outer[phase][i].name; i++) frames[n++] = add_frame(w, outer[phase][i].name, outer[phase][i].file, 20 + 7 * i);
   frames[n++] = add_frame(w, "main", "train/run.py", 210);
@@ -170,7 +177,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static hr_status run(uint64_t events, const char *path, hr_error *error) {
+static hr_status run(uint64_t events, const char *path, bool hostile, hr_error *error) {
   static world w;
   hr_snapshot *snapshot = NULL;
   hr_inspection *inspection = NULL;
@@ -179,6 +186,8 @@ static hr_status run(uint64_t events, const char *path, hr_error *error) {
   hr_status status;
   double start = now(), made, inspected, written;
   w.time = 1700000000000000;
+  w.hostile = hostile;
+  if (hostile) lines[0].name = options.title = options.verdict = options.details = MARKUP;
   HRI_TRY(hri_snapshot_build(&w.b, 0, error));
   (void)hri_snapshot_add_trace(&w.b, 0);
   train(&w, events);
@@ -201,9 +210,10 @@ out:
 
 int main(int count, char **arguments) {
   uint64_t events = count > 1 ? strtoull(arguments[1], NULL, 10) : 1000000;
-  const char *path = count > 2 ? arguments[2] : "/tmp/headroom-report.html";
+  const char *path = count > 2 ? arguments[2] : "report.html";
   hr_error error = {0};
-  if (run(events, path, &error) == HR_OK) return 0;
+  bool hostile = count > 3 && strcmp(arguments[3], "hostile") == 0;
+  if (run(events, path, hostile, &error) == HR_OK) return 0;
   fprintf(stderr, "bench_report: %s\n", error.message);
   return 1;
 }

@@ -118,7 +118,7 @@ typedef struct hr_growth {
   uint32_t stack;
   uint16_t category;
   uint64_t bytes, count;         /* alive at the end that were made within the steps */
-  double bytes_per_step;         /* over the steps seen after the first two */
+  double bytes_per_step;         /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
 } hr_growth;
 

@@ -166,16 +166,18 @@ void hr_snapshot_destroy(hr_snapshot *snapshot); /* NULL is fine */
 /* Whether the file looks like a snapshot by its first bytes (so that `explain` can tell it from a log). */
 bool hr_snapshot_recognise(const void *bytes, uint64_t count);
 
-/* Writes what PyTorch's own tools and viewer read (pickle protocol 4, or 2; ".gz" compresses). Atomic: the old file or
- * the whole new one. Categories of events and blocks are written where the snapshot states any. */
+/* Writes what PyTorch's own tools and viewer read (a pickle; ".gz" compresses). Atomic: the old file or the whole new one.
+ * Categories of events and blocks are written where the snapshot states any; the viewer then needs an event of category
+ * "unknown", which is added if none is. INPUT where blocks do not tile their segment or a number is above 2^53 - 1, which
+ * the viewer could not hold; docs/snapshots.md has the rules. */
 typedef struct hr_snapshot_write_options {
-  int protocol; /* 0 = 4; 2 to 4 */
+  int protocol; /* 2 to 4; 0 = 4 */
 } hr_snapshot_write_options;
 hr_status hr_snapshot_write(const hr_snapshot *snapshot, const char *path, const hr_snapshot_write_options *options,
                             hr_error *error);
 
-/* Exports of one trace. `at` limits what is about one instant to the state after that many events of the trace
- * (UINT64_MAX: at its peak of live bytes). */
+/* Exports of one trace; ".gz" compresses. `at` limits what is about one instant to the state after that many events of the
+ * trace (UINT64_MAX: at its peak of live bytes). USAGE for a trace or an instant that is not there. */
 typedef enum hr_export_format {
   HR_EXPORT_CHROME_TRACE = 0, /* counters and [memory] instants; opens in Perfetto and chrome://tracing */
   HR_EXPORT_SPEEDSCOPE,       /* live set at one instant by stack, weights in bytes */

@@ -48,7 +48,6 @@ hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *co
   alloc->hooks = *hooks;
   alloc->config = *config;
   alloc->allowed_bytes = UINT64_MAX;
-  alloc->priority_state = UINT64_C(0x9E3779B97F4A7C15);
   alloc->stats.max_split_size = config->max_split_bytes > INT64_MAX ? -1 : (int64_t)config->max_split_bytes;
   hri_alloc_pool *pool;
   const hr_status status = hri_alloc_pool_add(alloc, (hr_pool){{0, 0}}, &pool, error);
@@ -93,7 +92,7 @@ void hr_alloc_destroy(hr_alloc *alloc) {
   hri_streams_destroy(alloc);
   while (alloc->expandables != NULL) hri_expandable_drop(alloc, alloc->expandables);
   for (size_t i = 0; i < alloc->pools.count; i++) hri_alloc_pool_destroy(alloc->pools.items[i]);
-  for (size_t i = 0; i < alloc->chunks.count; i++) hri_free(alloc->chunks.items[i]);
+  for (size_t i = 0; i < alloc->chunks.count; i++) hri_free(alloc->chunks.items[i].memory);
   hri_array_free(&alloc->pools);
   hri_array_free(&alloc->captures);
   hri_array_free(&alloc->chunks);

@@ -79,30 +79,32 @@ struct hri_alloc_pool {
   hri_alloc_half small, large;
 };
 
+/* Two cache lines: searches, splits and merges of neighbours need the first one only. */
 struct hri_block {
-  _Alignas(64) uint64_t address; /* two cache lines; the first is what most calls need */
+  _Alignas(64) uint64_t address;
   uint64_t size;
+  hri_block *left, *right; /* of a treap; of a deferred block: `right` is the next deferred one */
+  hri_block *prev, *next;  /* neighbours in the segment; of a spare block: `next` is the next spare one */
+  hri_free_set *set;       /* where it is when free: says its stream, size class and pool */
+  bool in_use;             /* a block at all, not a spare place of the slab */
+  bool allocated;          /* the program has it */
+  bool mapped;             /* has memory behind it */
+  bool waits;              /* freed; not for events: for hr_alloc_free_complete (held), or for the end of a capture */
+  uint32_t event_count;    /* streams that are not done with it */
+
   uint64_t requested; /* bytes asked for, of the last request it served */
-  hri_block *prev, *next; /* neighbours in the segment */
-  hri_free_set *set;      /* where it is when free: says its stream, size class and pool */
-  uint64_t order;         /* among free blocks of one size: the address, or with oldest_block_first its number */
-  hri_block *left, *right;    /* of the treap; of a deferred block: `right` is the next deferred one */
+  uint64_t order;     /* how many blocks were made before it */
   hri_stream_use *uses;
   hri_expandable *expandable; /* NULL: a plain segment */
   int64_t age_base;           /* half->search_count when it became free */
-  uint32_t priority;          /* of the treap */
-  uint32_t event_count;       /* streams that are not done with it */
   uint64_t label;             /* history's: of the request (label.c: step and place in the table) */
   uint64_t segment_label;     /* of the request that took the segment; in the first block of it */
-  bool in_use;    /* a block at all, not a spare place of the slab */
-  bool allocated; /* the program has it */
-  bool mapped;    /* has memory behind it */
-  bool held;      /* freed by hr_alloc_free_begin, or imported as pending: waits for hr_alloc_free_complete */
-  bool deferred;  /* freed while a pool was begun and used on other streams: waits until none is */
+  uint32_t number;            /* place in the slab */
+  bool held;                  /* freed by hr_alloc_free_begin, or imported as pending */
 };
 
 /* allocated, or freed and waiting: not free */
-static inline bool hri_block_active(const hri_block *b) { return b->allocated || b->held || b->event_count > 0 || b->uses != NULL; }
+static inline bool hri_block_active(const hri_block *b) { return b->allocated || b->waits || b->event_count > 0; }
 static inline bool hri_block_split(const hri_block *b) { return b->prev != NULL || b->next != NULL; }
 
 typedef struct hri_alloc_capture {
@@ -125,16 +127,18 @@ struct hr_alloc {
   void *on_oom_context;
 
   /* the slab */
-  HRI_ARRAY(void *) chunks; /* as allocated; blocks begin at the next multiple of 64 */
-  hri_block *spare;         /* through `next` */
+  HRI_ARRAY(struct hri_block_chunk {
+    void *memory; /* as allocated */
+    hri_block *blocks; /* in it, at a multiple of 64 */
+  }) chunks;
+  hri_block *spare;
   uint64_t spare_count;
-  uint64_t block_number; /* of blocks taken so far */
-  uint64_t priority_state;
+  uint64_t made_count; /* of blocks taken so far */
 
-  /* active blocks by address: linear probing, at most half full */
+  /* active blocks by address: linear probing, at most three quarters full */
   struct hri_alloc_slot {
-    uint64_t address;
-    hri_block *block; /* NULL: empty */
+    uint32_t tag;   /* of the address */
+    uint32_t place; /* block's number + 1; 0: empty */
   } *table;
   uint64_t table_mask, table_count;
 
@@ -186,7 +190,10 @@ void hri_free_set_remove(hri_block *block);
 hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order);
 /* The last block before (size, order). */
 hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order);
-static inline hri_block *hri_free_set_next(const hri_block *b) { return hri_free_set_at_least(b->set, b->size, b->order + 1); }
+static inline uint64_t hri_free_set_order(const hri_block *b) { return b->set->half->oldest_first ? b->order : b->address; }
+static inline hri_block *hri_free_set_next(const hri_block *b) {
+  return hri_free_set_at_least(b->set, b->size, hri_free_set_order(b) + 1);
+}
 void hri_unmapped_insert(hri_block *block);
 void hri_unmapped_remove(hri_block *block);
 hri_block *hri_unmapped_at_least(const hri_free_set *set, uint64_t address);

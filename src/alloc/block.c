@@ -1,7 +1,10 @@
 /* The slab of blocks, and the table that finds active blocks by address.
  *
- * The slab grows by pieces of 512 blocks and never shrinks; spare blocks are a list. The table is open addressing with linear
- * probing, at most half full, and removal moves later entries back, so there are no marks of removed ones to step over. */
+ * The slab grows by pieces of 512 blocks and never shrinks; spare blocks are a list, the last one given up is the next one taken.
+ *
+ * The table is open addressing with linear probing; removal moves later entries back, so there are no marks of removed ones to step
+ * over. An entry is 8 bytes (32 bits of the address's hash, whose low ones say where its search begins; the block's number), so that
+ * 10,000 live blocks need 128 KiB. */
 #include "alloc/alloc.h"
 
 #include <string.h>
@@ -9,39 +12,39 @@
 _Static_assert(sizeof(hri_block) == 128, "two cache lines");
 
 enum { TABLE_FIRST = 1024 };
+static const uint64_t BLOCK_LIMIT = UINT32_MAX - HRI_BLOCK_CHUNK; /* numbers are 32 bits */
 
-static uint64_t slot_of(const hr_alloc *alloc, uint64_t address) {
-  return ((address / HRI_ALLOC_UNIT) * UINT64_C(0x9E3779B97F4A7C15) >> 24) & alloc->table_mask;
-}
+static uint64_t hash_of(uint64_t address) { return (address / HRI_ALLOC_UNIT) * UINT64_C(0x9E3779B97F4A7C15); }
+static uint32_t tag_of(uint64_t hash) { return (uint32_t)(hash >> 32); }
 
-static hri_block *chunk_blocks(void *chunk) { return (hri_block *)(((uintptr_t)chunk + 63) / 64 * 64); }
-
-/* xorshift64: the treaps need numbers without a pattern, not secret ones */
-static uint32_t next_priority(hr_alloc *alloc) {
-  uint64_t x = alloc->priority_state;
-  x ^= x << 13;
-  x ^= x >> 7;
-  x ^= x << 17;
-  alloc->priority_state = x;
-  return (uint32_t)(x >> 32);
+static hri_block *block_at(const hr_alloc *alloc, uint64_t number) {
+  return &alloc->chunks.items[number / HRI_BLOCK_CHUNK].blocks[number % HRI_BLOCK_CHUNK];
 }
 
 static hr_status grow_slab(hr_alloc *alloc, hr_error *error) {
   const size_t bytes = HRI_BLOCK_CHUNK * sizeof(hri_block) + 64;
-  void *chunk = hri_alloc(bytes);
-  if (chunk == NULL || !hri_array_push(&alloc->chunks, chunk)) {
-    hri_free(chunk);
+  const uint64_t first = alloc->chunks.count * HRI_BLOCK_CHUNK;
+  struct hri_block_chunk chunk = {.memory = first > BLOCK_LIMIT ? NULL : hri_alloc(bytes)};
+  chunk.blocks = (hri_block *)(((uintptr_t)chunk.memory + 63) / 64 * 64);
+  if (chunk.memory == NULL || !hri_array_push(&alloc->chunks, chunk)) {
+    hri_free(chunk.memory);
     return hri_fail_memory(error, bytes, "the allocator's blocks");
   }
-  hri_block *blocks = chunk_blocks(chunk);
-  memset(blocks, 0, HRI_BLOCK_CHUNK * sizeof *blocks);
+  memset(chunk.blocks, 0, HRI_BLOCK_CHUNK * sizeof *chunk.blocks);
   for (size_t i = HRI_BLOCK_CHUNK; i-- > 0;) {
-    blocks[i].priority = next_priority(alloc);
-    blocks[i].next = alloc->spare;
-    alloc->spare = &blocks[i];
+    chunk.blocks[i].number = (uint32_t)(first + i);
+    chunk.blocks[i].next = alloc->spare;
+    alloc->spare = &chunk.blocks[i];
   }
   alloc->spare_count += HRI_BLOCK_CHUNK;
   return HR_OK;
+}
+
+static void place_block(hr_alloc *alloc, const hri_block *block) {
+  const uint64_t hash = hash_of(block->address);
+  uint64_t slot = hash >> 32 & alloc->table_mask;
+  while (alloc->table[slot].place != 0) slot = (slot + 1) & alloc->table_mask;
+  alloc->table[slot] = (struct hri_alloc_slot){tag_of(hash), block->number + 1};
 }
 
 static hr_status grow_table(hr_alloc *alloc, hr_error *error) {
@@ -51,19 +54,15 @@ static hr_status grow_table(hr_alloc *alloc, hr_error *error) {
   if (table == NULL) return hri_fail_memory(error, count * sizeof *table, "the allocator's address table");
   alloc->table = table;
   alloc->table_mask = count - 1;
-  for (uint64_t i = 0; i < old_count; i++) {
-    if (old[i].block == NULL) continue;
-    uint64_t slot = slot_of(alloc, old[i].address);
-    while (table[slot].block != NULL) slot = (slot + 1) & alloc->table_mask;
-    table[slot] = old[i];
-  }
+  for (uint64_t i = 0; i < old_count; i++)
+    if (old[i].place != 0) place_block(alloc, block_at(alloc, old[i].place - 1));
   hri_free(old);
   return HR_OK;
 }
 
 hr_status hri_alloc_prepare_slow(hr_alloc *alloc, uint64_t blocks, hr_error *error) {
   while (alloc->spare_count < blocks) HRI_TRY(grow_slab(alloc, error));
-  if (alloc->table_count * 2 > alloc->table_mask || alloc->table == NULL) HRI_TRY(grow_table(alloc, error));
+  if (alloc->table_count >= alloc->table_mask / 4 * 3) HRI_TRY(grow_table(alloc, error));
   return HR_OK;
 }
 
@@ -71,7 +70,8 @@ hri_block *hri_block_take(hr_alloc *alloc, hri_free_set *set, uint64_t address, 
   hri_block *block = alloc->spare;
   alloc->spare = block->next;
   alloc->spare_count--;
-  *block = (hri_block){.address = address, .size = size, .set = set, .order = alloc->block_number++, .priority = block->priority, .in_use = true, .mapped = true};
+  *block = (hri_block){
+      .address = address, .size = size, .set = set, .order = alloc->made_count++, .number = block->number, .in_use = true, .mapped = true};
   return block;
 }
 
@@ -84,40 +84,40 @@ void hri_block_give(hr_alloc *alloc, hri_block *block) {
 
 hri_block *hri_alloc_find(const hr_alloc *alloc, uint64_t address) {
   if (alloc->table == NULL) return NULL;
-  for (uint64_t slot = slot_of(alloc, address); alloc->table[slot].block != NULL; slot = (slot + 1) & alloc->table_mask)
-    if (alloc->table[slot].address == address) return alloc->table[slot].block;
+  const uint64_t hash = hash_of(address);
+  const uint32_t tag = tag_of(hash);
+  for (uint64_t slot = hash >> 32 & alloc->table_mask; alloc->table[slot].place != 0; slot = (slot + 1) & alloc->table_mask) {
+    if (alloc->table[slot].tag != tag) continue;
+    hri_block *block = block_at(alloc, alloc->table[slot].place - 1);
+    if (block->address == address) return block;
+  }
   return NULL;
 }
 
 void hri_alloc_insert(hr_alloc *alloc, hri_block *block) {
-  uint64_t slot = slot_of(alloc, block->address);
-  while (alloc->table[slot].block != NULL) slot = (slot + 1) & alloc->table_mask;
-  alloc->table[slot] = (struct hri_alloc_slot){block->address, block};
+  place_block(alloc, block);
   alloc->table_count++;
 }
 
 void hri_alloc_remove(hr_alloc *alloc, const hri_block *block) {
   struct hri_alloc_slot *table = alloc->table;
   const uint64_t mask = alloc->table_mask;
-  uint64_t hole = slot_of(alloc, block->address);
-  while (table[hole].block != block) hole = (hole + 1) & mask;
-  for (uint64_t slot = (hole + 1) & mask; table[slot].block != NULL; slot = (slot + 1) & mask) {
+  uint64_t hole = hash_of(block->address) >> 32 & mask;
+  while (table[hole].place != block->number + 1) hole = (hole + 1) & mask;
+  for (uint64_t slot = (hole + 1) & mask; table[slot].place != 0; slot = (slot + 1) & mask) {
     /* an entry may move back to the hole when its own place is not after the hole */
-    const uint64_t home = slot_of(alloc, table[slot].address);
-    if (((slot - home) & mask) < ((slot - hole) & mask)) continue;
+    if (((slot - table[slot].tag) & mask) < ((slot - hole) & mask)) continue;
     table[hole] = table[slot];
     hole = slot;
   }
-  table[hole].block = NULL;
+  table[hole].place = 0;
   alloc->table_count--;
 }
 
 hri_block *hri_alloc_each_block(const hr_alloc *alloc, uint64_t *cursor) {
-  for (; *cursor < alloc->chunks.count * HRI_BLOCK_CHUNK; (*cursor)++) {
-    hri_block *block = &chunk_blocks(alloc->chunks.items[*cursor / HRI_BLOCK_CHUNK])[*cursor % HRI_BLOCK_CHUNK];
-    if (!block->in_use) continue;
-    (*cursor)++;
-    return block;
+  while (*cursor < alloc->chunks.count * HRI_BLOCK_CHUNK) {
+    hri_block *block = block_at(alloc, (*cursor)++);
+    if (block->in_use) return block;
   }
   return NULL;
 }

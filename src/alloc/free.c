@@ -14,7 +14,7 @@ uint64_t hri_block_merge(hr_alloc *alloc, hri_block *block, hri_block *other) {
     block->address = other->address;
     block->prev = other->prev;
     if (block->prev != NULL) block->prev->next = block;
-    block->segment_label = other->segment_label;
+    if (alloc->labels != NULL) block->segment_label = other->segment_label;
   } else {
     block->next = other->next;
     if (block->next != NULL) block->next->prev = block;
@@ -89,7 +89,7 @@ hr_status hr_alloc_free_begin(hr_alloc *alloc, uint64_t address, hr_error *error
   hri_block *block;
   HRI_TRY(begin(alloc, address, &block, error));
   hri_streams_forget(alloc, block);
-  block->held = true;
+  block->held = block->waits = true;
   return HR_OK;
 }
 
@@ -98,7 +98,7 @@ hr_status hr_alloc_free_complete(hr_alloc *alloc, uint64_t address, hr_error *er
   hri_block *block = hri_alloc_find(alloc, address);
   if (block == NULL || !block->held)
     return hri_fail(error, HR_ERROR_USAGE, "allocator: no free of 0x%llx was begun", (unsigned long long)address);
-  block->held = false;
+  block->held = block->waits = false;
   hri_block_free(alloc, block);
   return HR_OK;
 }

@@ -16,20 +16,31 @@ static uint64_t bin_of(uint64_t size) {
   return exact + ((uint64_t)(exponent - HRI_BIN_BITS - 1) << HRI_BIN_BITS) + part;
 }
 
-/* Where a block stands in its treap: among free ones by (size, order), among unmapped ones (`mapped` false) by address. */
+/* Where a block stands in its treap. */
 typedef struct place {
   uint64_t size, order;
 } place;
 
-static place place_of(const hri_block *b) { return b->mapped ? (place){b->size, b->order} : (place){0, b->address}; }
-static bool less(place a, place b) { return a.size < b.size || (a.size == b.size && a.order < b.order); }
+typedef enum by {
+  BY_ADDRESS, /* unmapped ones */
+  BY_SIZE_AND_ADDRESS,
+  BY_SIZE_AND_AGE
+} by;
+
+static inline place place_of(const hri_block *b, by order) {
+  return (place){order == BY_ADDRESS ? 0 : b->size, order == BY_SIZE_AND_AGE ? b->order : b->address};
+}
+static inline bool less(place a, place b) { return a.size < b.size || (a.size == b.size && a.order < b.order); }
+
+/* Random enough, and without a read of the block. */
+static inline uint32_t priority(const hri_block *b) { return (uint32_t)(((uintptr_t)b >> 7) * UINT64_C(0x9E3779B97F4A7C15) >> 32); }
 
 /* ---- treap ---- */
 
 /* All of `tree` before `at` goes to *left, the rest to *right. */
-static void treap_split(hri_block *tree, place at, hri_block **left, hri_block **right) {
+static inline void treap_split(hri_block *tree, place at, by order, hri_block **left, hri_block **right) {
   while (tree != NULL) {
-    if (less(at, place_of(tree))) {
+    if (less(at, place_of(tree, order))) {
       *right = tree;
       right = &tree->left;
       tree = tree->left;
@@ -42,20 +53,20 @@ static void treap_split(hri_block *tree, place at, hri_block **left, hri_block *
   *left = *right = NULL;
 }
 
-static void treap_insert(hri_block **root, hri_block *block) {
-  const place at = place_of(block);
-  while (*root != NULL && (*root)->priority >= block->priority)
-    root = less(at, place_of(*root)) ? &(*root)->left : &(*root)->right;
-  treap_split(*root, at, &block->left, &block->right);
+static inline void treap_insert(hri_block **root, hri_block *block, by order) {
+  const place at = place_of(block, order);
+  const uint32_t own = priority(block);
+  while (*root != NULL && priority(*root) >= own) root = less(at, place_of(*root, order)) ? &(*root)->left : &(*root)->right;
+  treap_split(*root, at, order, &block->left, &block->right);
   *root = block;
 }
 
-static void treap_remove(hri_block **root, const hri_block *block) {
-  const place at = place_of(block);
-  while (*root != block) root = less(at, place_of(*root)) ? &(*root)->left : &(*root)->right;
+static inline void treap_remove(hri_block **root, const hri_block *block, by order) {
+  const place at = place_of(block, order);
+  while (*root != block) root = less(at, place_of(*root, order)) ? &(*root)->left : &(*root)->right;
   hri_block *a = block->left, *b = block->right;
   while (a != NULL && b != NULL) {
-    if (a->priority >= b->priority) {
+    if (priority(a) >= priority(b)) {
       *root = a;
       root = &a->right;
       a = a->right;
@@ -69,24 +80,26 @@ static void treap_remove(hri_block **root, const hri_block *block) {
 }
 
 /* The first at or after `at`; or, with `below`, the last before it. */
-static hri_block *treap_search(hri_block *tree, place at, bool below) {
+static inline hri_block *treap_search(hri_block *tree, place at, by order, bool below) {
   hri_block *found = NULL;
   while (tree != NULL) {
-    const bool is_less = less(place_of(tree), at);
+    const bool is_less = less(place_of(tree, order), at);
     if (is_less == below) found = tree;
     tree = is_less ? tree->right : tree->left;
   }
   return found;
 }
 
+static inline by order_of(const hri_free_set *set) { return set->half->oldest_first ? BY_SIZE_AND_AGE : BY_SIZE_AND_ADDRESS; }
+
 /* ---- bins ---- */
 
 void hri_free_set_insert(hri_block *block) {
   hri_free_set *set = block->set;
   const uint64_t bin = bin_of(block->size);
-  if (!set->half->oldest_first) block->order = block->address;
-  block->age_base = set->half->search_count;
-  treap_insert(&set->bins[bin], block);
+  if (set->half->search_count != 0) block->age_base = set->half->search_count;
+  if (set->half->oldest_first) treap_insert(&set->bins[bin], block, BY_SIZE_AND_AGE);
+  else treap_insert(&set->bins[bin], block, BY_SIZE_AND_ADDRESS);
   set->words[bin / 64] |= UINT64_C(1) << bin % 64;
   set->summary |= UINT64_C(1) << bin / 64;
 }
@@ -94,7 +107,8 @@ void hri_free_set_insert(hri_block *block) {
 void hri_free_set_remove(hri_block *block) {
   hri_free_set *set = block->set;
   const uint64_t bin = bin_of(block->size);
-  treap_remove(&set->bins[bin], block);
+  if (set->half->oldest_first) treap_remove(&set->bins[bin], block, BY_SIZE_AND_AGE);
+  else treap_remove(&set->bins[bin], block, BY_SIZE_AND_ADDRESS);
   if (set->bins[bin] != NULL) return;
   set->words[bin / 64] &= ~(UINT64_C(1) << bin % 64);
   if (set->words[bin / 64] == 0) set->summary &= ~(UINT64_C(1) << bin / 64);
@@ -102,7 +116,7 @@ void hri_free_set_remove(hri_block *block) {
 
 hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order) {
   const uint64_t bin = bin_of(size);
-  hri_block *found = treap_search(set->bins[bin], (place){size, order}, false);
+  hri_block *found = treap_search(set->bins[bin], (place){size, order}, order_of(set), false);
   if (found != NULL) return found;
   uint64_t word = bin / 64, bits = set->words[word] & ~UINT64_C(1) << bin % 64; /* the bins above: ~1 << n clears 0 .. n */
   if (bits == 0) {
@@ -118,7 +132,7 @@ hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_
 
 hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order) {
   const uint64_t bin = bin_of(size);
-  hri_block *found = treap_search(set->bins[bin], (place){size, order}, true);
+  hri_block *found = treap_search(set->bins[bin], (place){size, order}, order_of(set), true);
   if (found != NULL) return found;
   uint64_t word = bin / 64, bits = set->words[word] & ((UINT64_C(1) << bin % 64) - 1);
   if (bits == 0) {
@@ -134,10 +148,10 @@ hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t 
 
 /* ---- address space without memory ---- */
 
-void hri_unmapped_insert(hri_block *block) { treap_insert(&block->set->unmapped, block); }
+void hri_unmapped_insert(hri_block *block) { treap_insert(&block->set->unmapped, block, BY_ADDRESS); }
 
-void hri_unmapped_remove(hri_block *block) { treap_remove(&block->set->unmapped, block); }
+void hri_unmapped_remove(hri_block *block) { treap_remove(&block->set->unmapped, block, BY_ADDRESS); }
 
 hri_block *hri_unmapped_at_least(const hri_free_set *set, uint64_t address) {
-  return treap_search(set->unmapped, (place){0, address}, false);
+  return treap_search(set->unmapped, (place){0, address}, BY_ADDRESS, false);
 }

@@ -50,6 +50,7 @@ static inline int64_t hri_clock_us(hri_clock *clock) {
 typedef struct hri_history {
   hri_history_event *ring;
   uint64_t capacity, slot; /* places; the next one */
+  uint64_t ahead;          /* from this place on the ring has no pages yet; UINT64_MAX: all has */
   uint64_t count;          /* events so far */
   uint64_t *published;     /* the header's, or one's own below */
   uint64_t own_published;

@@ -182,7 +182,7 @@ static hr_status add_range(import *im, const hr_segment *s, hri_free_set *set, h
     *last = block;
     if (is_free) continue;
     block->allocated = from->state == HR_BLOCK_ALLOCATED;
-    block->held = !block->allocated;
+    block->held = block->waits = !block->allocated;
     block->requested = from->requested_size;
     hri_alloc_insert(alloc, block);
   }

@@ -76,7 +76,7 @@ bool hri_release_oversize(hr_alloc *alloc, hri_free_set *set, uint64_t size) {
   uint64_t released = 0;
   hri_block *b = hri_free_set_before(set, size, 0);
   while (b != NULL && released < size && b->size >= limit) {
-    hri_block *next = hri_free_set_before(set, b->size, b->order);
+    hri_block *next = hri_free_set_before(set, b->size, hri_free_set_order(b));
     if (whole_segment(b)) {
       released += b->size;
       release_block(alloc, b);

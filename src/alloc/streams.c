@@ -108,7 +108,7 @@ void hri_streams_defer(hr_alloc *alloc, hri_block *block) {
     insert_events(alloc, block);
     return;
   }
-  block->deferred = true;
+  block->waits = true;
   block->right = NULL;
   *(alloc->deferred_last != NULL ? &alloc->deferred_last->right : &alloc->deferred_first) = block;
   alloc->deferred_last = block;
@@ -135,7 +135,7 @@ static void resume_deferred(hr_alloc *alloc) {
     hri_block *block = alloc->deferred_first;
     alloc->deferred_first = block->right;
     if (alloc->deferred_first == NULL) alloc->deferred_last = NULL;
-    block->deferred = false;
+    block->waits = false;
     drop_uses_in_capture(alloc, block);
     insert_events(alloc, block);
     if (block->event_count == 0) hri_block_free(alloc, block);

@@ -48,7 +48,9 @@ static void print_verdict(const hr_replay *r, const hr_replay_result *best) {
   else if (was->failed && !best->failed)
     (void)printf("%sthis would not have failed with PYTORCH_ALLOC_CONF=%s\n", may, conf_name(best));
   else if (best->failed)
-    (void)printf("it would %sstill fail\n", was->failed ? "" : "now ");
+    (void)printf("it would %s\n", was->failed ? "still fail" : "fail");
+  else if (best->reserved_peak_bytes < was->reserved_peak_bytes && was->reserved_peak_bytes - best->reserved_peak_bytes < was->reserved_peak_bytes / 100)
+    (void)printf("no settings that were tried save as much as one percent of what was reserved\n");
   else
     (void)printf("%s%s: %s reserved at the peak, %s as recorded\n", may, conf_name(best), SIZE_TEXT(best->reserved_peak_bytes), SIZE_TEXT(was->reserved_peak_bytes));
 }

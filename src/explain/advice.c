@@ -5,6 +5,9 @@
 #include "explain/message.h"
 
 #define ON(name) (1u << HR_OOM_##name)
+/* What the failure was explained from; a tip with none of them is for all. */
+enum { FROM_TEXT = 1 << 28, FROM_SNAPSHOT = 1 << 29, FROM_RUN = 1 << 30, FROM_ANY = FROM_TEXT | FROM_SNAPSHOT | FROM_RUN };
+enum { SETTINGS_TOPIC = 5 };
 
 typedef struct tip {
   uint32_t causes;
@@ -20,7 +23,7 @@ static const tip tips[] = {
     {ON(OTHER_PROCESS), "vllm", 3, "none", "stop the other processes (nvidia-smi lists them), or lower --gpu-memory-utilization"},
     {ON(OTHER_PROCESS), NULL, 3, "none", "look at nvidia-smi on the host and end what is left over; or pick a free device with CUDA_VISIBLE_DEVICES"},
     {ON(OTHER_PROCESS), NULL, 4, "none", "with several ranks: call torch.cuda.set_device(local_rank) before the first CUDA call and load with map_location"},
-    {ON(FRAGMENTED), NULL, 5, "none", "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before 2.9); before 2.1 max_split_size_mb:128"},
+    {ON(FRAGMENTED), NULL, SETTINGS_TOPIC, "none", "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before 2.9); before 2.1 max_split_size_mb:128"},
     {ON(FRAGMENTED), "transformers", 6, "small", "TrainingArguments: group_by_length=True or padding to a fixed length, so that sizes repeat"},
     {ON(FRAGMENTED), NULL, 6, "small", "keep sizes alike from step to step: bucket or pad sequences"},
     {ON(CAP), "vllm", 7, "none", "raise --gpu-memory-utilization, or lower --max-model-len"},
@@ -45,9 +48,11 @@ static const tip tips[] = {
     {ON(OUTLIER_BATCH), "llama-factory", 22, "small", "LLaMA-Factory: cutoff_len lower, or packing: true, so that every batch has the same length"},
     {ON(OUTLIER_BATCH), NULL, 22, "small", "cap the length of samples, or batch by tokens instead of by rows; run the longest batch first, so that it fails at once"},
     {ON(NO_FAILURE), NULL, 23, "none", "to have a failure explained, dump the snapshot at it: torch.cuda.memory._dump_snapshot() in the handler of the error"},
-    {ON(UNKNOWN), NULL, 14, "none", "record a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot() at the failure"},
-    {ON(UNKNOWN), NULL, 15, "none", "record nvidia-smi's process list at the failure, from the host and not from a container"},
-    {ON(UNKNOWN), NULL, 16, "none", "record the step number and the batch's shape: a failure at the first step, at one batch or after many steps differ"},
+    {ON(UNKNOWN) | FROM_TEXT, NULL, 14, "none", "record a snapshot: torch.cuda.memory._record_memory_history(), then _dump_snapshot() at the failure"},
+    {ON(UNKNOWN) | FROM_TEXT | FROM_SNAPSHOT, NULL, 15, "none", "record nvidia-smi's process list at the failure, from the host and not from a container"},
+    {ON(UNKNOWN) | FROM_TEXT, NULL, 16, "none", "record the step number and the batch's shape: a failure at the first step, at one batch or after many steps differ"},
+    {ON(UNKNOWN) | FROM_SNAPSHOT, NULL, 24, "none", "explain the text of the error too: it lists the processes on the device and a cap, which no snapshot has"},
+    {ON(UNKNOWN) | FROM_RUN, NULL, 25, "none", "look into the kernel's log at the time of the last step: dmesg -T or journalctl -k, \"Out of memory\", \"oom-kill\""},
     {ON(TOO_BIG), "transformers", 17, "some speed", "TrainingArguments: per_device_train_batch_size=1 with gradient_accumulation_steps raised in turn"},
     {ON(TOO_BIG), "deepspeed", 17, "some speed", "deepspeed: train_micro_batch_size_per_gpu 1 with gradient_accumulation_steps raised in turn"},
     {ON(TOO_BIG), "axolotl", 17, "some speed", "axolotl: micro_batch_size: 1 with gradient_accumulation_steps raised in turn; sequence_len lower"},
@@ -87,11 +92,15 @@ void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *
 }
 
 void hri_oom_advise(hr_oom_failure *failure) {
-  unsigned last = 0;
+  unsigned last = 0, from = FROM_TEXT;
+  if (strcmp(failure->source, "snapshot") == 0) from = FROM_SNAPSHOT;
+  if (strcmp(failure->source, "run") == 0) from = FROM_RUN;
   for (size_t i = 0; i < sizeof tips / sizeof *tips; i++) {
     const tip *t = &tips[i];
     if (!(t->causes & (1u << failure->cause)) || t->topic == last) continue;
     if (t->framework && strcmp(t->framework, failure->framework) != 0) continue;
+    if (t->causes & FROM_ANY && !(t->causes & from)) continue;
+    if (t->topic == SETTINGS_TOPIC && failure->advice_count && failure->advice[0].basis == HR_OOM_PROVEN) continue; /* proven ones are there */
     last = t->topic;
     hr_oom_add_advice(failure, HR_OOM_ADVICE, t->text, t->cost, "", 0);
   }

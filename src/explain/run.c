@@ -22,29 +22,38 @@ typedef struct sample {
   uint64_t step, resident, peak;
 } sample;
 
-/* The last whole line of a step in bytes[0, count), or the first when `first`. False when there is none. */
-static bool read_sample(char *bytes, size_t count, bool first, const char *path, sample *out) {
-  bool found = false;
-  for (size_t at = 0; at < count && !(found && first);) {
-    char *end = memchr(bytes + at, '\n', count - at);
-    hri_json root = {0};
-    sample one = {0};
-    if (!end) break;
-    /* the piece may begin within a line: only what parses counts */
-    if (hri_json_parse(bytes + at, (uint64_t)(end - bytes) - at, path, &root, NULL) == HR_OK && hri_json_has(&root, "process_resident_bytes") &&
-        hri_json_get_u64(&root, "step", 0, INT64_MAX, &one.step, NULL) == HR_OK &&
-        hri_json_get_u64(&root, "process_resident_bytes", 0, INT64_MAX, &one.resident, NULL) == HR_OK) {
-      (void)hri_json_opt_u64(&root, "process_peak_bytes", 0, INT64_MAX, &one.peak, NULL);
-      *out = one;
-      found = true;
-    }
-    hri_json_deinit(&root);
-    at = (size_t)(end - bytes) + 1;
+/* One line; what is no line of a step leaves `out` as it is. MEMORY is the only failure. */
+static hr_status read_line(const char *line, uint64_t count, const char *path, sample *out, bool *found, hr_error *error) {
+  hri_json root = {0};
+  sample one = {0};
+  hr_error unread = {0};
+  hr_status status = hri_json_parse(line, count, path, &root, &unread);
+  if (status == HR_OK && hri_json_has(&root, "process_resident_bytes") &&
+      hri_json_get_u64(&root, "step", 0, INT64_MAX, &one.step, NULL) == HR_OK &&
+      hri_json_get_u64(&root, "process_resident_bytes", 0, INT64_MAX, &one.resident, NULL) == HR_OK) {
+    (void)hri_json_opt_u64(&root, "process_peak_bytes", 0, INT64_MAX, &one.peak, NULL);
+    *out = one;
+    *found = true;
   }
-  return found;
+  hri_json_deinit(&root);
+  if (status != HR_ERROR_MEMORY) return HR_OK; /* the piece may begin within a line */
+  if (error) *error = unread;
+  return status;
 }
 
-/* The first, middle and last sample: a file of any length costs three reads. Which of them are there is told by step > 0. */
+/* The last whole line of a step in bytes[0, count), or the first when `first`. */
+static hr_status read_sample(const char *bytes, size_t count, bool first, const char *path, sample *out, hr_error *error) {
+  bool found = false;
+  for (size_t at = 0; at < count && !(found && first);) {
+    const char *end = memchr(bytes + at, '\n', count - at);
+    if (!end) break;
+    HRI_TRY(read_line(bytes + at, (uint64_t)(end - bytes) - at, path, out, &found, error));
+    at = (size_t)(end - bytes) + 1;
+  }
+  return HR_OK;
+}
+
+/* The first, middle and last sample: a file of any length costs three reads. Which of them are there is told by resident > 0. */
 static hr_status read_metrics(const char *path, sample out[3], hr_error *error) {
   char *bytes;
   struct stat info;
@@ -58,7 +67,7 @@ static hr_status read_metrics(const char *path, sample out[3], hr_error *error) 
     uint64_t size = (uint64_t)info.st_size, count = size < CHUNK ? size : CHUNK;
     uint64_t from = k == 0 || size <= CHUNK ? 0 : k == 1 ? (size - count) / 2 : size - count;
     status = hri_file_pread(fd, path, bytes, count, from, error);
-    if (status == HR_OK) (void)read_sample(bytes, count, k == 0, path, &out[k]);
+    if (status == HR_OK) status = read_sample(bytes, count, k == 0, path, &out[k], error);
   }
   hri_free(bytes);
   (void)close(fd);

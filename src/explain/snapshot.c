@@ -166,28 +166,37 @@ static void add_proof(hr_oom_failure *f, const facts *k, const hr_replay_result 
   else
     (void)snprintf(text, sizeof text, "leave PYTORCH_ALLOC_CONF unset: PyTorch's defaults");
   (void)snprintf(proof, sizeof proof, "replay of %llu requests: reserved peak %s (%s recorded)%s%s%s", (unsigned long long)result->request_count,
-                 SIZE(result->reserved_peak_bytes), SIZE(r->recorded.reserved_peak_bytes), k->oom ? ", no failure within " : "",
+                 SIZE(result->reserved_peak_bytes), SIZE(r->recorded.reserved_peak_bytes), k->oom ? ", no failure up to where the recording ends within " : "",
                  k->oom ? SIZE(r->capacity_bytes) : "", r->trust == HR_REPLAY_EXACT ? "" : "; close, not exact");
   hr_oom_add_advice(f, HR_OOM_PROVEN, text, "none", proof, result->reserved_peak_bytes);
 }
 
+/* Whether a setting only adds to one that is listed already, and saves no more. */
+static bool adds_nothing(const hr_replay_result *result, const hr_replay_result *const *listed, uint32_t count) {
+  for (uint32_t k = 0; k < count; k++)
+    if (strstr(result->alloc_conf, listed[k]->alloc_conf) && result->reserved_peak_bytes >= listed[k]->reserved_peak_bytes) return true;
+  return false;
+}
+
 static void add_proofs(hr_oom_failure *f, const facts *k) {
+  enum { LISTED = 3 };
   const hr_replay *r = k->evidence->replay;
-  uint32_t proofs = proof_count(k), kept = 0;
+  const hr_replay_result *listed[LISTED];
+  uint32_t proofs = proof_count(k), count = 0;
   if (!r) return;
-  if (k->oom && (!r->recorded.failed || r->recorded.failed_event != r->recorded_failed_event))
-    hri_oom_line(f, "replay does not repeat the failure under the recorded settings: it proves nothing here");
-  else if (k->oom && r->trust == HR_REPLAY_ROUGH)
-    hri_oom_line(f, "replay is only rough: %.160s", r->trust_reason);
+  if (k->oom && r->trust == HR_REPLAY_ROUGH)
+    hri_oom_line(f, "replay is only rough, so it proves nothing: %.170s", r->trust_reason);
+  else if (k->oom && !can_prove(k))
+    hri_oom_line(f, "replay does not repeat the failure under the recorded settings, so it proves nothing here");
   else if (k->oom && k->evidence->result_count && proofs == 0)
     hri_oom_line(f, "replay: it fails under all %u settings tried, so no setting of the allocator helps", k->evidence->result_count);
-  for (uint32_t n = 0; n < k->evidence->result_count && kept < 3; n++) {
+  for (uint32_t n = 0; n < k->evidence->result_count && count < LISTED; n++) {
     const hr_replay_result *result = &k->evidence->results[n];
     bool helps = k->oom ? proofs > 0 && !result->failed
                         : r->trust != HR_REPLAY_ROUGH && result->reserved_peak_bytes < r->recorded.reserved_peak_bytes / 20 * 19;
-    if (!helps) continue;
+    if (!helps || adds_nothing(result, listed, count)) continue;
     add_proof(f, k, result);
-    kept++;
+    listed[count++] = result;
   }
 }
 
@@ -319,6 +328,7 @@ static void note_leak(hr_oom_failure *f, const facts *k) {
 }
 
 static bool judge_growth(hr_oom_failure *f, const facts *k) {
+  uint64_t missing = k->knows_free ? sub(k->total, k->reserved + k->device_free) : 0;
   bool every, enough;
   if (!k->leak || k->leak_bytes < k->live / 10) return false;
   enough = k->device_free + k->cached + k->leak_bytes >= k->need;
@@ -327,6 +337,10 @@ static bool judge_growth(hr_oom_failure *f, const facts *k) {
   every = k->leak->steps_seen >= 5 && k->leak->steps_grown + 2 >= k->leak->steps_seen;
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s", SIZE(k->leak_bytes), SIZE(k->device_free),
                SIZE(k->cached), SIZE(k->need));
+  if (missing >= k->total / 4 && k->total) {
+    hri_oom_line(f, "but %s of the device are held by others or past the allocator, and would have been enough as well", SIZE(missing));
+    every = false;
+  }
   hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "memory grows with every step: %s of the %s live are left over from earlier steps", SIZE(k->leak_bytes), SIZE(k->live));
   return true;
@@ -337,14 +351,21 @@ static bool is_training(hr_stage stage) {
          stage == HR_STAGE_DATA;
 }
 
+/* The step that an event is in; behind the last boundary, that one's. step_count when it is in none. */
+static uint32_t step_of(const hr_inspection *i, uint64_t event) {
+  for (uint32_t s = 0; s < i->step_count; s++)
+    if (event >= i->steps[s].first_event && event - i->steps[s].first_event < i->steps[s].event_count) return s;
+  return i->step_count > 0 && event >= i->steps[i->step_count - 1].first_event ? i->step_count - 1 : i->step_count;
+}
+
+/* A fifth above the median of the steps and a tenth above each of the three before: what grows slowly is no outlier. */
 static bool judge_outlier(hr_oom_failure *f, const facts *k) {
   uint64_t wanted = k->oom->live_bytes + k->request, usual = k->i->usual_peak_bytes;
-  uint32_t step = k->i->step_count;
-  for (uint32_t s = 0; s < k->i->step_count; s++)
-    if (k->oom->event >= k->i->steps[s].first_event && k->oom->event - k->i->steps[s].first_event < k->i->steps[s].event_count) step = s;
-  if (step == k->i->step_count && k->i->step_count > 0 && k->oom->event >= k->i->steps[step - 1].first_event) step--; /* behind the last */
-  if (k->i->step_count < 4 || step < 3 || usual == 0 || !is_training(k->oom->stage)) return false;
+  uint32_t step = step_of(k->i, k->oom->event);
+  if (k->i->step_count < 4 || step < 3 || step == k->i->step_count || usual == 0 || !is_training(k->oom->stage)) return false;
   if (wanted < usual + usual / 5) return false;
+  for (uint32_t s = step - 3; s < step; s++)
+    if (wanted < k->i->steps[s].peak_live_bytes + k->i->steps[s].peak_live_bytes / 10) return false;
   hri_oom_line(f, "this step: live %s + request %s = %s; the other steps peaked at %s (median of %u)", SIZE(k->oom->live_bytes), SIZE(k->request),
                SIZE(wanted), SIZE(usual), k->i->step_count);
   hri_oom_say(f, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY, "step %u needs %.0f %% more than the others: an outlier batch", step + 1,
@@ -373,6 +394,7 @@ static void judge_full(hr_oom_failure *f, const facts *k) {
   else
     hri_oom_line(f, "in one piece it would have fit, with %s left of %s: nearly full%s", SIZE(have - k->need), SIZE(k->reserved + k->device_free),
                  proof_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
+  if (k->i->step_count == 0) hri_oom_line(f, "no steps were found in the trace: growth and outliers cannot be told from it");
   if (!k->total) hri_oom_line(f, "the device's total is not in a snapshot: what other processes hold of it is not known");
   note_live(f, k);
   if (have < k->need)

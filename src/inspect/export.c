@@ -11,11 +11,13 @@ void hri_export_pass(hri_export *e) {
   e->text.length = 0;
 }
 
+bool hri_export_is_place(const char *file) { return *file && strncmp(file, "headroom/", 9) != 0; }
+
 void hri_export_frame_text(const hr_snapshot *s, uint32_t frame, hri_text *text) {
   const hr_frame *f = &s->frames[frame];
   const char *file = hr_snapshot_string(s, f->file);
   hri_text_add(text, "%s", hr_snapshot_string(s, f->name));
-  if (*file && strncmp(file, "headroom/", 9) != 0) hri_text_add(text, " (%s:%u)", file, (unsigned)f->line);
+  if (hri_export_is_place(file)) hri_text_add(text, " (%s:%u)", file, (unsigned)f->line);
 }
 
 typedef hr_status (*exporter)(hri_export *e);

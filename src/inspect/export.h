@@ -22,7 +22,9 @@ hr_status hri_export_speedscope(hri_export *e);
 hr_status hri_export_collapsed(hri_export *e);
 hr_status hri_export_csv(hri_export *e);
 
-/* "name (file:line)", or the name alone for frames of our own, which are no places in a source. */
+/* Whether a frame's file is one: frames of our own snapshots have "headroom/layer" and the like there. */
+bool hri_export_is_place(const char *file);
+/* "name (file:line)", or the name alone where there is no file. */
 void hri_export_frame_text(const hr_snapshot *s, uint32_t frame, hri_text *text);
 
 #endif

@@ -101,8 +101,10 @@ static void put_frame(hri_export *e, hri_json_writer *w, frame_table *t, uint32_
     const hr_frame *f = &s->frames[index];
     const char *file = hr_snapshot_string(s, f->file);
     hri_json_field_string(w, "name", hr_snapshot_string(s, f->name));
-    if (*file) hri_json_field_string(w, "file", file);
-    if (*file && f->line) hri_json_field_u64(w, "line", f->line);
+    if (hri_export_is_place(file)) {
+      hri_json_field_string(w, "file", file);
+      if (f->line) hri_json_field_u64(w, "line", f->line);
+    }
   }
   hri_json_end_object(w);
   hri_export_pass(e);

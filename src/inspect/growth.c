@@ -48,11 +48,12 @@ static bool judge(const hri_inside *in, const survivor *rows, uint64_t count, hr
     half[last >= steps / 2]++;
     late += last + 2 < steps && last >= steps - steps / 3 - 2;
   }
-  g->bytes_per_step = steps > 2 ? (double)after_two / (steps - 2) : 0;
+  g->bytes_per_step = last >= 2 ? (double)after_two / (last - 1) : 0; /* the trace's last step may have been cut off */
   if (!old_bytes || steps < 4) return false;
   if (g->steps_grown == 1) g->kind = HR_GROWTH_ONCE;
-  else if (late && g->steps_grown >= 3 && (half[1] * 2 >= half[0] || first >= steps / 2)) g->kind = HR_GROWTH_LEAK;
-  else g->kind = last + 2 >= steps && g->steps_grown <= 3 ? HR_GROWTH_ONCE : HR_GROWTH_SETTLED;
+  else if (!late) g->kind = HR_GROWTH_SETTLED;
+  else if (g->steps_grown < 3 || g->steps_grown * 4 < last - first) return false; /* long lives here and there */
+  else g->kind = half[1] * 2 >= half[0] || first >= steps / 2 ? HR_GROWTH_LEAK : HR_GROWTH_SETTLED;
   return true;
 }
 

@@ -23,8 +23,7 @@ typedef enum hri_mark {
   HRI_MARK_EVALUATION = 1 << 10,
   HRI_MARK_GENERATION = 1 << 11,
   HRI_MARK_CHECKPOINT = 1 << 12,
-  HRI_MARK_CACHE = 1 << 13, /* keys and values of generation */
-  HRI_MARK_LIBRARY = 1 << 14 /* the frame itself is PyTorch, the interpreter or C++ */
+  HRI_MARK_CACHE = 1 << 13 /* keys and values of generation */
 } hri_mark;
 
 typedef struct hri_stack_info {

@@ -26,12 +26,31 @@ static const hr_oom_event *oom_of(const hr_inspection *p) {
   return NULL;
 }
 
+static uint64_t free_bytes(const hr_inspection *p) {
+  return p->at.free_returnable_bytes + p->at.free_pinned_bytes - p->at.private_pool_free_bytes;
+}
+
+/* One sentence from the tests of the fragmentation. */
+static void say_cause(hri_text *t, const hr_inspection *p) {
+  const hr_fragmentation *f = &p->fragmentation;
+  if (!f->request_bytes) return;
+  if (f->fits_block) hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n", SIZE(f->pool_largest_free_bytes));
+  else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
+  else if (f->fits_compacted)
+    hri_text_add(t, "FRAGMENTED: %s free, but in pieces of at most %s\n", SIZE(free_bytes(p) + f->device_free_bytes),
+                 SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes : f->device_free_bytes));
+  else
+    hri_text_add(t, "TOO BIG by %s: no arrangement of the free memory would do\n", SIZE(f->request_bytes - f->device_free_bytes - free_bytes(p)));
+}
+
 static void say_failure(hri_text *t, const hr_inspection *p, const hr_oom_event *oom) {
   hri_text_add(t, "OUT OF MEMORY");
   if (oom->stage) hri_text_add(t, " in %s", hr_stage_name(oom->stage));
-  hri_text_add(t, ": %s asked for, %s free on the device, %s live in %s reserved\n", SIZE(oom->size), SIZE(oom->device_free_bytes),
-               SIZE(oom->live_bytes), SIZE(oom->reserved_bytes));
-  if (p->oom_total > 1) hri_text_add(t, "  the last of %llu failures in the trace\n", (unsigned long long)p->oom_total);
+  hri_text_add(t, ": %s asked for, %s free on the device\n", SIZE(oom->size), SIZE(oom->device_free_bytes));
+  say_cause(t, p);
+  hri_text_add(t, "  %s live in %s reserved", SIZE(oom->live_bytes), SIZE(oom->reserved_bytes));
+  if (p->oom_total > 1) hri_text_add(t, "; the last of %llu failures", (unsigned long long)p->oom_total);
+  hri_text_add(t, "\n");
   if (oom->stack) hri_text_add(t, "  at "), add_brief(t, p->snapshot, oom->stack, LINE - 5);
 }
 
@@ -77,15 +96,10 @@ static void say_fit(hri_text *t, const hr_inspection *p) {
   hri_text_add(t, "  in a free block of its pool: %-3s (free in the pool %s, largest block %s)\n", f->fits_block ? "yes" : "no",
                SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
   hri_text_add(t, "  if the pool's free memory were contiguous: %s\n", f->fits_contiguous ? "yes" : "no");
-  hri_text_add(t, "  if cached blocks were returned: %-3s (%s free on the device, %s returnable, a segment of %s needed)\n",
+  hri_text_add(t, "  if cached blocks were returned: %-3s (free %s + returnable %s, needed %s)\n",
                f->fits_after_return ? "yes" : "no", SIZE(f->device_free_bytes), SIZE(p->at.free_returnable_bytes),
                SIZE(hri_segment_for(f->request_bytes)));
   hri_text_add(t, "  if all free memory were one piece: %s\n", f->fits_compacted ? "yes" : "no");
-  if (f->fits_compacted && !f->fits_after_return && !f->fits_block)
-    hri_text_add(t, "  so: FRAGMENTED - enough is free, but in pieces\n");
-  else if (!f->fits_compacted)
-    hri_text_add(t, "  so: TOO BIG by %s - no arrangement of the free memory would do\n",
-                 SIZE(f->request_bytes - f->device_free_bytes - (p->at.free_returnable_bytes + p->at.free_pinned_bytes - p->at.private_pool_free_bytes)));
 }
 
 static void list_pinned(hri_text *t, const hr_inspection *p) {
@@ -172,7 +186,7 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, kinds[g->kind]);
     if (g->kind == HR_GROWTH_LEAK) hri_text_add(t, "%10s per step, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15s ", category_name(p, g->category));
-    add_brief(t, p->snapshot, g->stack, g->kind == HR_GROWTH_LEAK ? LINE - 60 : LINE - 48);
+    add_brief(t, p->snapshot, g->stack, g->kind == HR_GROWTH_LEAK ? LINE - 66 : LINE - 48);
   }
 }
 

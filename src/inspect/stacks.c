@@ -22,12 +22,11 @@ typedef struct rule {
 
 static const rule rules[] = {
     /* autograd */
-    {NULL, "_engine_run_backward", HRI_MARK_BACKWARD},
+    {NULL, "*run_backward", HRI_MARK_BACKWARD},
     {NULL, "backward", HRI_MARK_BACKWARD},
     {"torch/autograd/__init__.py", "grad", HRI_MARK_BACKWARD},
     {NULL, "*torch::autograd::Engine::", HRI_MARK_BACKWARD},
     {NULL, "*torch::autograd::python::PythonEngine::", HRI_MARK_BACKWARD},
-    {NULL, "*THPEngine_run_backward", HRI_MARK_BACKWARD},
     {NULL, "*torch::autograd::AccumulateGrad", HRI_MARK_BACKWARD | HRI_MARK_ACCUMULATE},
     {NULL, "*torch::autograd::InputBuffer", HRI_MARK_BACKWARD},
     {"deepspeed/runtime/", "backward*", HRI_MARK_BACKWARD},
@@ -55,6 +54,7 @@ static const rule rules[] = {
     {"torch/nn/modules/module.py", "_call_impl", HRI_MARK_FORWARD},
     {"torch/nn/modules/module.py", "_slow_forward", HRI_MARK_FORWARD},
     {NULL, "forward", HRI_MARK_FORWARD},
+    {NULL, "nn.Module: *", HRI_MARK_FORWARD},
     {"torch/_functorch/", "*runtime_wrapper", HRI_MARK_FORWARD},
     {"megatron/", "forward_step", HRI_MARK_FORWARD},
     {"torch/nn/functional.py", "*cross_entropy", HRI_MARK_LOSS},
@@ -142,6 +142,38 @@ static bool name_fits(const char *pattern, const char *name) {
   return strstr(name, part) != NULL;
 }
 
+/* A frame's file, function and line. A profiler's frames have all three in the name, "torch/optim/adam.py(347): step", and the
+ * file "none". */
+typedef struct view {
+  const char *file, *name;
+  uint32_t line;
+  char held[256];
+} view;
+
+static void view_frame(const hr_snapshot *s, const hr_frame *frame, view *v) {
+  const char *mark, *open;
+  size_t count;
+  v->file = hr_snapshot_string(s, frame->file);
+  v->name = hr_snapshot_string(s, frame->name);
+  v->line = frame->line;
+  if (strcmp(v->file, "none") != 0) return;
+  v->file = "";
+  mark = strstr(v->name, "): ");
+  if (!mark) return;
+  for (open = mark; open > v->name && open[-1] >= '0' && open[-1] <= '9';) open--;
+  if (open == mark || open == v->name || open[-1] != '(') return;
+  count = (size_t)(open - 1 - v->name);
+  if (count >= sizeof v->held) return;
+  memcpy(v->held, v->name, count);
+  v->held[count] = 0;
+  v->file = v->held;
+  v->line = (uint32_t)strtoul(open, NULL, 10);
+  v->name = mark + 3;
+}
+
+/* Frames of our own snapshots: "headroom", or "headroom/phase" and the like. */
+static bool is_ours(const char *file) { return strncmp(file, "headroom", 8) == 0 && (!file[8] || file[8] == '/'); }
+
 static bool ends_with(const char *text, const char *end) {
   size_t n = strlen(text), m = strlen(end);
   return n >= m && strcmp(text + n - m, end) == 0;
@@ -161,10 +193,11 @@ static bool is_library(const char *file, const char *name) {
 }
 
 static unsigned frame_marks(const hr_snapshot *s, const hr_frame *frame) {
-  const char *file = hr_snapshot_string(s, frame->file), *name = hr_snapshot_string(s, frame->name);
-  unsigned marks = is_library(file, name) ? HRI_MARK_LIBRARY : 0;
-  for (size_t k = 0; k < sizeof rules / sizeof *rules; k++)
-    if ((!rules[k].file || strstr(file, rules[k].file)) && (!rules[k].name || name_fits(rules[k].name, name)))
+  unsigned marks = 0;
+  view v;
+  view_frame(s, frame, &v);
+  for (size_t k = 0; k < sizeof rules / sizeof *rules && !is_ours(v.file); k++)
+    if ((!rules[k].file || strstr(v.file, rules[k].file)) && (!rules[k].name || name_fits(rules[k].name, v.name)))
       marks |= rules[k].marks;
   return marks;
 }
@@ -190,20 +223,24 @@ static hr_stage stage_of(unsigned all, const unsigned turns[3], unsigned turn_co
   return HR_STAGE_UNKNOWN;
 }
 
-/* Our own snapshots name the stage in a frame of its own (headroom/alloc.h, hr_alloc_set_label). */
-static hr_stage stated_stage(const char *name) {
+/* Our own snapshots name the phase in a frame of its own (headroom/alloc.h, hr_alloc_set_label). A pickle of one does not say
+ * elsewhere that it is ours. */
+static hr_stage stated_stage(const hr_snapshot *s, const hr_frame *frame) {
+  const char *file = hr_snapshot_string(s, frame->file), *name = hr_snapshot_string(s, frame->name);
+  if (strcmp(file, "headroom") != 0 && strcmp(file, "headroom/phase") != 0) return HR_STAGE_UNKNOWN;
+  if (strcmp(name, "load") == 0) return HR_STAGE_INIT;
   for (int k = 1; k < HR_STAGE_COUNT; k++)
     if (strcmp(name, hr_stage_name((hr_stage)k)) == 0) return (hr_stage)k;
   return HR_STAGE_UNKNOWN;
 }
 
-static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, const uint16_t *frame_mark, bool ours) {
+static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, const uint16_t *frame_mark) {
   unsigned all = 0, turns[3] = {0}, turn_count = 0, met = 0;
   hri_stack_info info = {0};
   for (uint32_t k = 0; k < stack->count; k++) {
     uint32_t frame = s->stack_frames[stack->first + k];
     unsigned marks = frame_mark[frame], fresh = marks & TURNS & ~met;
-    if (ours && !info.stage) info.stage = (uint8_t)stated_stage(hr_snapshot_string(s, s->frames[frame].name));
+    if (!info.stage) info.stage = (uint8_t)stated_stage(s, &s->frames[frame]);
     /* What is built within a step is no building of the model. */
     if (marks & HRI_MARK_INIT && all & TURNS) marks &= ~(unsigned)HRI_MARK_INIT;
     all |= marks;
@@ -211,21 +248,20 @@ static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, co
     if (fresh) turns[turn_count++] = fresh;
   }
   if (met) all &= ~(unsigned)HRI_MARK_INIT;
-  info.marks = (uint16_t)(all & ~(unsigned)HRI_MARK_LIBRARY);
+  info.marks = (uint16_t)all;
   if (!info.stage) info.stage = (uint8_t)stage_of(all, turns, turn_count);
   return info;
 }
 
 hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_error *error) {
   uint16_t *marks = hri_alloc_zero((size_t)s->frame_count + 1, sizeof *marks);
-  bool ours = strncmp(s->format, "headroom", 8) == 0;
   *stacks = hri_alloc_zero((size_t)s->stack_count + 1, sizeof **stacks);
   if (!marks || !*stacks) {
     hri_free(marks);
     return hri_fail_memory(error, s->stack_count * sizeof **stacks, "the stacks of a snapshot");
   }
   for (uint32_t k = 0; k < s->frame_count; k++) marks[k] = (uint16_t)frame_marks(s, &s->frames[k]);
-  for (uint32_t k = 0; k < s->stack_count; k++) (*stacks)[k] = read_stack(s, &s->stacks[k], marks, ours);
+  for (uint32_t k = 0; k < s->stack_count; k++) (*stacks)[k] = read_stack(s, &s->stacks[k], marks);
   hri_free(marks);
   return HR_OK;
 }
@@ -287,12 +323,26 @@ static void write_part(writing *w, const char *part, size_t count) {
   w->text[w->used] = 0;
 }
 
-static void write_frame(writing *w, const hr_snapshot *s, const hr_frame *f) {
+static void write_frame(writing *w, const view *v) {
   char part[200];
-  const char *file = short_file(hr_snapshot_string(s, f->file));
-  if (file[0]) (void)snprintf(part, sizeof part, "%.80s:%u %.80s", file, f->line, hr_snapshot_string(s, f->name));
-  else (void)snprintf(part, sizeof part, "%.120s", hr_snapshot_string(s, f->name));
+  const char *file = short_file(v->file);
+  if (file[0] && !is_ours(v->file)) (void)snprintf(part, sizeof part, "%.80s:%u %.80s", file, v->line, v->name);
+  else (void)snprintf(part, sizeof part, "%.120s", v->name);
   write_part(w, part, strlen(part));
+}
+
+/* The operation that a library's frame names; NULL: none worth naming. */
+static const char *library_call(const view *v, size_t *count) {
+  static const char built_in[] = "<built-in method ";
+  const char *name = v->name;
+  *count = strlen(name);
+  if (strncmp(name, built_in, sizeof built_in - 1) == 0) {
+    name += sizeof built_in - 1;
+    *count = strcspn(name, " ");
+    return name;
+  }
+  if (strstr(name, "::")) return operation_of(name, count);
+  return is_torch_call(v->file, name) ? name : NULL;
 }
 
 void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, size_t capacity) {
@@ -300,20 +350,20 @@ void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, siz
   writing w = {text, 0, capacity};
   unsigned shown = 0;
   bool named = false;
+  view v;
   text[0] = 0;
   if (!at->count) write_part(&w, "(no stack)", 10);
   for (uint32_t k = 0; k < at->count && shown < 2; k++) {
-    const hr_frame *f = &s->frames[s->stack_frames[at->first + k]];
-    const char *file = hr_snapshot_string(s, f->file), *name = hr_snapshot_string(s, f->name), *operation;
-    size_t count = strlen(name);
-    if (!is_library(file, name) || strncmp(s->format, "headroom", 8) == 0) {
-      write_frame(&w, s, f);
+    const char *operation;
+    size_t count;
+    view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
+    if (strcmp(v.file, "headroom/layer") == 0) continue; /* it stands in the tensor's name as well */
+    if (!is_library(v.file, v.name)) {
+      write_frame(&w, &v);
       shown++;
-      continue;
-    }
-    if (named || shown) continue;
-    operation = strstr(name, "::") ? operation_of(name, &count) : is_torch_call(file, name) ? name : NULL;
-    if (operation) write_part(&w, operation, count), named = true;
+    } else if (!named && !shown && (operation = library_call(&v, &count)) != NULL) write_part(&w, operation, count), named = true;
   }
-  if (at->count && !w.used) write_frame(&w, s, &s->frames[s->stack_frames[at->first + at->count - 1]]);
+  if (w.used || !at->count) return;
+  view_frame(s, &s->frames[s->stack_frames[at->first + at->count - 1]], &v);
+  write_frame(&w, &v);
 }

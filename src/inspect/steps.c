@@ -88,7 +88,7 @@ static bool from_optimizer(const hri_inside *in, marks *found) {
 
 /* ---- repetition ---- */
 
-enum { LEAST_REPEATS = 3, CLASSES = 4096 };
+enum { LEAST_REPEATS = 3, CLASSES = 4096, LEAST_EVENTS = 8 };
 
 typedef struct repeat {
   uint64_t size, count, last, first, shortest, longest;
@@ -154,28 +154,25 @@ static int number_order(const void *a, const void *b) {
 
 /* A step stands out when its peak is more than 15 % above the median and 10 % above its neighbours: steady growth is none. */
 static hr_status find_outlier(hr_inspection *p, hr_error *error) {
-  uint64_t *sorted, largest = 0;
+  uint64_t *sorted;
+  uint32_t largest = 0;
+  double peak;
   p->outlier_step = UINT64_MAX;
   if (p->step_count < 3) return HR_OK;
   sorted = hri_alloc(p->step_count * sizeof *sorted);
   if (!sorted) return hri_fail_memory(error, p->step_count * sizeof *sorted, "the peaks of steps");
   for (uint32_t k = 0; k < p->step_count; k++) {
     sorted[k] = p->steps[k].peak_live_bytes;
-    if (sorted[k] > sorted[largest] || k == 0) largest = k;
+    if (sorted[k] > p->steps[largest].peak_live_bytes) largest = k;
   }
-  largest = 0;
-  for (uint32_t k = 1; k < p->step_count; k++)
-    if (p->steps[k].peak_live_bytes > p->steps[largest].peak_live_bytes) largest = k;
   qsort(sorted, p->step_count, sizeof *sorted, number_order);
   p->usual_peak_bytes = sorted[p->step_count / 2];
   hri_free(sorted);
-  {
-    double peak = (double)p->steps[largest].peak_live_bytes;
-    bool above = peak > 1.15 * (double)p->usual_peak_bytes;
-    if (largest > 0 && peak <= 1.1 * (double)p->steps[largest - 1].peak_live_bytes) above = false;
-    if (largest + 1 < p->step_count && peak <= 1.1 * (double)p->steps[largest + 1].peak_live_bytes) above = false;
-    if (above) p->outlier_step = largest;
-  }
+  peak = (double)p->steps[largest].peak_live_bytes;
+  if (peak <= 1.15 * (double)p->usual_peak_bytes) return HR_OK;
+  if (largest > 0 && peak <= 1.1 * (double)p->steps[largest - 1].peak_live_bytes) return HR_OK;
+  if (largest + 1 < p->step_count && peak <= 1.1 * (double)p->steps[largest + 1].peak_live_bytes) return HR_OK;
+  p->outlier_step = largest;
   return HR_OK;
 }
 
@@ -203,7 +200,7 @@ hr_status hri_steps_find(hri_inside *in, hr_error *error) {
   for (size_t k = 0; k < sizeof ways / sizeof *ways && in->public.step_count == 0 && status == HR_OK; k++) {
     marks found = {0};
     if (!ways[k].find(in, &found)) status = hri_fail_memory(error, found.count * 16, "the steps of a trace");
-    else if (found.count >= 3) {
+    else if (found.count >= 3 && (found.items[found.count - 1] - found.items[0]) / (found.count - 1) >= LEAST_EVENTS) {
       in->public.steps_from = ways[k].name;
       status = make_steps(in, &found, error);
     }

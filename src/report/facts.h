@@ -4,6 +4,7 @@
 
 #include <headroom/report.h>
 
+#include "base/text.h"
 #include "inspect/lives.h"
 #include "report/tables.h"
 

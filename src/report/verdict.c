@@ -20,10 +20,10 @@ static void add_fit(const hr_inspection *in, hri_text *text) {
                  hri_size_text(f->pool_largest_free_bytes, b));
   if (f->fits_after_return)
     hri_text_add(text, " Returning the cached segments that hold nothing (%s) would have made room.", hri_size_text(in->at.free_returnable_bytes, a));
-  else if (f->fits_compacted)
+  else if (f->fits_compacted && !f->fits_contiguous)
     hri_text_add(text, " All free bytes together would have been enough, but %s of them lie in segments that live blocks pin.",
                  hri_size_text(in->at.free_pinned_bytes, a));
-  else if (f->device_free_known && f->request_bytes > free_bytes)
+  else if (!f->fits_compacted && f->device_free_known && f->request_bytes > free_bytes)
     hri_text_add(text, " The memory is full: all free bytes together (%s) fall short of the request by %s.", hri_size_text(free_bytes, a),
                  hri_size_text(f->request_bytes - free_bytes, b));
 }

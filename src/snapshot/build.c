@@ -27,9 +27,24 @@ static bool grow(hri_snapshot_builder *b, void **items, uint64_t *capacity, uint
 
 /* ---- interning ---- */
 
+/* Stacks have hundreds of bytes: four sums that do not wait for each other. */
+static const unsigned char *hash_long(const unsigned char *p, uint64_t count, uint64_t *h) {
+  uint64_t sums[4] = {*h, *h + 1, *h + 2, *h + 3}, words[4];
+  for (; count >= 32; count -= 32, p += 32) {
+    memcpy(words, p, 32);
+    for (int k = 0; k < 4; k++) {
+      sums[k] = (sums[k] ^ words[k]) * 0xff51afd7ed558ccdu;
+      sums[k] ^= sums[k] >> 32;
+    }
+  }
+  for (int k = 0; k < 4; k++) *h = (*h ^ sums[k]) * 0x9e3779b97f4a7c15u, *h ^= *h >> 29;
+  return p;
+}
+
 static uint64_t hash_bytes(const void *bytes, uint64_t count) {
   const unsigned char *p = bytes;
   uint64_t h = 0x9e3779b97f4a7c15u ^ count, word;
+  if (count >= 32) p = hash_long(p, count, &h), count %= 32;
   for (; count >= 8; count -= 8, p += 8) {
     memcpy(&word, p, 8);
     h = (h ^ word) * 0xff51afd7ed558ccdu;

@@ -290,7 +290,7 @@ static hr_status push_item(hri_snapshot_decoder *d, hri_open_container *c, hri_v
 }
 
 hr_status hri_list_append(hri_snapshot_decoder *d, hri_value *list, hri_value *items, uint64_t count) {
-  uint64_t index, first;
+  uint64_t index, taken;
   if (!count) return HR_OK;
   if (hri_value_tag_of(*list) == HRI_VALUE_NEW_LIST) {
     HRI_TRY(open_container(d, hri_value_payload(*list), &index));
@@ -300,10 +300,12 @@ hr_status hri_list_append(hri_snapshot_decoder *d, hri_value *list, hri_value *i
     return hri_snapshot_decoder_fail(d, "items are added to %s, which is no list or is complete already", hri_value_text(d, *list, text));
   }
   index = hri_value_payload(*list);
-  HRI_TRY(push_frames(d, &d->open[index], items, count, &first));
-  for (uint64_t k = first; k < count; k++) {
+  for (uint64_t k = 0; k < count; k += taken) {
     HRI_TRY(hri_value_finish(d, &items[k], HRI_KEY_NONE));
+    HRI_TRY(push_frames(d, &d->open[index], items + k, count - k, &taken));
+    if (taken) continue;
     HRI_TRY(push_item(d, &d->open[index], items[k]));
+    taken = 1;
   }
   return HR_OK;
 }

@@ -91,23 +91,27 @@ static hr_status fetch(machine *m, uint64_t index) {
   return push(m, d->memo.items[index]);
 }
 
-/* References come in runs: the frames of a stack. The first one is in the window whole. */
+/* References come in runs: the frames of a stack. The first one is in the window whole. A run stops at what needs care
+ * (`fetch` gives it, or the error); everything it touches is in locals, for stores to the stack could change the rest. */
 static hr_status fetch_run(machine *m) {
   hri_snapshot_decoder *d = m->d;
-  const unsigned char *p = m->s->next, *end = m->s->end;
-  hri_values *stack = &d->stack;
-  do {
+  const unsigned char *p = m->s->next, *const end = m->s->end;
+  const hri_value *const memo = d->memo.items;
+  const uint64_t stored = d->memo.count, room = d->stack.capacity - d->stack.count;
+  hri_value *const to = d->stack.items + d->stack.count;
+  uint64_t count = 0;
+  for (; end - p >= 5 && (*p == 'j' || *p == 'h') && count < room; count++) {
     const bool wide = *p == 'j';
     const uint64_t index = wide ? load_32(p + 1) : p[1];
-    if (index >= d->memo.count || hri_value_tag_of(d->memo.items[index]) == HRI_VALUE_UNFINISHED || stack->count == stack->capacity) {
-      m->s->next = p;
-      HRI_TRY(fetch(m, index));
-    } else {
-      stack->items[stack->count++] = d->memo.items[index];
-    }
+    if (index >= stored || hri_value_tag_of(memo[index]) == HRI_VALUE_UNFINISHED) break;
+    to[count] = memo[index];
     p += wide ? 5 : 2;
-  } while (end - p >= 5 && (*p == 'j' || *p == 'h'));
+  }
+  d->stack.count += count;
   m->s->next = p;
+  if (count) return HR_OK;
+  HRI_TRY(fetch(m, *p == 'j' ? load_32(p + 1) : p[1]));
+  m->s->next += *p == 'j' ? 5 : 2;
   return HR_OK;
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# headroom explain: text and JSON, files and pipes, logs without a message.
+# headroom explain: logs, snapshots and run directories; text and JSON, files and pipes; planned and proven fixes.
 source "$(dirname "$0")/common.sh"
+data=$(cd "$here/.." && pwd)
 
 cat >oom.log <<'LOG'
 step 12
@@ -20,7 +21,7 @@ run explain oom.log --json; expect_rc 0
 expect_json 'len(d["failures"]) == 1' 'd["failures"][0]["cause"] == "fragmented"' 'd["failures"][0]["certainty"] == "likely"' \
   'd["failures"][0]["figures"]["requested_bytes"]["bytes"] == 2 << 30' 'd["failures"][0]["rank"] == 3' \
   'sum(s["bytes"] for s in d["failures"][0]["shares"]) == d["failures"][0]["figures"]["total_bytes"]["bytes"]' \
-  'all(not a["proven"] for a in d["failures"][0]["advice"])'
+  'all(not a["proven"] and a["basis"] == "advice" for a in d["failures"][0]["advice"])' 'd["failures"][0]["event"] is None'
 
 "$program" explain - <oom.log >piped 2>err; rc=$?
 last='headroom explain - <oom.log'; expect_rc 0
@@ -37,4 +38,60 @@ run explain empty.log; refuses 5
 run explain; refuses 2; expect_err 'FILE'
 run explain missing.log; refuses 1; expect_err 'missing.log'
 run explain oom.log other.log; refuses 2
+
+# Planned fixes: the device of the message, the words of its framework; more than the plan of the job as given saves.
+cat >full.log <<'LOG'
+  File "lib/transformers/trainer.py", line 12, in training_step
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which 20.38 MiB is
+free. Including non-PyTorch memory, this process has 23.60 GiB memory in use. Of the allocated memory 22.90 GiB is allocated by PyTorch,
+and 150.00 MiB is reserved by PyTorch but unallocated.
+LOG
+run explain full.log --model gpt2-124m --seq 1024 --micro-batch 64; expect_rc 0; expect_no_err
+expect_out '^planned$'; expect_out 'TrainingArguments\(per_device_train_batch_size=32,'; expect_out 'gpt2-124m on rtx-3090, 23.65 GiB needs'
+run explain full.log --model gpt2-124m --seq 1024 --micro-batch 64 --json; expect_rc 0
+expect_json 'd["planned"]["need_bytes"] > 23 << 30' 'd["failures"][0]["advice"][0]["basis"] == "planned"' 'not d["failures"][0]["advice"][0]["proven"]' \
+  'all(a["need_bytes"] <= 23.65 * 2**30 and a["proof"] for a in d["failures"][0]["advice"] if a["basis"] == "planned")' \
+  'any("batch_size=32" in a["text"] and "accumulation_steps=2" in a["text"] for a in d["failures"][0]["advice"])'
+run explain full.log --model no-such-model; refuses 2; expect_err 'no-such-model'
+run explain bare.log --model gpt2-124m; refuses 2; expect_err 'no total'
+run explain bare.log --model gpt2-124m --device rtx-4090; expect_rc 0; expect_out 'on rtx-4090'
+run explain full.log --micro-batch 0; refuses 2
+
+# Snapshots: told from logs by their first bytes, from a file or a pipe.
+run explain "$data/explain/cases/pieces.pickle.gz"; expect_rc 0; expect_no_err
+expect_out '^fragmented, certain$'; expect_out '^proven by replay$'; expect_out 'expandable_segments:True'; expect_out 'total is not in a snapshot'
+run explain "$data/explain/cases/pieces.pickle.gz" --json; expect_rc 0
+expect_json 'd["failures"][0]["cause"] == "fragmented"' 'd["failures"][0]["line"] is None' 'd["failures"][0]["advice"][0]["proven"]' \
+  'd["failures"][0]["advice"][0]["need_bytes"] < 4 << 30' 'sum(s["bytes"] for s in d["failures"][0]["shares"]) == 4 << 30'
+cp out first
+"$program" explain - --json <"$data/explain/cases/pieces.pickle.gz" >out 2>err; rc=$?
+expect_rc 0; cmp -s out first || fail "a snapshot from a pipe is explained differently"
+run explain "$data/explain/cases/leak.pickle.gz" --budget 24GiB; expect_rc 0
+expect_out '^growth, likely$'; expect_out '20.00 GiB of the device' # that somebody else holds
+run explain "$data/explain/cases/leak.pickle.gz" --budget 4GiB; expect_rc 0; expect_out '^growth, certain$'; expect_out 'history.append'
+head -c 3000 "$data/explain/cases/leak.pickle.gz" >cut.pickle.gz
+run explain cut.pickle.gz; refuses 5; expect_err 'cut.pickle.gz'
+
+# Run directories.
+mkdir -p run/memory
+cat >run/run.json <<'JSON'
+{"state": "running", "step": 0, "steps": 100, "plan": {"budget_bytes": 4294967296, "tiers": {"device": {"planned_bytes": 1073741824,
+ "fixed_bytes": 67108864, "peak_bytes": 1073741000}}}}
+JSON
+printf '{"step":%d,"process_resident_bytes":%d}\n' 1 1200000000 2 1200000100 >run/metrics.jsonl
+run explain run; expect_rc 0; expect_out '^unknown after 2 of 100 steps$'; expect_out '^UNDECIDABLE from this run$'
+if [ -n "$have_python" ]; then
+python3 - <<'PY'
+import struct
+open("run/memory/trail", "wb").write(struct.pack("<8sIIqqQQiI16s16s32sQQQQQQI1024s", b"HRTRAIL1", 0x7fffffff, 0, 1, 2, 7, 100, 3, 0, b"train", b"backward",
+    b"linear_dx", 1 << 30, 4 << 30, 64 << 20, 1200000000, 1300000000, 10000000, 0, b"").ljust(4096, b"\0"))
+PY
+run explain run; expect_rc 0; expect_out '^killed after 7 of 100 steps$'; expect_out 'last: backward, layer 3, linear_dx \(train\)'
+expect_out '^host_memory, likely$'; expect_out 'planned +1.00 GiB'; expect_out 'kernel.*dmesg'
+run explain run --json; expect_rc 0
+expect_json 'd["run"]["end"] == "killed"' 'd["run"]["tiers"]["device"]["planned_bytes"] == 1 << 30' 'd["failures"][0]["source"] == "run"'
+fi
+sed -i 's/running/asleep/' run/run.json
+run explain run; refuses 5; expect_err "field 'state'"
+run explain run/memory; refuses 1; expect_err 'run.json'
 finish

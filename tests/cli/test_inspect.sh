@@ -58,14 +58,15 @@ snapshot() {
       printf "],\"device_traces\":[[%s]],\"allocator_settings\":{},\"external_annotations\":[]}\n", events
     }'
 }
-snapshot 12 4 >oom.json
-snapshot 24 4 >larger.json
+snapshot 24 4 >oom.json
+snapshot 36 4 >larger.json
 
 run inspect oom.json; expect_rc 0; expect_no_err
 expect_golden inspect-oom.txt
 awk 'length > 100 { exit 1 }' out || fail "a line is wider than 100 columns"
 [ "$(wc -l <out)" -le 60 ] || fail "the report is longer than a screen"
-expect_out '^OUT OF MEMORY in forward: 12.00 MiB asked for, 4.00 MiB free on the device'
+expect_out '^OUT OF MEMORY in forward: 24.00 MiB asked for, 4.00 MiB free on the device'
+expect_out '^FRAGMENTED: '
 expect_out 'GROWS by 488.28 KiB every step'
 expect_out 'remember'
 
@@ -73,10 +74,10 @@ run inspect oom.json --json; expect_rc 0
 expect_json 'd["oom_count"] == 1' 'd["at_event"] == d["event_count"] - 1' 'd["at_stage"] == "forward"' 'd["began_empty"]' 'd["odd_count"] == 0' \
   'd["at"]["reserved_bytes"] == sum(d["at"][k] for k in ("requested_bytes", "rounding_bytes", "pending_bytes", "free_returnable_bytes", "free_pinned_bytes"))' \
   'sum(g["bytes"] for g in d["by_category"]) == d["at"]["requested_bytes"]' 'd["steps_from"] == "optimizer stacks"' \
-  'd["growth"][0]["kind"] == "leak"' 'd["fragmentation"]["segment_bytes"] == 12 << 20' 'd["fragmentation"]["fits_compacted"]' \
+  'd["growth"][0]["kind"] == "leak"' 'd["fragmentation"]["segment_bytes"] == 24 << 20' 'd["fragmentation"]["fits_compacted"]' \
   '{g["category"]: g["bytes"] for g in d["by_category"]}["parameter"] == 12 << 20' \
   '{g["category"]: g["bytes"] for g in d["by_category"]}["optimizer_state"] == 24 << 20' \
-  '{g["category"]: g["bytes"] for g in d["by_category"]}["activation"] == 36 << 20'
+  '{g["category"]: g["bytes"] for g in d["by_category"]}["activation"] == 72 << 20'
 
 run inspect oom.json --at peak --json; expect_rc 0
 expect_json 'd["at_event"] == d["peak_event"]' 'd["at"]["requested_bytes"] == d["peak_live_bytes"]'

@@ -353,6 +353,47 @@ static void the_file_agrees_with_the_structures(void **state) {
   }
 }
 
+/* Whatever stands where the writer may be writing: the idle state, the place of the next event, behind the last note. */
+static void what_is_not_published_does_not_count(void **state) {
+  world w = world_new(MIB(1500));
+  hr_alloc_hooks hooks = world_hooks(&w);
+  churn c = {.w = &w, .seed = 77};
+  char *bytes;
+  uint64_t count;
+  (void)state;
+  c.alloc = make(&hooks, "expandable_segments:True");
+  assert_int_equal(hr_alloc_history_start(c.alloc, &(hr_alloc_history_options){path, 20000}, NULL), HR_OK);
+  for (uint64_t states = 0, before = 0; states < 7;) {
+    hr_snapshot *a, *b;
+    do_something(&c);
+    if (c.alloc->history->file->header->state == before) continue;
+    const uint64_t now = c.alloc->history->file->header->state;
+    assert_true(!before || (now & 1) != (before & 1)); /* never over the one that holds */
+    before = now;
+    states++;
+    for (int k = 0; k < 50; k++) do_something(&c);
+    assert_int_equal(hri_file_read(path, 64 << 20, &bytes, &count, NULL), HR_OK);
+    hri_history_header *h = (hri_history_header *)(void *)bytes;
+    hri_history_extent *idle = &h->states[!(h->state & 1)];
+    memset(bytes + idle->offset, 0xa5, idle->bytes);
+    memset(bytes + h->ring_offset + h->published % h->ring_capacity * sizeof(hri_history_event), 0xa5, sizeof(hri_history_event));
+    for (uint64_t k = 0; k < h->chunk_count; k++)
+      memset(bytes + h->chunks[k].extent.offset + h->chunks[k].used, 0xa5, h->chunks[k].extent.bytes - h->chunks[k].used);
+    memset(&h->chunks[h->chunk_count], 0xa5, 100);
+    assert_int_equal(hri_history_parse(bytes, count, "half written", NULL, &a, NULL), HR_OK);
+    assert_int_equal(hr_alloc_snapshot(c.alloc, &b, NULL), HR_OK);
+    assert_int_equal(a->unknown_count + a->repaired_count, 0);
+    compare_segments(a, b);
+    compare_events(a, b);
+    assert_true(states < 4 || a->event_count == 20000); /* the ring is full */
+    hr_snapshot_destroy(a);
+    hr_snapshot_destroy(b);
+    hri_free(bytes);
+  }
+  hr_alloc_destroy(c.alloc);
+  world_free(&w);
+}
+
 static void import_is_part_of_the_state(void **state) {
   world w = world_new(MIB(100));
   hr_alloc_hooks hooks = world_hooks(&w);
@@ -632,6 +673,7 @@ int main(void) {
       cmocka_unit_test(tells_the_time),
       cmocka_unit_test(uses_the_clock_of_the_hooks),
       cmocka_unit_test(the_file_agrees_with_the_structures),
+      cmocka_unit_test(what_is_not_published_does_not_count),
       cmocka_unit_test(import_is_part_of_the_state),
       cmocka_unit_test(labels_are_kept_once),
       cmocka_unit_test(a_path_that_cannot_be_written_is_an_error),

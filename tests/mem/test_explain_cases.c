@@ -16,6 +16,7 @@
 #include <headroom/explain.h>
 
 #include "base/mem.h"
+#include "mem/made_snapshot.h"
 
 #define MIB(x) ((uint64_t)((x) * 1048576.0))
 #define GIB(x) ((uint64_t)((x) * 1073741824.0))
@@ -561,7 +562,47 @@ static void test_other_sizes(void **state) {
   for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) run_all(scales[k]);
 }
 
+/* Any snapshot, also one that lost its beginning or contradicts itself, gets an answer whose shares add up; two out-of-memory events are
+ * put into each trace, with sizes that fit and that do not. */
+static void test_any_snapshot(void **state) {
+  (void)state;
+  for (uint64_t seed = 1; seed <= 60; seed++) {
+    made_options o = {.seed = seed, .event_count = 400 + seed * 7, .device_count = 1 + seed % 2, .segment_count = 6, .slot_count = 9, .stack_count = 20,
+                      .stack_depth = 5, .category_count = 3, .pool_count = (uint32_t)(seed % 3), .times = seed % 2, .settings = seed % 4 == 0,
+                      .began_empty = seed % 5 != 0, .format = "pytorch-2.4"};
+    hr_snapshot *s = make_snapshot(&o);
+    hr_inspection *inspection;
+    hr_explanation *e;
+    hr_error error = {0};
+    uint64_t shares = 0;
+    assert_non_null(s);
+    for (uint64_t k = 1; k <= 2 && seed % 6; k++) {
+      hr_trace_event *event = &s->events[s->traces[0].first + s->traces[0].count * k / 2 - 1];
+      *event = (hr_trace_event){.action = HR_TRACE_OOM, .addr = seed % 3 ? MIB(seed) : MIB(3000), .size = MIB(1) << seed % 12, .time_us = event->time_us, .flags = event->flags};
+    }
+    assert_int_equal(hr_inspect(s, NULL, &inspection, &error), HR_OK);
+    hr_oom_evidence evidence = {.inspection = inspection, .device_total_bytes = seed % 2 ? GIB(seed) : 0};
+    hr_replay replay;
+    hr_replay_result *results = NULL;
+    if (hr_replay_search(s, &(hr_replay_options){.trace = inspection->trace}, &replay, &results, &evidence.result_count, &error) == HR_OK) {
+      evidence.replay = &replay;
+      evidence.results = results;
+    }
+    assert_int_equal(hr_explain_snapshot(&evidence, NULL, &e, &error), HR_OK);
+    const hr_oom_failure *f = &e->failures[0];
+    for (uint32_t k = 0; k < f->share_count; k++) shares += f->shares[k].bytes;
+    assert_int_equal(shares, f->share_total_bytes);
+    assert_true(f->verdict[0] && f->arithmetic_count && f->advice_count);
+    assert_int_equal(f->cause == HR_OOM_UNKNOWN, f->candidates != 0);
+    assert_int_equal(f->cause == HR_OOM_NO_FAILURE || f->cause == HR_OOM_GROWTH, inspection->oom_count == 0 || f->cause == HR_OOM_GROWTH);
+    hr_explanation_destroy(e);
+    hr_replay_results_free(results);
+    hr_inspection_destroy(inspection);
+    hr_snapshot_destroy(s);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_other_sizes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_other_sizes), cmocka_unit_test(test_any_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -271,6 +271,9 @@ static void test_growth(void **state) {
   scene_steps(&s, 8, GIB(7));
   scene_leak(&s, GIB(3), 6, 8);
   expect(&s, HR_OOM_GROWTH, HR_OOM_CERTAIN);
+  s.evidence.device_total_bytes = GIB(12); /* others hold a third: without them it would not have failed yet either */
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  s.evidence.device_total_bytes = 0;
   scene_leak(&s, GIB(1), 6, 8); /* enough, but not most of what is live */
   expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
   scene_leak(&s, GIB(3), 2, 8);
@@ -296,6 +299,9 @@ static void test_outlier(void **state) {
   s.i.usual_peak_bytes = GIB(7);
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   s.i.usual_peak_bytes = GIB(5);
+  s.steps[6].peak_live_bytes = GIB(7.8); /* the step before was nearly as large: it grows */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.steps[6].peak_live_bytes = GIB(5);
   s.i.step_count = 2;
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   scene_close(&s);

@@ -8,11 +8,11 @@
 
 /* ---- stacks, innermost first ---- */
 
-#define MAIN ";main@/home/me/train.py:90;<module>@/home/me/train.py:120"
+#define MAIN ";main@train.py:90;<module>@train.py:120"
 #define CALL ";_call_impl@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:1562"
 #define CPP_ALLOC "at::detail::empty_generic(...)@??:0;at::_ops::empty_memory_format::call(...)@??:0;"
-#define FORWARD CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@/home/me/model.py:31" CALL ";forward@/home/me/model.py:60" CALL MAIN
-#define LOSS "cross_entropy@/usr/lib/python3.11/site-packages/torch/nn/functional.py:3029;forward@/home/me/model.py:70" CALL MAIN
+#define FORWARD CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@model.py:31" CALL ";forward@model.py:60" CALL MAIN
+#define LOSS "cross_entropy@/usr/lib/python3.11/site-packages/torch/nn/functional.py:3029;forward@model.py:70" CALL MAIN
 #define BACKWARD \
   CPP_ALLOC "torch::autograd::generated::AddmmBackward0::apply(...)@??:0;torch::autograd::Engine::evaluate_function(...)@??:0;" \
             "torch::autograd::Engine::thread_main(...)@??:0"
@@ -25,7 +25,7 @@
 #define INIT \
   "_apply@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:900;to@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:1170" MAIN
 #define DATA "pin_memory@/usr/lib/python3.11/site-packages/torch/utils/data/_utils/pin_memory.py:10" MAIN
-#define LEAK "log_metrics@/home/me/train.py:77" MAIN
+#define LEAK "log_metrics@train.py:77" MAIN
 
 /* ---- a training run ---- */
 
@@ -57,7 +57,7 @@ static void one_step(story *s, const run_options *o, int step, uint64_t *gradien
   }
   logits = story_alloc(s, scale * LOGITS, S(LOSS));
   if (o->leak_bytes) story_alloc(s, o->leak_bytes, S(LEAK));
-  if (step < o->settle_steps) story_alloc(s, 2 * MIB, S("get_mask@/home/me/masks.py:12" MAIN));
+  if (step < o->settle_steps) story_alloc(s, 2 * MIB, S("get_mask@masks.py:12" MAIN));
   for (int k = LAYERS - 1; k >= 0; k--) {
     uint64_t temporary = story_alloc(s, scale * 1000000, backward);
     gradients[k] = story_alloc(s, WEIGHT, backward);
@@ -287,15 +287,15 @@ static const stack_case stack_cases[] = {
     {LEAK, HR_STAGE_UNKNOWN, 0},
     {NULL, HR_STAGE_UNKNOWN, 0},
     /* Lightning: the optimizer's step calls the closure that runs forward */
-    {"forward@/home/me/net.py:3" CALL ";training_step@/home/me/lit.py:20;closure@" SITE "lightning/pytorch/loops/optimization/automatic.py:130;step@" TORCH
+    {"forward@net.py:3" CALL ";training_step@lit.py:20;closure@" SITE "lightning/pytorch/loops/optimization/automatic.py:130;step@" TORCH
      "optim/adam.py:146;optimizer_step@" SITE "lightning/pytorch/core/module.py:1300", HR_STAGE_FORWARD, HRI_MARK_FORWARD},
     {"_engine_run_backward@" TORCH "autograd/graph.py:1;backward@" SITE "lightning/pytorch/core/module.py:1082;closure@a.py:1;step@" TORCH "optim/adam.py:146",
      HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
     /* recomputation of a checkpointed block inside backward */
-    {"forward@/home/me/model.py:31" CALL ";recompute_fn@" TORCH "utils/checkpoint.py:1400;unpack_hook@" TORCH "utils/checkpoint.py:1100;_engine_run_backward@" TORCH
+    {"forward@model.py:31" CALL ";recompute_fn@" TORCH "utils/checkpoint.py:1400;unpack_hook@" TORCH "utils/checkpoint.py:1100;_engine_run_backward@" TORCH
      "autograd/graph.py:825", HR_STAGE_BACKWARD, HRI_MARK_FORWARD},
     /* an optimizer that runs in hooks of backward */
-    {"_single_tensor_adam@" TORCH "optim/adam.py:400;step@" TORCH "optim/adam.py:210;hook@/home/me/t.py:4;_engine_run_backward@" TORCH "autograd/graph.py:825",
+    {"_single_tensor_adam@" TORCH "optim/adam.py:400;step@" TORCH "optim/adam.py:210;hook@t.py:4;_engine_run_backward@" TORCH "autograd/graph.py:825",
      HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
     {"torch::autograd::AccumulateGrad::apply(...)@??:0;torch::autograd::Engine::call_function(...)@??:0", HR_STAGE_BACKWARD, HRI_MARK_ACCUMULATE},
     {"at::cuda::getCurrentCUDABlasHandle()@??:0;at::cuda::blas::gemm(...)@??:0;forward@m.py:1", HR_STAGE_FORWARD, HRI_MARK_WORKSPACE},
@@ -312,6 +312,13 @@ static const stack_case stack_cases[] = {
      "transformers/trainer.py:4100;evaluate@" SITE "transformers/trainer.py:3900;train@" SITE "transformers/trainer.py:2000", HR_STAGE_EVALUATION, HRI_MARK_EVALUATION},
     {"_prepare_inputs@" SITE "transformers/trainer.py:3600;training_step@" SITE "transformers/trainer.py:3700", HR_STAGE_DATA, HRI_MARK_DATA},
     {"clip_grad_norm_@" TORCH "nn/utils/clip_grad.py:60;_inner_training_loop@" SITE "transformers/trainer.py:2400", HR_STAGE_OPTIMIZER, HRI_MARK_OPTIMIZER},
+    /* a profiler's frames, and our own */
+    {"<built-in method zeros_like of type object at 0x1>@none:0;torch/optim/adam.py(130): _init_group@none:0;torch/optim/adam.py(210): step@none:0",
+     HR_STAGE_OPTIMIZER, HRI_MARK_STATE},
+    {"<built-in method run_backward of torch._C._EngineBase object at 0x1>@none:0", HR_STAGE_BACKWARD, HRI_MARK_BACKWARD},
+    {"nn.Module: Linear_0@none:0;train.py(3): main@none:0", HR_STAGE_FORWARD, HRI_MARK_FORWARD},
+    {"layers.0.weight@headroom/name:0;matmul@headroom/op:0;layer 0@headroom/layer:0;backward@headroom/phase:0", HR_STAGE_BACKWARD, 0},
+    {"forward@headroom/name:0;load@headroom/phase:0", HR_STAGE_INIT, 0},
     {"save@" TORCH "serialization.py:800;_save_checkpoint@" SITE "transformers/trainer.py:3100", HR_STAGE_CHECKPOINT, HRI_MARK_CHECKPOINT},
 };
 
@@ -338,7 +345,7 @@ static void stacks_of_frameworks(void **unused) {
 
 static void stacks_in_short(void **unused) {
   story *s = malloc(sizeof *s);
-  uint32_t forward, loss, none, backward, cut;
+  uint32_t forward, loss, none, backward, cut, profiled, ours;
   char brief[100];
   hr_snapshot *snapshot;
   (void)unused;
@@ -348,7 +355,14 @@ static void stacks_in_short(void **unused) {
   none = story_stack(s, NULL);
   backward = story_stack(s, BACKWARD);
   cut = story_stack(s, "f\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc@:1");
+  profiled = story_stack(s, "<built-in method zeros_like of type object at 0x7f>@none:0;torch/optim/adam.py(130): _init_group@none:0;"
+                            "train.py(61): main@none:0;odd(name): x@none:0");
+  ours = story_stack(s, "layers.0.weight@headroom/name:0;matmul@headroom/op:0;layer 0@headroom/layer:0;backward@headroom/phase:0");
   snapshot = story_end(s);
+  hr_inspect_stack_text(snapshot, profiled, brief, sizeof brief);
+  assert_string_equal(brief, "zeros_like < train.py:61 main");
+  hr_inspect_stack_text(snapshot, ours, brief, sizeof brief);
+  assert_string_equal(brief, "layers.0.weight < matmul");
   hr_inspect_stack_text(snapshot, forward, brief, sizeof brief);
   assert_string_equal(brief, "linear < model.py:31 forward < model.py:60 forward");
   hr_inspect_stack_text(snapshot, loss, brief, sizeof brief);

@@ -9,7 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|torch.*|c10.*|shm|caffe2.*|cudart|cuda)\.so.*|ld-linux.*")
+# PyTorch asks cuBLASLt for algorithms and gives up when there is none.
+ONE_ALGORITHM = """int cublasLtMatmulAlgoGetHeuristic(void *a, void *b, void *c, void *d, void *e, void *f, void *g, int wanted, void *found, int *count) {
+  *count = 1;
+  return 0;
+}
+"""
+SYSTEM = re.compile(r"lib(c|m|z|dl|rt|pthread|stdc\+\+|gcc_s|gomp|torch.*|c10.*|shm|caffe2.*|cudart|cuda)\.so.*|ld-linux.*")
 
 
 def dynamic(library):
@@ -57,7 +63,7 @@ def main():
         if count == 0:
             groups.setdefault(soname, set()).update(plain)
         names = sorted(set().union(*groups.values()))
-        source = "".join(f"int {n}(void) {{ return 0; }}\n" for n in names)
+        source = "".join(ONE_ALGORITHM if n == "cublasLtMatmulAlgoGetHeuristic" else f"int {n}(void) {{ return 0; }}\n" for n in names)
         (out / "stub.map").write_text("".join(f"{v} {{ {''.join(n + '; ' for n in sorted(g))}}};\n" for v, g in groups.items()))
         subprocess.run(["gcc", "-w", "-shared", "-fPIC", "-x", "c", "-", f"-Wl,-soname,{soname}", f"-Wl,--version-script,{out}/stub.map",
                         "-o", out / soname], input=source, text=True, check=True)

@@ -106,7 +106,7 @@ def stack(frames):
 def note(e):
     metadata = e.get("user_metadata")
     if isinstance(metadata, dict):
-        metadata = json.dumps(metadata, separators=(", ", ": ")) if metadata else ""
+        metadata = json.dumps(metadata, separators=(",", ":")) if metadata else ""
     if metadata:
         return "metadata " + text(metadata)
     context = e.get("compile_context")
