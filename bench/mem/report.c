@@ -1,8 +1,9 @@
 /* How fast a report is written: a training trace of 24 layers, inspected and written as HTML.
  *
- *   bench_report [EVENTS [PATH [plain|hostile]]]      default 1,000,000 events, report.html in the working directory
+ *   bench_report [EVENTS [PATH [plain|hostile|lost]]]      default 1,000,000 events, report.html in the working directory
  *
- * Prints the time of each part. "hostile": names are markup (for tests/report, which looks at the page in a browser). */
+ * Prints the time of each part. For tests/report, which looks at the page in a browser: "hostile": names are markup; "lost":
+ * the first third of the events is missing, segments are expandable, and some are of a private pool. */
 #include <headroom/report.h>
 
 #include <stdio.h>
@@ -31,7 +32,9 @@ typedef struct world {
   uint64_t next, end, limit;
   int64_t time;
   uint64_t random;
-  bool hostile;
+  bool hostile, lost;
+  uint64_t silent; /* events not to be recorded any more */
+  uint32_t pool;
 } world;
 
 #define MARKUP "</script><img src=x onerror=\"window.owned=1;document.title='owned'\"><!--"
@@ -75,7 +78,8 @@ static void event(world *w, uint8_t action, uint64_t addr, uint64_t size, uint32
   hr_trace_event e = {.addr = addr, .size = size, .stack = stack, .action = action, .flags = HR_EVENT_HAS_TIME};
   w->time += 3 + (int64_t)dice(w, 20);
   e.time_us = w->time;
-  (void)hri_snapshot_add_event(&w->b, &e);
+  if (w->silent > 0) w->silent--;
+  else (void)hri_snapshot_add_event(&w->b, &e);
 }
 
 static void reserve(world *w, uint64_t rounded) {
@@ -89,7 +93,7 @@ static void reserve(world *w, uint64_t rounded) {
   w->segments[w->segment_count].addr = w->next;
   w->segments[w->segment_count].first_block = w->blocks.count;
   w->segments[w->segment_count++].bytes = bytes;
-  event(w, HR_TRACE_SEGMENT_ALLOC, w->next, bytes, 0);
+  event(w, w->lost ? HR_TRACE_SEGMENT_MAP : HR_TRACE_SEGMENT_ALLOC, w->next, bytes, 0);
 }
 
 static uint64_t take(world *w, uint64_t size, uint32_t stack) {
@@ -159,7 +163,8 @@ static void end_state(world *w) {
     (void)hri_array_push(&w->blocks, rest);
   }
   for (s = 0; s < w->segment_count; s++) {
-    hr_segment segment = {.address = w->segments[s].addr, .total_size = w->segments[s].bytes, .large = true};
+    hr_segment segment = {.address = w->segments[s].addr, .total_size = w->segments[s].bytes, .large = true, .expandable = w->lost,
+                          .pool = s % 5 == 4 ? w->pool : 0};
     uint64_t i, last = s + 1 < w->segment_count ? w->segments[s + 1].first_block : w->blocks.count;
     (void)hri_snapshot_add_segment(&w->b, &segment);
     for (i = w->segments[s].first_block; i < last; i++) {
@@ -177,7 +182,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static hr_status run(uint64_t events, const char *path, bool hostile, hr_error *error) {
+static hr_status run(uint64_t events, const char *path, const char *kind, hr_error *error) {
   static world w;
   hr_snapshot *snapshot = NULL;
   hr_inspection *inspection = NULL;
@@ -186,10 +191,13 @@ static hr_status run(uint64_t events, const char *path, bool hostile, hr_error *
   hr_status status;
   double start = now(), made, inspected, written;
   w.time = 1700000000000000;
-  w.hostile = hostile;
-  if (hostile) lines[0].name = options.title = options.verdict = options.details = MARKUP;
+  w.hostile = strcmp(kind, "hostile") == 0;
+  w.lost = strcmp(kind, "lost") == 0;
+  w.silent = w.lost ? events / 3 : 0;
+  if (w.hostile) lines[0].name = options.title = options.verdict = options.details = MARKUP;
   HRI_TRY(hri_snapshot_build(&w.b, 0, error));
   (void)hri_snapshot_add_trace(&w.b, 0);
+  if (w.lost) w.pool = hri_snapshot_add_pool(&w.b, 0, 7);
   train(&w, events);
   event(&w, HR_TRACE_OOM, 900 * MIB, 1200 * MIB, stack_of(&w, 1, 3, "matmul"));
   end_state(&w);
@@ -212,8 +220,7 @@ int main(int count, char **arguments) {
   uint64_t events = count > 1 ? strtoull(arguments[1], NULL, 10) : 1000000;
   const char *path = count > 2 ? arguments[2] : "report.html";
   hr_error error = {0};
-  bool hostile = count > 3 && strcmp(arguments[3], "hostile") == 0;
-  if (run(events, path, hostile, &error) == HR_OK) return 0;
+  if (run(events, path, count > 3 ? arguments[3] : "plain", &error) == HR_OK) return 0;
   fprintf(stderr, "bench_report: %s\n", error.message);
   return 1;
 }

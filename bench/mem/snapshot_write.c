@@ -57,7 +57,8 @@ static int measure(uint64_t events, uint32_t depth, const char *directory) {
 }
 
 static int make(uint64_t seed, uint64_t events, const char *out, int protocol) {
-  const made_options o = {.seed = seed, .event_count = events, .first_device = seed % 5 == 4 ? -1 : 0, .device_count = 1 + seed % 3,
+  const made_options o = {.seed = seed, .event_count = events, .high_addresses = seed % 6 == 5,
+                          .first_device = seed % 5 == 4 ? -1 : 0, .device_count = 1 + seed % 3,
                           .segment_count = 5 + (uint32_t)seed % 11, .slot_count = 10, .stack_count = 30, .stack_depth = (uint32_t)seed % 12,
                           .category_count = seed % 4 ? (uint32_t)seed % 9 : 0, .pool_count = seed % 2 ? 2 : 0, .times = seed % 3 != 2,
                           .notes = seed % 2, .settings = true, .annotations = seed % 3 == 0, .all_categories = seed % 8 == 7,

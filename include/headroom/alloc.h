@@ -27,17 +27,17 @@ typedef struct hr_alloc_config {
   uint64_t max_non_split_rounding_bytes; /* 20 MiB */
   double garbage_collection_threshold;   /* 0: off */
   uint64_t roundup_power2_divisions[HR_ALLOC_DIVISION_COUNT]; /* intervals 1 MiB, 2 MiB, ... 32 GiB and beyond; 0: off */
+  uint64_t roundup_bypass_bytes; /* larger requests are not rounded to divisions; 0: all are. roundup_bypass_threshold_mb of 1.x and 2.0 */
   bool expandable_segments;
   uint64_t large_segment_bytes;          /* 20 MiB; large_segment_size_mb of 2.12 and later */
   double memory_fraction;                /* per_process_memory_fraction; 1 */
   bool throw_on_device_oom;              /* throw_on_cudamalloc_oom: what would exceed the cap, or the device, is refused at once: nothing
                                           * is freed for it, and it is no event and in no statistic */
-  bool graph_capture_record_stream_reuse;
   /* Not a setting of PyTorch's but of its version: of free blocks of one size the one whose record was made first, as 2.12 chooses; false:
    * the lowest address, as all others do. Fixed by hr_alloc_create. */
   bool oldest_block_first;
   /* Read, kept and reported, without effect on this bookkeeping: */
-  bool release_lock_on_device_malloc, pinned_use_host_register, pinned_use_background_threads, pinned_free_catch_all;
+  bool graph_capture_record_stream_reuse, release_lock_on_device_malloc, pinned_use_host_register, pinned_use_background_threads, pinned_free_catch_all;
   uint64_t pinned_num_register_threads, pinned_reserve_segment_bytes;
   double expandable_reserve_fraction; /* expandable_segments_reserve:0.5, of the device's bytes; */
   uint64_t expandable_reserve_bytes;  /* or 40G. Both 0: 1.125 of the device */
@@ -188,18 +188,21 @@ typedef struct hr_alloc_label {
   int32_t layer;        /* -1: none */
   uint64_t step;        /* 0: none */
 } hr_alloc_label;
-/* What later requests are for; strings are copied (interned). A snapshot shows name, layer, phase and step as the frames of a
- * stack, innermost first, and the category as such. NULL: no label. */
+/* What later requests are for; strings are copied (each distinct label once). A snapshot shows name, layer, phase and step as the frames of
+ * a stack, innermost first, and the category as such. NULL: no label. USAGE beyond 2^24 different labels or 64 KiB of text. */
 hr_status hr_alloc_set_label(hr_alloc *alloc, const hr_alloc_label *label, hr_error *error);
 
 typedef struct hr_alloc_history_options {
   const char *path;     /* NULL: in memory. Else a mapped file (docs/allocator.md), readable after kill -9 by hr_snapshot_read */
-  uint64_t event_limit; /* ring of so many events; 0: 1,000,000 */
+  uint64_t event_limit; /* the newest so many are kept; 0: 1,000,000 */
 } hr_alloc_history_options;
-/* Starts recording; blocks that live now are part of it. Stop keeps what was recorded. */
+/* Starts recording; blocks that live now are part of it. What was recorded before a stop is dropped; a file at `path` is replaced. USAGE
+ * while it is recording. `options` may be NULL. */
 hr_status hr_alloc_history_start(hr_alloc *alloc, const hr_alloc_history_options *options, hr_error *error);
+/* Ends recording and keeps what was recorded. When the file could not grow (full disk), recording ended by itself at that moment, and
+ * this returns why. */
 hr_status hr_alloc_history_stop(hr_alloc *alloc, hr_error *error);
-/* Now, with the history so far. The caller owns it. */
+/* Now, with the history so far. The caller owns it. That it was taken is an event itself, in later ones. */
 hr_status hr_alloc_snapshot(hr_alloc *alloc, hr_snapshot **snapshot, hr_error *error);
 /* Called inside a request that fails for memory, after all attempts, before it returns: takes a snapshot, writes a file, ...
  * It may read the allocator (stats, snapshot) and nothing else. `segment_bytes` is what a segment for the request would take, which is

@@ -190,6 +190,9 @@ typedef struct hr_oom_evidence {
   uint64_t device_total_bytes;      /* 0: not known; no snapshot states it */
 } hr_oom_evidence;
 
+/* The trace to inspect for that: of those with an out-of-memory event the one with most events, else HR_TRACE_MOST. */
+uint32_t hr_explain_trace(const hr_snapshot *snapshot);
+
 /* One failure: the last out-of-memory event, or what made the peak (HR_OOM_NO_FAILURE) where none is recorded. */
 hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options,
                               hr_explanation **explanation, hr_error *error);

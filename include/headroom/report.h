@@ -1,4 +1,5 @@
-/* One self-contained HTML file about a snapshot: verdict, timeline, live set, flame view, segment map, table. No network. */
+/* One self-contained HTML file about a snapshot: verdict, timeline, live set, flame view, segment map, table. No network.
+ * docs/report.md says what is in it. */
 #ifndef HEADROOM_REPORT_H
 #define HEADROOM_REPORT_H
 
@@ -15,14 +16,15 @@ typedef struct hr_report_line {
 } hr_report_line;
 
 typedef struct hr_report_options {
-  const char *title;            /* NULL: the snapshot's name */
+  const char *title;            /* NULL: "Memory report" */
   const char *verdict;          /* one paragraph, plain text; NULL: from the inspection */
   const hr_report_line *lines;
   uint32_t line_count;
   const char *details;          /* plain text below the verdict (arithmetic, fixes); NULL: none */
 } hr_report_options;
 
-/* Writes atomically. `options` may be NULL. The inspection's instant is the one shown first. */
+/* Writes atomically: the old file or the whole new one. `options` may be NULL. The inspection's instant is the one shown first.
+ * `inspection` must come from hr_inspect. USAGE when `path` cannot name a file, IO, MEMORY; UNSUPPORTED beyond 2^31 - 3 events. */
 hr_status hr_report_html(const hr_inspection *inspection, const hr_report_options *options, const char *path, hr_error *error);
 
 #ifdef __cplusplus

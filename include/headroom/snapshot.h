@@ -153,7 +153,8 @@ static inline const char *hr_snapshot_category(const hr_snapshot *s, uint16_t ca
 }
 
 typedef struct hr_snapshot_limits {
-  uint64_t memory_bytes; /* what reading may take at most; 0 = 16 GiB. Beyond it: HR_ERROR_MEMORY */
+  uint64_t memory_bytes; /* what reading may take at most; 0 = 16 GiB. Beyond it: HR_ERROR_MEMORY. Nor may the file hold
+                          * more than 16 times as many bytes, gzip undone: INPUT (about 100 bytes make an event of 48) */
 } hr_snapshot_limits;
 
 /* Reads a file: a pickle of protocol 0 to 5, gzip of one, JSON, or a history file of ours. `limits` may be NULL.

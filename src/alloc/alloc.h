@@ -22,8 +22,8 @@ enum {
   HRI_ALLOC_LARGE_MIN = 10 << 20,    /* a large request below it shares a segment */
   HRI_ALLOC_LARGE_ROUND = 2 << 20,   /* and from there on has one, rounded to this */
   HRI_BLOCK_CHUNK = 512,             /* blocks per piece of the slab */
-  HRI_BIN_BITS = 5,                  /* 32 bins per power of two */
-  HRI_BIN_COUNT = 1664,              /* 512 bytes .. 2^61 bytes */
+  HRI_BIN_BITS = 6,                  /* 64 bins per power of two */
+  HRI_BIN_COUNT = 3328,              /* 512 bytes .. 2^61 bytes */
   HRI_BIN_WORDS = HRI_BIN_COUNT / 64
 };
 static const uint64_t HRI_ALLOC_REQUEST_LIMIT = UINT64_C(1) << 60; /* PyTorch refuses from 1 EiB on */
@@ -57,6 +57,7 @@ typedef struct hri_expandable {
 typedef struct hri_free_set {
   uint64_t stream;
   hri_alloc_half *half;
+  hri_block *latest;   /* the block inserted last; it goes to its bin when the next one comes. NULL: none */
   hri_block *unmapped; /* treap by address */
   uint64_t summary;    /* bit w: words[w] is not 0 */
   uint64_t words[HRI_BIN_WORDS];
@@ -66,6 +67,7 @@ typedef struct hri_free_set {
 struct hri_alloc_half {
   hri_alloc_pool *pool;
   bool small, oldest_first;
+  uint8_t kind; /* its place in statistics: HR_ALLOC_SMALL or HR_ALLOC_LARGE */
   int64_t search_count; /* ages of free blocks are counted in searches, when garbage collection is on */
   HRI_ARRAY(hri_free_set *) sets; /* by stream, ascending */
 };
@@ -83,7 +85,7 @@ struct hri_alloc_pool {
 struct hri_block {
   _Alignas(64) uint64_t address;
   uint64_t size;
-  hri_block *left, *right; /* of a treap; of a deferred block: `right` is the next deferred one */
+  hri_block *child[2];     /* of a treap: those before and after; of a deferred block: [1] is the next deferred one */
   hri_block *prev, *next;  /* neighbours in the segment; of a spare block: `next` is the next spare one */
   hri_free_set *set;       /* where it is when free: says its stream, size class and pool */
   bool in_use;             /* a block at all, not a spare place of the slab */
@@ -253,13 +255,14 @@ static inline void hri_stat_decrease(hr_alloc_stat *s, uint64_t amount) {
   s->current -= (int64_t)amount;
   s->freed += (int64_t)amount;
 }
-static inline void hri_stats_increase(hr_alloc_stat stats[HR_ALLOC_POOL_KINDS], bool small, uint64_t amount) {
+/* `kind`: of the half. */
+static inline void hri_stats_increase(hr_alloc_stat stats[HR_ALLOC_POOL_KINDS], unsigned kind, uint64_t amount) {
   hri_stat_increase(&stats[HR_ALLOC_ALL], amount);
-  hri_stat_increase(&stats[small ? HR_ALLOC_SMALL : HR_ALLOC_LARGE], amount);
+  hri_stat_increase(&stats[kind], amount);
 }
-static inline void hri_stats_decrease(hr_alloc_stat stats[HR_ALLOC_POOL_KINDS], bool small, uint64_t amount) {
+static inline void hri_stats_decrease(hr_alloc_stat stats[HR_ALLOC_POOL_KINDS], unsigned kind, uint64_t amount) {
   hri_stat_decrease(&stats[HR_ALLOC_ALL], amount);
-  hri_stat_decrease(&stats[small ? HR_ALLOC_SMALL : HR_ALLOC_LARGE], amount);
+  hri_stat_decrease(&stats[kind], amount);
 }
 
 #endif

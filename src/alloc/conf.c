@@ -219,6 +219,13 @@ static hr_status set_divisions(parser *p, const item *it) {
   return HR_OK;
 }
 
+/* 0 stops all rounding to divisions, which 1 byte does here: 0 is "all are rounded". */
+static hr_status set_bypass(parser *p, const item *it) {
+  HRI_TRY(mebibytes(p, it, 0, &p->config.roundup_bypass_bytes));
+  if (!p->config.roundup_bypass_bytes) p->config.roundup_bypass_bytes = 1;
+  return HR_OK;
+}
+
 static hr_status set_backend(parser *p, const item *it) {
   HRI_TRY(single(p, it));
   p->config.async_backend = equals(it->value, "cudaMallocAsync") || equals(it->value, "hipMallocAsync");
@@ -281,6 +288,7 @@ static const key keys[] = {
     {"max_non_split_rounding_mb", set_rounding, 0},
     {"garbage_collection_threshold", set_collection, 0},
     {"roundup_power2_divisions", set_divisions, 0},
+    {"roundup_bypass_threshold_mb", set_bypass, 0},
     {"expandable_segments", FLAG(expandable_segments)},
     {"backend", set_backend, 0},
     {"large_segment_size_mb", set_large_segment, 0},

@@ -1,6 +1,6 @@
 /* Settings back to text. What equals the default is left out, so that the default prints as "".
  *
- * Divisions are printed so that all versions read them alike: up to 2.8 the entry ">" also covered the last interval named before
+ * Divisions are printed so that all versions read them alike: before 2.9 the entry ">" also covered the last interval named before
  * it, later versions begin behind that one. The interval where the tail begins is therefore named with the tail's own value. */
 #include <headroom/alloc.h>
 
@@ -99,6 +99,7 @@ int hr_alloc_config_print(const hr_alloc_config *config, char *text, size_t capa
   add_number(&out, "max_non_split_rounding_mb", config->max_non_split_rounding_bytes, config->large_segment_bytes, mib);
   add_real(&out, "garbage_collection_threshold", config->garbage_collection_threshold, 0);
   add_divisions(&out, config->roundup_power2_divisions);
+  add_number(&out, "roundup_bypass_threshold_mb", config->roundup_bypass_bytes, 0, mib);
   add_reserve(&out, config);
   add_real(&out, "per_process_memory_fraction", config->memory_fraction, 1);
   add_flag(&out, "throw_on_cudamalloc_oom", config->throw_on_device_oom);

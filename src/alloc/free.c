@@ -26,11 +26,11 @@ uint64_t hri_block_merge(hr_alloc *alloc, hri_block *block, hri_block *other) {
 }
 
 /* Bytes and count by which a change of free parts of plain segments moves the statistic. */
-static void count_inactive_split(hr_alloc *alloc, bool small, int64_t blocks, int64_t bytes) {
-  if (blocks > 0) hri_stats_increase(alloc->stats.inactive_split, small, (uint64_t)blocks);
-  if (blocks < 0) hri_stats_decrease(alloc->stats.inactive_split, small, (uint64_t)-blocks);
-  if (bytes > 0) hri_stats_increase(alloc->stats.inactive_split_bytes, small, (uint64_t)bytes);
-  if (bytes < 0) hri_stats_decrease(alloc->stats.inactive_split_bytes, small, (uint64_t)-bytes);
+static void count_inactive_split(hr_alloc *alloc, unsigned kind, int64_t blocks, int64_t bytes) {
+  if (blocks > 0) hri_stats_increase(alloc->stats.inactive_split, kind, (uint64_t)blocks);
+  if (blocks < 0) hri_stats_decrease(alloc->stats.inactive_split, kind, (uint64_t)-blocks);
+  if (bytes > 0) hri_stats_increase(alloc->stats.inactive_split_bytes, kind, (uint64_t)bytes);
+  if (bytes < 0) hri_stats_decrease(alloc->stats.inactive_split_bytes, kind, (uint64_t)-bytes);
 }
 
 void hri_block_free(hr_alloc *alloc, hri_block *block) {
@@ -38,7 +38,7 @@ void hri_block_free(hr_alloc *alloc, hri_block *block) {
   hri_alloc_remove(alloc, block);
   block->label = 0;
   const uint64_t size = block->size, requested = block->requested;
-  const bool small = block->set->half->small;
+  const unsigned kind = block->set->half->kind;
   int64_t blocks = 0, bytes = 0;
   hri_block *const neighbours[2] = {block->prev, block->next};
   for (int i = 0; i < 2; i++) {
@@ -52,10 +52,10 @@ void hri_block_free(hr_alloc *alloc, hri_block *block) {
     blocks++;
     bytes += (int64_t)block->size;
   }
-  if (block->expandable == NULL) count_inactive_split(alloc, small, blocks, bytes);
-  hri_stats_decrease(alloc->stats.active, small, 1);
-  hri_stats_decrease(alloc->stats.active_bytes, small, size);
-  hri_stats_decrease(alloc->stats.requested_bytes, small, requested);
+  if (block->expandable == NULL) count_inactive_split(alloc, kind, blocks, bytes);
+  hri_stats_decrease(alloc->stats.active, kind, 1);
+  hri_stats_decrease(alloc->stats.active_bytes, kind, size);
+  hri_stats_decrease(alloc->stats.requested_bytes, kind, requested);
 }
 
 /* What the program's part of a free changes. */
@@ -67,10 +67,12 @@ static hr_status begin(hr_alloc *alloc, uint64_t address, hri_block **out, hr_er
   if (!block->allocated)
     return hri_fail(error, HR_ERROR_USAGE, "allocator: free of 0x%llx, which is freed already and waits for its streams",
                     (unsigned long long)address);
-  const bool small = block->set->half->small;
+  const unsigned kind = block->set->half->kind;
+  __builtin_prefetch(block->prev); /* will be looked at for merging */
+  __builtin_prefetch(block->next);
   block->allocated = false;
-  hri_stats_decrease(alloc->stats.allocation, small, 1);
-  hri_stats_decrease(alloc->stats.allocated_bytes, small, block->size);
+  hri_stats_decrease(alloc->stats.allocation, kind, 1);
+  hri_stats_decrease(alloc->stats.allocated_bytes, kind, block->size);
   record(alloc, HR_TRACE_FREE_REQUESTED, block, block->requested);
   if (block->size >= alloc->config.max_split_bytes) hri_stat_decrease(&alloc->stats.oversize_allocations, 1);
   *out = block;

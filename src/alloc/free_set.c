@@ -1,9 +1,12 @@
 /* The free blocks of one stream in one half of a pool, in PyTorch's order: by size, then by address (in 2.12: by age).
  *
- * Sizes are sorted into bins: one bin per size up to 32 KiB, above it 32 bins per power of two. A bit per bin and a word over
+ * Sizes are sorted into bins: one bin per size up to 64 KiB, above it 64 bins per power of two. A bit per bin and a word over
  * the bits' words give the next bin that holds anything in a few instructions. A bin is a treap (a search tree that random
  * priorities keep shallow), which for the usual handful of blocks is as good as an array, and stays
  * logarithmic when ten thousand blocks have one size. C. Aragon, R. Seidel, "Randomized search trees", 1989.
+ *
+ * The block inserted last stays outside of the bins until the next one comes: what a split leaves is often merged again by the very
+ * next free, and need not go through a bin for that.
  *
  * Parts of expandable segments without memory are a treap by address alone. */
 #include "alloc/alloc.h"
@@ -30,7 +33,8 @@ typedef enum by {
 static inline place place_of(const hri_block *b, by order) {
   return (place){order == BY_ADDRESS ? 0 : b->size, order == BY_SIZE_AND_AGE ? b->order : b->address};
 }
-static inline bool less(place a, place b) { return a.size < b.size || (a.size == b.size && a.order < b.order); }
+/* Without branches: which way a search goes is as good as random. */
+static inline bool less(place a, place b) { return (a.size < b.size) | ((a.size == b.size) & (a.order < b.order)); }
 
 /* Random enough, and without a read of the block. */
 static inline uint32_t priority(const hri_block *b) { return (uint32_t)(((uintptr_t)b >> 7) * UINT64_C(0x9E3779B97F4A7C15) >> 32); }
@@ -42,12 +46,12 @@ static inline void treap_split(hri_block *tree, place at, by order, hri_block **
   while (tree != NULL) {
     if (less(at, place_of(tree, order))) {
       *right = tree;
-      right = &tree->left;
-      tree = tree->left;
+      right = &tree->child[0];
+      tree = tree->child[0];
     } else {
       *left = tree;
-      left = &tree->right;
-      tree = tree->right;
+      left = &tree->child[1];
+      tree = tree->child[1];
     }
   }
   *left = *right = NULL;
@@ -56,24 +60,24 @@ static inline void treap_split(hri_block *tree, place at, by order, hri_block **
 static inline void treap_insert(hri_block **root, hri_block *block, by order) {
   const place at = place_of(block, order);
   const uint32_t own = priority(block);
-  while (*root != NULL && priority(*root) >= own) root = less(at, place_of(*root, order)) ? &(*root)->left : &(*root)->right;
-  treap_split(*root, at, order, &block->left, &block->right);
+  while (*root != NULL && priority(*root) >= own) root = &(*root)->child[!less(at, place_of(*root, order))];
+  treap_split(*root, at, order, &block->child[0], &block->child[1]);
   *root = block;
 }
 
 static inline void treap_remove(hri_block **root, const hri_block *block, by order) {
   const place at = place_of(block, order);
-  while (*root != block) root = less(at, place_of(*root, order)) ? &(*root)->left : &(*root)->right;
-  hri_block *a = block->left, *b = block->right;
+  while (*root != block) root = &(*root)->child[!less(at, place_of(*root, order))];
+  hri_block *a = block->child[0], *b = block->child[1];
   while (a != NULL && b != NULL) {
     if (priority(a) >= priority(b)) {
       *root = a;
-      root = &a->right;
-      a = a->right;
+      root = &a->child[1];
+      a = a->child[1];
     } else {
       *root = b;
-      root = &b->left;
-      b = b->left;
+      root = &b->child[0];
+      b = b->child[0];
     }
   }
   *root = a != NULL ? a : b;
@@ -84,8 +88,8 @@ static inline hri_block *treap_search(hri_block *tree, place at, by order, bool 
   hri_block *found = NULL;
   while (tree != NULL) {
     const bool is_less = less(place_of(tree, order), at);
-    if (is_less == below) found = tree;
-    tree = is_less ? tree->right : tree->left;
+    found = is_less == below ? tree : found;
+    tree = tree->child[is_less];
   }
   return found;
 }
@@ -94,18 +98,15 @@ static inline by order_of(const hri_free_set *set) { return set->half->oldest_fi
 
 /* ---- bins ---- */
 
-void hri_free_set_insert(hri_block *block) {
-  hri_free_set *set = block->set;
+static void bin_insert(hri_free_set *set, hri_block *block) {
   const uint64_t bin = bin_of(block->size);
-  if (set->half->search_count != 0) block->age_base = set->half->search_count;
   if (set->half->oldest_first) treap_insert(&set->bins[bin], block, BY_SIZE_AND_AGE);
   else treap_insert(&set->bins[bin], block, BY_SIZE_AND_ADDRESS);
   set->words[bin / 64] |= UINT64_C(1) << bin % 64;
   set->summary |= UINT64_C(1) << bin / 64;
 }
 
-void hri_free_set_remove(hri_block *block) {
-  hri_free_set *set = block->set;
+static void bin_remove(hri_free_set *set, const hri_block *block) {
   const uint64_t bin = bin_of(block->size);
   if (set->half->oldest_first) treap_remove(&set->bins[bin], block, BY_SIZE_AND_AGE);
   else treap_remove(&set->bins[bin], block, BY_SIZE_AND_ADDRESS);
@@ -114,9 +115,9 @@ void hri_free_set_remove(hri_block *block) {
   if (set->words[bin / 64] == 0) set->summary &= ~(UINT64_C(1) << bin / 64);
 }
 
-hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order) {
-  const uint64_t bin = bin_of(size);
-  hri_block *found = treap_search(set->bins[bin], (place){size, order}, order_of(set), false);
+static hri_block *bins_at_least(const hri_free_set *set, place at) {
+  const uint64_t bin = bin_of(at.size);
+  hri_block *found = treap_search(set->bins[bin], at, order_of(set), false);
   if (found != NULL) return found;
   uint64_t word = bin / 64, bits = set->words[word] & ~UINT64_C(1) << bin % 64; /* the bins above: ~1 << n clears 0 .. n */
   if (bits == 0) {
@@ -126,13 +127,13 @@ hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_
     bits = set->words[word];
   }
   found = set->bins[word * 64 + (uint64_t)__builtin_ctzll(bits)];
-  while (found->left != NULL) found = found->left;
+  while (found->child[0] != NULL) found = found->child[0];
   return found;
 }
 
-hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order) {
-  const uint64_t bin = bin_of(size);
-  hri_block *found = treap_search(set->bins[bin], (place){size, order}, order_of(set), true);
+static hri_block *bins_before(const hri_free_set *set, place at) {
+  const uint64_t bin = bin_of(at.size);
+  hri_block *found = treap_search(set->bins[bin], at, order_of(set), true);
   if (found != NULL) return found;
   uint64_t word = bin / 64, bits = set->words[word] & ((UINT64_C(1) << bin % 64) - 1);
   if (bits == 0) {
@@ -142,8 +143,37 @@ hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t 
     bits = set->words[word];
   }
   found = set->bins[word * 64 + 63 - (uint64_t)__builtin_clzll(bits)];
-  while (found->right != NULL) found = found->right;
+  while (found->child[1] != NULL) found = found->child[1];
   return found;
+}
+
+/* ---- the set ---- */
+
+void hri_free_set_insert(hri_block *block) {
+  hri_free_set *set = block->set;
+  if (set->half->search_count != 0) block->age_base = set->half->search_count;
+  if (set->latest != NULL) bin_insert(set, set->latest);
+  set->latest = block;
+}
+
+void hri_free_set_remove(hri_block *block) {
+  hri_free_set *set = block->set;
+  if (set->latest == block) set->latest = NULL;
+  else bin_remove(set, block);
+}
+
+hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order) {
+  const place at = {size, order};
+  hri_block *found = bins_at_least(set, at), *latest = set->latest;
+  if (latest == NULL || less(place_of(latest, order_of(set)), at)) return found;
+  return found == NULL || less(place_of(latest, order_of(set)), place_of(found, order_of(set))) ? latest : found;
+}
+
+hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order) {
+  const place at = {size, order};
+  hri_block *found = bins_before(set, at), *latest = set->latest;
+  if (latest == NULL || !less(place_of(latest, order_of(set)), at)) return found;
+  return found == NULL || less(place_of(found, order_of(set)), place_of(latest, order_of(set))) ? latest : found;
 }
 
 /* ---- address space without memory ---- */

@@ -159,18 +159,29 @@ static void destroy(hri_history *h) {
   hri_free(h);
 }
 
-static hr_status begin_file(hr_alloc *alloc, hri_history *h, const char *path, hr_error *error) {
-  HRI_TRY(hri_history_file_make(path, h->capacity, h->limit, &h->file, error));
-  h->ring = hri_history_file_ring(h->file);
-  h->published = &h->file->header->published;
-  h->pool_count = 0;
+static hr_status fill_file(hr_alloc *alloc, hri_history *h, hr_error *error) {
   HRI_TRY(note_settings(alloc, h, error));
   HRI_TRY(note_pools(alloc, h, error));
   for (size_t k = 0; alloc->labels && k < alloc->labels->items.count; k++)
     HRI_TRY(hri_history_file_note(h->file, &alloc->labels->items.items[k]->note, error));
-  HRI_TRY(write_state(alloc, h, error));
-  hri_history_file_begin(h->file);
-  return HR_OK;
+  return write_state(alloc, h, error);
+}
+
+static hr_status begin_file(hr_alloc *alloc, hri_history *h, const char *path, hr_error *error) {
+  hr_status status;
+  HRI_TRY(hri_history_file_make(path, h->capacity, h->limit, &h->file, error));
+  h->ring = hri_history_file_ring(h->file);
+  h->published = &h->file->header->published;
+  h->pool_count = 0;
+  status = fill_file(alloc, h, error);
+  if (status == HR_OK) {
+    hri_history_file_begin(h->file);
+  } else {
+    hri_history_file_discard(h->file);
+    h->file = NULL;
+    h->ring = NULL;
+  }
+  return status;
 }
 
 static hr_status begin_memory(hri_history *h, hr_error *error) {

@@ -84,6 +84,7 @@ typedef struct hri_history_file {
 hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t limit, hri_history_file **file, hr_error *error);
 void hri_history_file_begin(hri_history_file *file); /* from here on it can be read */
 void hri_history_file_close(hri_history_file *file); /* NULL is fine */
+void hri_history_file_discard(hri_history_file *file); /* closes it and removes it from its directory */
 hri_history_event *hri_history_file_ring(hri_history_file *file);
 /* Appends a note of note->bytes bytes. */
 hr_status hri_history_file_note(hri_history_file *file, const hri_history_note *note, hr_error *error);

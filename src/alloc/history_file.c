@@ -42,7 +42,8 @@ hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t li
   f->fd = -1;
   f->path = hri_strdup(path);
   if (!f->path) HRI_TRY_OUT(hri_fail_memory(error, strlen(path), "a history"));
-  f->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  (void)unlink(path); /* who reads an older history of this name keeps it whole */
+  f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (f->fd < 0) HRI_TRY_OUT(hri_fail_errno(error, errno, "write", path));
   if (!hri_mul(capacity, sizeof(hri_history_event), &ring) || ring > INT64_MAX / 2)
     HRI_TRY_OUT(hri_fail(error, HR_ERROR_USAGE, "%s: a history of %llu events is too long for a file", path, (unsigned long long)capacity));
@@ -57,9 +58,14 @@ hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t li
   f->header->ring_offset = HRI_HISTORY_HEADER_BYTES;
   f->header->ring_capacity = capacity;
 out:
-  if (status != HR_OK) hri_history_file_close(f);
+  if (status != HR_OK) hri_history_file_discard(f);
   else *file = f;
   return status;
+}
+
+void hri_history_file_discard(hri_history_file *f) {
+  if (f->fd >= 0) (void)unlink(f->path);
+  hri_history_file_close(f);
 }
 
 void hri_history_file_begin(hri_history_file *f) {

@@ -153,15 +153,15 @@ static void link_after(hri_block *block, hri_block *last) {
   if (last != NULL) last->next = block;
 }
 
-static void count_block(hr_alloc *alloc, const hri_block *b, bool small) {
+static void count_block(hr_alloc *alloc, const hri_block *b, unsigned kind) {
   hr_alloc_stats *stats = &alloc->stats;
   if (!hri_block_active(b)) return;
-  hri_stats_increase(stats->active, small, 1);
-  hri_stats_increase(stats->active_bytes, small, b->size);
-  hri_stats_increase(stats->requested_bytes, small, b->requested);
+  hri_stats_increase(stats->active, kind, 1);
+  hri_stats_increase(stats->active_bytes, kind, b->size);
+  hri_stats_increase(stats->requested_bytes, kind, b->requested);
   if (!b->allocated) return;
-  hri_stats_increase(stats->allocation, small, 1);
-  hri_stats_increase(stats->allocated_bytes, small, b->size);
+  hri_stats_increase(stats->allocation, kind, 1);
+  hri_stats_increase(stats->allocated_bytes, kind, b->size);
   if (b->size >= alloc->config.max_split_bytes) hri_stat_increase(&stats->oversize_allocations, 1);
 }
 
@@ -187,7 +187,7 @@ static hr_status add_range(import *im, const hr_segment *s, hri_free_set *set, h
     hri_alloc_insert(alloc, block);
   }
   alloc->reserved_bytes += s->total_size;
-  hri_stats_increase(alloc->stats.reserved_bytes, set->half->small, s->total_size);
+  hri_stats_increase(alloc->stats.reserved_bytes, set->half->kind, s->total_size);
   set->half->pool->reserved_bytes += s->total_size;
   return HR_OK;
 }
@@ -207,22 +207,22 @@ static hr_status add_gap(hr_alloc *alloc, hri_free_set *set, hri_expandable *seg
 
 /* Free blocks go into their sets when their final size is known. */
 static void finish_place(hr_alloc *alloc, hri_block *first) {
-  const bool small = first->set->half->small;
+  const unsigned kind = first->set->half->kind;
   if (first->expandable == NULL) {
     uint64_t bytes = 0;
     for (const hri_block *b = first; b != NULL; b = b->next) bytes += b->size;
-    hri_stats_increase(alloc->stats.segment, small, 1);
+    hri_stats_increase(alloc->stats.segment, kind, 1);
     if (bytes >= alloc->config.max_split_bytes) hri_stat_increase(&alloc->stats.oversize_segments, 1);
   }
   for (hri_block *b = first; b != NULL; b = b->next) {
-    count_block(alloc, b, small);
+    count_block(alloc, b, kind);
     if (!b->mapped) {
       hri_unmapped_insert(b);
     } else if (!hri_block_active(b)) {
       hri_free_set_insert(b);
       if (b->expandable != NULL || !hri_block_split(b)) continue;
-      hri_stats_increase(alloc->stats.inactive_split, small, 1);
-      hri_stats_increase(alloc->stats.inactive_split_bytes, small, b->size);
+      hri_stats_increase(alloc->stats.inactive_split, kind, 1);
+      hri_stats_increase(alloc->stats.inactive_split_bytes, kind, b->size);
     }
   }
 }

@@ -22,7 +22,9 @@ static uint64_t round_size(const hr_alloc_config *config, uint64_t bytes) {
   const int interval = 63 - __builtin_clzll(bytes) - 20; /* the first begins at 1 MiB */
   const int index = interval < 0 ? 0 : interval >= HR_ALLOC_DIVISION_COUNT ? HR_ALLOC_DIVISION_COUNT - 1 : interval;
   const uint64_t divisions = config->roundup_power2_divisions[index];
-  if (divisions > 1 && bytes / HRI_ALLOC_UNIT >= divisions && bytes > HRI_ALLOC_UNIT * divisions) return round_to_division(bytes, divisions);
+  const bool bypass = config->roundup_bypass_bytes > 0 && bytes > config->roundup_bypass_bytes;
+  if (divisions > 1 && !bypass && bytes / HRI_ALLOC_UNIT >= divisions && bytes > HRI_ALLOC_UNIT * divisions)
+    return round_to_division(bytes, divisions);
   return (bytes + HRI_ALLOC_UNIT - 1) / HRI_ALLOC_UNIT * HRI_ALLOC_UNIT;
 }
 
@@ -81,8 +83,8 @@ static void enter_segment(hr_alloc *alloc, request *r, uint64_t address) {
   half->pool->reserved_bytes += bytes;
   r->block = hri_block_take(alloc, r->set, address, bytes);
   r->block->segment_label = alloc->label;
-  hri_stats_increase(alloc->stats.segment, half->small, 1);
-  hri_stats_increase(alloc->stats.reserved_bytes, half->small, bytes);
+  hri_stats_increase(alloc->stats.segment, half->kind, 1);
+  hri_stats_increase(alloc->stats.reserved_bytes, half->kind, bytes);
   if (bytes >= alloc->config.max_split_bytes) hri_stat_increase(&alloc->stats.oversize_segments, 1);
   alloc->stats.num_device_alloc++;
   if (alloc->history != NULL)
@@ -137,15 +139,16 @@ static hr_status obtain_with_retries(hr_alloc *alloc, request *r, hr_error *erro
 /* ---- the answer ---- */
 
 static bool should_split(const hr_alloc *alloc, const request *r) {
-  const uint64_t rest = r->block->size - r->size;
-  if (r->set->half->small || alloc->config.expandable_segments) return rest >= HRI_ALLOC_UNIT;
-  return r->size < alloc->config.max_split_bytes && rest > HRI_ALLOC_SMALL_LIMIT;
+  const bool fine = r->set->half->small | alloc->config.expandable_segments;
+  const uint64_t least = fine ? HRI_ALLOC_UNIT : HRI_ALLOC_SMALL_LIMIT + 1;
+  return (r->block->size - r->size >= least) & (fine | (r->size < alloc->config.max_split_bytes));
 }
 
 /* Cuts the front off r->block for the request; the rest goes back to the free set. */
 static void split(hr_alloc *alloc, request *r) {
   hri_block *rest = r->block;
-  const bool small = r->set->half->small, was_split = hri_block_split(rest);
+  const unsigned kind = r->set->half->kind;
+  const bool was_split = hri_block_split(rest);
   hri_block *front = hri_block_take(alloc, r->set, rest->address, r->size);
   front->expandable = rest->expandable;
   front->segment_label = rest->segment_label;
@@ -159,20 +162,20 @@ static void split(hr_alloc *alloc, request *r) {
   r->block = front;
   if (front->expandable != NULL) return;
   if (was_split) {
-    hri_stats_decrease(alloc->stats.inactive_split_bytes, small, front->size);
+    hri_stats_decrease(alloc->stats.inactive_split_bytes, kind, front->size);
   } else {
-    hri_stats_increase(alloc->stats.inactive_split_bytes, small, rest->size);
-    hri_stats_increase(alloc->stats.inactive_split, small, 1);
+    hri_stats_increase(alloc->stats.inactive_split_bytes, kind, rest->size);
+    hri_stats_increase(alloc->stats.inactive_split, kind, 1);
   }
 }
 
 static void activate(hr_alloc *alloc, request *r) {
-  const bool small = r->set->half->small;
+  const unsigned kind = r->set->half->kind;
   if (should_split(alloc, r)) {
     split(alloc, r);
   } else if (hri_block_split(r->block) && r->block->expandable == NULL) {
-    hri_stats_decrease(alloc->stats.inactive_split_bytes, small, r->block->size);
-    hri_stats_decrease(alloc->stats.inactive_split, small, 1);
+    hri_stats_decrease(alloc->stats.inactive_split_bytes, kind, r->block->size);
+    hri_stats_decrease(alloc->stats.inactive_split, kind, 1);
   }
   hri_block *b = r->block;
   hr_alloc_stats *stats = &alloc->stats;
@@ -182,11 +185,11 @@ static void activate(hr_alloc *alloc, request *r) {
   if (alloc->history != NULL)
     hri_history_record(alloc, HR_TRACE_ALLOC, b->address, r->bytes, b->size, r->set->stream, r->set->half->pool->number, b->label);
   hri_alloc_insert(alloc, b);
-  hri_stats_increase(stats->allocation, small, 1);
-  hri_stats_increase(stats->allocated_bytes, small, b->size);
-  hri_stats_increase(stats->active, small, 1);
-  hri_stats_increase(stats->active_bytes, small, b->size);
-  hri_stats_increase(stats->requested_bytes, small, r->bytes);
+  hri_stats_increase(stats->allocation, kind, 1);
+  hri_stats_increase(stats->allocated_bytes, kind, b->size);
+  hri_stats_increase(stats->active, kind, 1);
+  hri_stats_increase(stats->active_bytes, kind, b->size);
+  hri_stats_increase(stats->requested_bytes, kind, r->bytes);
   if (b->size >= alloc->config.max_split_bytes) hri_stat_increase(&stats->oversize_allocations, 1);
 }
 

@@ -109,8 +109,8 @@ void hri_streams_defer(hr_alloc *alloc, hri_block *block) {
     return;
   }
   block->waits = true;
-  block->right = NULL;
-  *(alloc->deferred_last != NULL ? &alloc->deferred_last->right : &alloc->deferred_first) = block;
+  block->child[1] = NULL;
+  *(alloc->deferred_last != NULL ? &alloc->deferred_last->child[1] : &alloc->deferred_first) = block;
   alloc->deferred_last = block;
 }
 
@@ -133,7 +133,7 @@ static void drop_uses_in_capture(hr_alloc *alloc, hri_block *block) {
 static void resume_deferred(hr_alloc *alloc) {
   while (alloc->deferred_first != NULL) {
     hri_block *block = alloc->deferred_first;
-    alloc->deferred_first = block->right;
+    alloc->deferred_first = block->child[1];
     if (alloc->deferred_first == NULL) alloc->deferred_last = NULL;
     block->waits = false;
     drop_uses_in_capture(alloc, block);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <headroom/device.h>
 #include <headroom/inspect.h>
 #include <headroom/replay.h>
 #include <headroom/snapshot.h>
@@ -74,16 +75,31 @@ static hr_status read_standard(input *in, hr_snapshot **snapshot, hr_error *erro
   return status;
 }
 
+/* What no snapshot states: --budget as bytes, else the memory of --device; 0 when neither says it. */
+static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_error *error) {
+  hr_device device;
+  *bytes = 0;
+  if (config_chosen(config, OPTION_BUDGET) && !config->values[OPTION_BUDGET].percent) *bytes = config_count(config, OPTION_BUDGET);
+  if (*bytes || !config_chosen(config, OPTION_DEVICE)) return HR_OK;
+  if (hr_device_find(config_text(config, OPTION_DEVICE), &device, error) != HR_OK) return error->code;
+  if (!device.is_cpu) *bytes = device.usable_bytes;
+  return HR_OK;
+}
+
 static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *snapshot, hr_explanation **explanation, hr_error *error) {
   hr_oom_evidence evidence = {0};
   hr_inspection *inspection = NULL;
   hr_replay_result *results = NULL;
   hr_replay replay;
   hr_error no_replay;
-  hr_status status = hr_inspect(snapshot, NULL, &inspection, error);
+  hr_status status = hr_inspect(snapshot, &(hr_inspect_options){.at = HR_AT_OOM, .trace = hr_explain_trace(snapshot)}, &inspection, error);
   if (status != HR_OK) return status;
   evidence.inspection = inspection;
-  if (config_chosen(config, OPTION_BUDGET) && !config->values[OPTION_BUDGET].percent) evidence.device_total_bytes = config_count(config, OPTION_BUDGET);
+  status = device_total(config, &evidence.device_total_bytes, error);
+  if (status != HR_OK) {
+    hr_inspection_destroy(inspection);
+    return status;
+  }
   /* What an allocator did not record (a profiler's snapshot) cannot be replayed: then nothing is proven. */
   if (inspection->event_count <= MOST_REPLAYED &&
       hr_replay_search(snapshot, &(hr_replay_options){.trace = inspection->trace}, &replay, &results, &evidence.result_count, &no_replay) == HR_OK) {

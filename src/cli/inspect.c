@@ -142,7 +142,7 @@ static const char *category_of(const hr_inspection *p, uint16_t category) {
 static void row_name(const side *sides, hr_group_by by, const hr_difference *d, char *text, size_t capacity) {
   bool after = d->after_count > 0;
   const hr_inspection *p = sides[after].inspection;
-  if (by == HR_BY_CATEGORY) (void)snprintf(text, capacity, "%s", category_of(p, after ? d->after_category : d->before_category));
+  if (by == HR_BY_CATEGORY) (void)snprintf(text, capacity, "%.60s", category_of(p, after ? d->after_category : d->before_category));
   else if (by == HR_BY_SIZE) (void)snprintf(text, capacity, "%s each", SIZE_TEXT(d->size));
   else hr_inspect_stack_text(p->snapshot, after ? d->after_stack : d->before_stack, text, capacity);
 }

@@ -78,8 +78,10 @@ enum { HEADS = sizeof heads / sizeof *heads };
 
 static size_t head_at(const char *text, size_t at, size_t count) {
   for (size_t h = 0; h < HEADS; h++) {
-    size_t length = strlen(heads[h].words);
-    if (heads[h].words[0] == text[at] && length <= count - at && memcmp(text + at, heads[h].words, length) == 0) return h;
+    size_t length;
+    if (heads[h].words[0] != text[at]) continue;
+    length = strlen(heads[h].words);
+    if (length <= count - at && memcmp(text + at, heads[h].words, length) == 0) return h;
   }
   return HEADS;
 }

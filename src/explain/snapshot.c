@@ -293,14 +293,15 @@ static void note_pinned(hr_oom_failure *f, const facts *k) {
 
 /* Whether pieces are the cause and not just the last straw of a device that fills up: there is always a request then that would
  * have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a proof makes it certain. As much
- * was live before, and it went well: 2. Else by what would stay free after the request; within the first step more is to come
- * that nobody has seen yet, so more must stay. */
+ * was live before, and it went well: that speaks for pieces, and where the steps are known and none of them leaves more
+ * behind, it is enough. Else by what would stay free after the request; within the first steps more is to come that nobody has
+ * seen yet, so more must stay. */
 static int in_pieces(const facts *k) {
   uint64_t have = k->device_free + k->cached, capacity = k->reserved + k->device_free, spare;
   if (!k->knows_free || k->cached == 0 || have < k->need) return 0;
-  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes) return 2;
   spare = have - k->need;
   if (spare >= capacity / 4) return 2;
+  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes) return k->i->step_count >= 4 && !k->leak ? 2 : 1;
   return spare >= (k->i->step_count >= 2 ? capacity / 10 : capacity / 6);
 }
 
@@ -422,6 +423,18 @@ static void judge_peak(hr_oom_failure *f, const facts *k) {
   }
   hri_oom_line(f, "peak of live tensors %s; peak of what was reserved %s", SIZE(i->peak_live_bytes), SIZE(i->peak_reserved_bytes));
   note_live(f, k);
+}
+
+uint32_t hr_explain_trace(const hr_snapshot *snapshot) {
+  uint32_t best = HR_TRACE_MOST;
+  for (uint32_t t = 0; t < snapshot->trace_count; t++) {
+    const hr_trace *trace = &snapshot->traces[t];
+    uint64_t k = 0;
+    if (best != HR_TRACE_MOST && trace->count <= snapshot->traces[best].count) continue;
+    while (k < trace->count && snapshot->events[trace->first + k].action != HR_TRACE_OOM) k++;
+    if (k < trace->count) best = t;
+  }
+  return best;
 }
 
 hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options, hr_explanation **explanation,

@@ -11,7 +11,7 @@ typedef struct row {
 } row;
 
 static uint64_t hash_text(uint64_t h, const char *text) {
-  for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+  for (int k = 0; k < HRI_NAME_BYTES && text[k]; k++) h = (h ^ (unsigned char)text[k]) * 0x100000001b3u;
   return (h ^ 0xff) * 0x100000001b3u;
 }
 

@@ -1,5 +1,6 @@
 #include "inspect/export.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "snapshot/layout.h"
@@ -11,7 +12,15 @@ void hri_export_pass(hri_export *e) {
   e->text.length = 0;
 }
 
-bool hri_export_is_place(const char *file) { return *file && strncmp(file, "headroom/", 9) != 0; }
+bool hri_export_is_place(const char *file) {
+  return *file && strncmp(file, "headroom/", 9) != 0 && strcmp(file, "none") != 0 && strcmp(file, "??") != 0;
+}
+
+const char *hri_export_device(const hri_export *e, char out[32]) {
+  if (e->lives->device < 0) return "the CPU";
+  (void)snprintf(out, 32, "device %d", (int)e->lives->device);
+  return out;
+}
 
 void hri_export_frame_text(const hr_snapshot *s, uint32_t frame, hri_text *text) {
   const hr_frame *f = &s->frames[frame];

@@ -98,10 +98,10 @@ static void put_annotation(chrome *c, const hr_annotation *a) {
 }
 
 static void put_head(chrome *c) {
-  const hri_lives *lives = c->e->lives;
+  char device[32];
   hri_text_add(&c->e->text, "{\"schemaVersion\":1,\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":%lld,\"deviceProperties\":[],\"traceEvents\":[\n",
                c->base_us == INT64_MIN ? 0LL : (long long)((uint64_t)c->base_us * 1000));
-  hri_text_add(&c->e->text, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"memory of device %d\"}}", (int)lives->device);
+  hri_text_add(&c->e->text, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"tid\":0,\"args\":{\"name\":\"memory of %s\"}}", hri_export_device(c->e, device));
   for (uint32_t k = 0; k < c->e->s->category_count; k++)
     if (c->category_bytes[k]) put_category(c, (uint16_t)k);
 }

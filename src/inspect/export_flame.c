@@ -125,10 +125,11 @@ static void put_number(hri_export *e, hri_json_writer *w, frame_table *t, uint32
 }
 
 static void put_profile(hri_export *e, hri_json_writer *w, frame_table *t, const flames *list) {
-  char name[96];
+  char name[96], device[32];
   uint64_t total = 0;
   for (size_t k = 0; k < list->count; k++) total += list->items[k].bytes;
-  (void)snprintf(name, sizeof name, "live bytes after %llu events, device %d", (unsigned long long)(e->at == HRI_NEVER ? 0 : e->at + 1), (int)e->lives->device);
+  (void)snprintf(name, sizeof name, "live bytes of %s after %llu events", hri_export_device(e, device),
+                 (unsigned long long)(e->at == HRI_NEVER ? 0 : e->at + 1));
   hri_json_begin_object(w);
   hri_json_field_string(w, "type", "sampled");
   hri_json_field_string(w, "name", name);

@@ -22,7 +22,7 @@ static int group_order(const void *a, const void *b) {
 }
 
 static uint64_t key_of(const hri_inside *in, hr_group_by by, uint64_t life) {
-  if (by == HR_BY_STACK) return in->lives->lives[life].stack;
+  if (by == HR_BY_STACK) return in->stacks[in->lives->lives[life].stack].plain;
   return by == HR_BY_CATEGORY ? in->public.life_category[life] : in->lives->lives[life].size;
 }
 

@@ -26,7 +26,7 @@ static uint64_t collect(const hri_inside *in, survivor *rows) {
     while (step < p->step_count && life->alloc >= p->steps[step].first_event + p->steps[step].event_count) step++;
     if (step == p->step_count) break;
     if (life->end != HRI_NEVER || life->alloc < p->steps[step].first_event) continue;
-    if (rows) rows[count] = (survivor){life->stack ? life->stack : (uint64_t)1 << 63 | life->size, life->size, k, step};
+    if (rows) rows[count] = (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size, k, step};
     count++;
   }
   return count;

@@ -7,6 +7,10 @@
 #include "base/text.h"
 #include "inspect/lives.h"
 
+/* Strings of a snapshot may have any length, and a file of a few megabytes can refer to a long one a million times. What is
+ * compared or shown of one is bounded. */
+enum { HRI_NAME_BYTES = 512 };
+
 /* ---- stacks.c: what a stack says ---- */
 
 typedef enum hri_mark {
@@ -29,6 +33,8 @@ typedef enum hri_mark {
 typedef struct hri_stack_info {
   uint16_t marks; /* of all its frames */
   uint8_t stage;  /* hr_stage */
+  uint32_t step;  /* that a frame of ours names; 0: none */
+  uint32_t plain; /* the first stack that differs from it in the step only */
 } hri_stack_info;
 
 /* One entry per stack of the snapshot; freed with hri_free. */

@@ -112,7 +112,7 @@ static void list_pinned(hri_text *t, const hr_inspection *p) {
     const hr_pinned_segment *g = &f->pinned[k];
     hri_text_add(t, "  %10s of %s free (largest %s), kept by %llu block%s of %s\n", SIZE(g->free_bytes), SIZE(g->total_bytes),
                  SIZE(g->largest_free_bytes), (unsigned long long)g->live_count, g->live_count == 1 ? "" : "s", SIZE(g->live_bytes));
-    hri_text_add(t, "             %s, ", category_name(p, g->category));
+    hri_text_add(t, "             %.40s, ", category_name(p, g->category));
     add_brief(t, p->snapshot, g->stack, LINE - 32);
   }
   if (f->pinned_count > PINNED_SHOWN) hri_text_add(t, "  and %u more segments\n", f->pinned_count - PINNED_SHOWN);
@@ -147,10 +147,10 @@ static void add_rest(hri_text *t, const hr_live_group *groups, uint64_t from, ui
 
 static void add_group(hri_text *t, const hr_inspection *p, hr_group_by by, const hr_live_group *g) {
   hri_text_add(t, "  %10s %6llu x  ", SIZE(g->bytes), (unsigned long long)g->count);
-  if (by == HR_BY_CATEGORY) hri_text_add(t, "%-16s%6.1f %%\n", category_name(p, g->category), share(g->bytes, p->at.requested_bytes));
+  if (by == HR_BY_CATEGORY) hri_text_add(t, "%-16.40s%6.1f %%\n", category_name(p, g->category), share(g->bytes, p->at.requested_bytes));
   if (by == HR_BY_CATEGORY) return;
   if (by == HR_BY_SIZE) hri_text_add(t, "%10s each  ", SIZE(g->size));
-  hri_text_add(t, "%-15s ", category_name(p, g->category));
+  hri_text_add(t, "%-15.40s ", category_name(p, g->category));
   add_brief(t, p->snapshot, g->stack, by == HR_BY_SIZE ? LINE - 56 : LINE - 40);
 }
 
@@ -169,7 +169,7 @@ static void add_largest(hri_text *t, const hr_inspection *p, uint32_t top) {
   if (shown) hri_text_add(t, "\nlargest tensors\n");
   for (uint32_t k = 0; k < shown; k++) {
     const hr_live_tensor *x = &p->largest[k];
-    hri_text_add(t, "  %10s  %-15s ", SIZE(x->bytes), category_name(p, x->category));
+    hri_text_add(t, "  %10s  %-15.40s ", SIZE(x->bytes), category_name(p, x->category));
     add_brief(t, p->snapshot, x->stack, LINE - 31);
   }
 }
@@ -185,7 +185,7 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
     const hr_growth *g = &p->growth[k];
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, kinds[g->kind]);
     if (g->kind == HR_GROWTH_LEAK) hri_text_add(t, "%10s per step, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), g->steps_grown, g->steps_seen);
-    else hri_text_add(t, "%-15s ", category_name(p, g->category));
+    else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
     add_brief(t, p->snapshot, g->stack, g->kind == HR_GROWTH_LEAK ? LINE - 66 : LINE - 48);
   }
 }
@@ -195,7 +195,7 @@ static void add_trace(hri_text *t, const hr_inspection *p) {
   if (!p->event_count) hri_text_add(t, "no events, only the state of the snapshot\n");
   else {
     hri_text_add(t, "%llu events", (unsigned long long)p->event_count);
-    if (p->last_time_us > p->first_time_us) hri_text_add(t, " in %.3g s", (double)(p->last_time_us - p->first_time_us) / 1e6);
+    if (p->last_time_us > p->first_time_us) hri_text_add(t, " in %.3g s", ((double)p->last_time_us - (double)p->first_time_us) / 1e6);
     hri_text_add(t, p->began_empty ? ", from an empty allocator\n" : "\n  the trace does not begin with an empty allocator: what lived before is found from the last state\n");
   }
   if (p->odd_count)

@@ -1,6 +1,8 @@
 /* The inspection as JSON. Fields: docs/inspect.md. */
 #include "inspect/inside.h"
 
+#include <string.h>
+
 #include "base/json.h"
 
 enum { STACK_FRAMES_SHOWN = 64 };
@@ -9,6 +11,11 @@ static void put_event(hri_json_writer *w, const char *key, uint64_t event) {
   hri_json_key(w, key);
   if (event == UINT64_MAX) hri_json_put_null(w);
   else hri_json_put_u64(w, event);
+}
+
+static void put_bounded(hri_json_writer *w, const char *key, const char *text) {
+  hri_json_key(w, key);
+  hri_json_put_chars(w, text, strnlen(text, HRI_NAME_BYTES));
 }
 
 /* A stack as its frames, innermost first, and in short. */
@@ -22,8 +29,8 @@ static void put_stack(hri_json_writer *w, const hr_snapshot *s, uint32_t stack) 
   for (uint32_t k = 0; k < at->count && k < STACK_FRAMES_SHOWN; k++) {
     const hr_frame *f = &s->frames[s->stack_frames[at->first + k]];
     hri_json_begin_object(w);
-    hri_json_field_string(w, "name", hr_snapshot_string(s, f->name));
-    hri_json_field_string(w, "filename", hr_snapshot_string(s, f->file));
+    put_bounded(w, "name", hr_snapshot_string(s, f->name));
+    put_bounded(w, "filename", hr_snapshot_string(s, f->file));
     hri_json_field_u64(w, "line", f->line);
     hri_json_end_object(w);
   }
@@ -31,7 +38,7 @@ static void put_stack(hri_json_writer *w, const hr_snapshot *s, uint32_t stack) 
 }
 
 static void put_category(hri_json_writer *w, const hr_inspection *p, uint16_t category) {
-  hri_json_field_string(w, "category", category < p->category_count ? p->categories[category] : "unknown");
+  put_bounded(w, "category", category < p->category_count ? p->categories[category] : "unknown");
 }
 
 static void put_sums(hri_json_writer *w, const char *key, const hr_memory_sums *m) {

@@ -142,19 +142,27 @@ static bool name_fits(const char *pattern, const char *name) {
   return strstr(name, part) != NULL;
 }
 
-/* A frame's file, function and line. A profiler's frames have all three in the name, "torch/optim/adam.py(347): step", and the
- * file "none". */
+/* A frame's file, function and line, the texts cut to HRI_NAME_BYTES. A profiler's frames have all three in the name,
+ * "torch/optim/adam.py(347): step", and the file "none". */
 typedef struct view {
   const char *file, *name;
   uint32_t line;
-  char held[256];
+  char held[HRI_NAME_BYTES], held_name[HRI_NAME_BYTES];
 } view;
+
+/* The text, or its beginning copied into `held`. */
+static const char *bounded(const char *text, char held[HRI_NAME_BYTES]) {
+  if (strnlen(text, HRI_NAME_BYTES) < HRI_NAME_BYTES) return text;
+  memcpy(held, text, HRI_NAME_BYTES - 1);
+  held[HRI_NAME_BYTES - 1] = 0;
+  return held;
+}
 
 static void view_frame(const hr_snapshot *s, const hr_frame *frame, view *v) {
   const char *mark, *open;
   size_t count;
-  v->file = hr_snapshot_string(s, frame->file);
-  v->name = hr_snapshot_string(s, frame->name);
+  v->file = bounded(hr_snapshot_string(s, frame->file), v->held);
+  v->name = bounded(hr_snapshot_string(s, frame->name), v->held_name);
   v->line = frame->line;
   if (strcmp(v->file, "none") != 0) return;
   v->file = "";
@@ -240,7 +248,8 @@ static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, co
   for (uint32_t k = 0; k < stack->count; k++) {
     uint32_t frame = s->stack_frames[stack->first + k];
     unsigned marks = frame_mark[frame], fresh = marks & TURNS & ~met;
-    if (!info.stage) info.stage = (uint8_t)stated_stage(s, &s->frames[frame]);
+    hr_stage stated = stated_stage(s, &s->frames[frame]);
+    if (stated) info.stage = (uint8_t)stated; /* the outermost: a tensor may be called "loss" */
     /* What is built within a step is no building of the model. */
     if (marks & HRI_MARK_INIT && all & TURNS) marks &= ~(unsigned)HRI_MARK_INIT;
     all |= marks;
@@ -253,6 +262,55 @@ static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, co
   return info;
 }
 
+/* ---- steps in labels ---- */
+
+/* "step 7" of a frame of ours (hr_alloc_set_label) makes stacks of different steps different: `plain` joins them again. */
+static uint32_t stated_step(const hr_snapshot *s, const hr_frame *frame) {
+  const char *name = hr_snapshot_string(s, frame->name);
+  if (strncmp(name, "step ", 5) != 0 || strcmp(hr_snapshot_string(s, frame->file), "headroom") != 0) return 0;
+  return (uint32_t)strtoul(name + 5, NULL, 10);
+}
+
+static uint64_t plain_hash(const hr_snapshot *s, const hr_stack *stack) {
+  uint64_t h = 0x9e3779b97f4a7c15u;
+  for (uint32_t k = 0; k < stack->count; k++) {
+    uint32_t frame = s->stack_frames[stack->first + k];
+    if (stated_step(s, &s->frames[frame])) continue;
+    h = (h ^ frame) * 0xff51afd7ed558ccdu;
+    h ^= h >> 32;
+  }
+  return h;
+}
+
+typedef struct stepped {
+  uint64_t hash;
+  uint32_t stack;
+} stepped;
+
+static int stepped_order(const void *a, const void *b) {
+  const stepped *x = a, *y = b;
+  if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
+  return (x->stack > y->stack) - (x->stack < y->stack);
+}
+
+static bool join_steps(const hr_snapshot *s, hri_stack_info *stacks) {
+  HRI_ARRAY(stepped) rows = {0};
+  bool ok = true;
+  for (uint32_t k = 0; k < s->stack_count && ok; k++) {
+    stacks[k].plain = k;
+    for (uint32_t n = 0; n < s->stacks[k].count; n++) {
+      uint32_t step = stated_step(s, &s->frames[s->stack_frames[s->stacks[k].first + n]]);
+      if (step) stacks[k].step = step;
+    }
+    if (stacks[k].step) ok = hri_array_push(&rows, ((stepped){plain_hash(s, &s->stacks[k]), k}));
+  }
+  if (ok && rows.count) qsort(rows.items, rows.count, sizeof *rows.items, stepped_order);
+  for (size_t k = 1; ok && k < rows.count; k++)
+    if (rows.items[k].hash == rows.items[k - 1].hash) stacks[rows.items[k].stack].plain = stacks[rows.items[k - 1].stack].plain;
+  hri_array_free(&rows);
+  return ok;
+}
+
 hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_error *error) {
   uint16_t *marks = hri_alloc_zero((size_t)s->frame_count + 1, sizeof *marks);
   *stacks = hri_alloc_zero((size_t)s->stack_count + 1, sizeof **stacks);
@@ -263,7 +321,10 @@ hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_erro
   for (uint32_t k = 0; k < s->frame_count; k++) marks[k] = (uint16_t)frame_marks(s, &s->frames[k]);
   for (uint32_t k = 0; k < s->stack_count; k++) (*stacks)[k] = read_stack(s, &s->stacks[k], marks);
   hri_free(marks);
-  return HR_OK;
+  if (join_steps(s, *stacks)) return HR_OK;
+  hri_free(*stacks);
+  *stacks = NULL;
+  return hri_fail_memory(error, s->stack_count * sizeof(stepped), "the stacks of a snapshot");
 }
 
 const char *hr_stage_name(hr_stage stage) {

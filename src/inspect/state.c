@@ -105,9 +105,10 @@ static void paint(cells *c) {
 /* Whether the range is large-pool memory is not in events: a small segment has exactly 2 MiB, and small expandable memory is
  * mapped in chunks of that; large expandable memory comes in chunks of 20 MiB by default. */
 static hr_segment segment_of(const cells *c, const range *r) {
-  const hr_trace_event *e = &c->l->events[r->source];
+  const hr_trace_event *e;
   hr_segment g = {0};
   if (!r->from_event) return c->l->snapshot->segments[r->source];
+  e = &c->l->events[r->source];
   g.stream = e->stream;
   g.stack = e->stack;
   g.pool = e->pool;

@@ -1,5 +1,5 @@
-/* Training steps in a trace, by the first of these that gives at least two: annotations that come again and again
- * ("ProfilerStep#7"), the ends of optimizer runs (from stacks), an allocation of one size that comes at regular distances.
+/* Training steps in a trace, by the first of these that gives at least two: labels of ours ("step 7" in a stack),
+ * annotations that come again and again ("ProfilerStep#7"), the ends of optimizer runs (from stacks), an allocation of one size that comes at regular distances.
  * What stands before the first and behind the last boundary belongs to no step, but for a last one that an annotation
  * began. */
 #include "inspect/inside.h"
@@ -23,9 +23,10 @@ static uint64_t event_at(const hri_lives *l, int64_t time_us) {
 
 /* Names are the same up to the number at their end: "step 7", "ProfilerStep#7". */
 static size_t stem(const char *name) {
-  size_t count = strlen(name);
+  const size_t all = strnlen(name, HRI_NAME_BYTES);
+  size_t count = all;
   while (count && name[count - 1] >= '0' && name[count - 1] <= '9') count--;
-  return count ? count : strlen(name);
+  return count ? count : all;
 }
 
 /* Of the names that begin at least twice, the one that covers most time; enclosing ones win over what they enclose. */
@@ -34,7 +35,8 @@ static const char *step_name(const hr_snapshot *s, int32_t device) {
   struct {
     const char *name;
     uint64_t count;
-    int64_t covered, open;
+    int64_t open;
+    double covered; /* times may be anything */
   } rows[MOST];
   uint32_t count = 0, best = MOST;
   for (uint64_t k = 0; k < s->annotation_count; k++) {
@@ -45,7 +47,7 @@ static const char *step_name(const hr_snapshot *s, int32_t device) {
     while (row < count && (stem(rows[row].name) != stem(name) || strncmp(rows[row].name, name, stem(name)) != 0)) row++;
     if (row == count && count == MOST) continue;
     if (row == count) rows[count++].name = name, rows[row].count = 0, rows[row].covered = 0, rows[row].open = a->time_us;
-    if (a->end) rows[row].covered += a->time_us - rows[row].open;
+    if (a->end) rows[row].covered += (double)a->time_us - (double)rows[row].open;
     else rows[row].count++, rows[row].open = a->time_us;
   }
   for (uint32_t k = 0; k < count; k++) {
@@ -70,6 +72,19 @@ static bool from_annotations(const hri_inside *in, marks *found) {
     else if (!hri_array_push(found, at)) return false;
   }
   return found->count == 0 || found->items[found->count - 1] >= in->lives->event_count || hri_array_push(found, in->lives->event_count);
+}
+
+/* ---- labels ---- */
+
+static bool from_labels(const hri_inside *in, marks *found) {
+  uint32_t step = 0;
+  for (uint64_t k = 0; k < in->lives->event_count; k++) {
+    uint32_t own = in->lives->events[k].action == HR_TRACE_ALLOC ? in->stacks[in->lives->events[k].stack].step : 0;
+    if (own <= step) continue;
+    step = own;
+    if (!hri_array_push(found, k)) return false;
+  }
+  return found->count == 0 || hri_array_push(found, in->lives->event_count);
 }
 
 /* ---- optimizer runs ---- */
@@ -193,7 +208,7 @@ hr_status hri_steps_find(hri_inside *in, hr_error *error) {
   static const struct {
     bool (*find)(const hri_inside *in, marks *found);
     const char *name;
-  } ways[] = {{from_annotations, "annotations"}, {from_optimizer, "optimizer stacks"}, {from_repetition, "repetition"}};
+  } ways[] = {{from_labels, "labels"}, {from_annotations, "annotations"}, {from_optimizer, "optimizer stacks"}, {from_repetition, "repetition"}};
   hr_status status = HR_OK;
   in->public.steps_from = "";
   in->public.outlier_step = UINT64_MAX;

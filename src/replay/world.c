@@ -12,6 +12,8 @@ void hri_world_init(hri_world *w, uint64_t capacity_bytes, uint64_t above, bool 
 void hri_world_deinit(hri_world *w) {
   hri_array_free(&w->expected);
   hri_array_free(&w->returned);
+  hri_array_free(&w->held);
+  hri_array_free(&w->ranges);
 }
 
 void hri_world_expect(hri_world *w, const hri_driver_call *call) {
@@ -81,6 +83,52 @@ static void give_back(hri_world *w, uint64_t address, uint64_t bytes) {
   }
 }
 
+/* ---- what holds memory now ----
+ *
+ * A replay that has left the recorded path can still hold what the trace has returned and taken again, so a recorded address
+ * is only handed out where nothing lies. Own addresses lie above all recorded ones. */
+
+/* The first held range that ends behind `address`. */
+static size_t held_at(const hri_world *w, uint64_t address) {
+  size_t low = 0, high = w->held.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (w->held.items[middle].address + w->held.items[middle].bytes <= address) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+static bool is_clear(const hri_world *w, uint64_t address, uint64_t bytes) {
+  size_t at = held_at(w, address);
+  return bytes <= UINT64_MAX - address && (at == w->held.count || w->held.items[at].address >= address + bytes);
+}
+
+static void hold(hri_world *w, uint64_t address, uint64_t bytes) {
+  size_t at = held_at(w, address);
+  hri_range range = {address, bytes};
+  if (!w->follow || address >= w->own_base) return;
+  if (!hri_array_push(&w->held, range)) {
+    w->failed = true;
+    return;
+  }
+  memmove(w->held.items + at + 1, w->held.items + at, (w->held.count - 1 - at) * sizeof range);
+  w->held.items[at] = range;
+}
+
+/* All or a part of what is held; a part in the middle leaves two. */
+static void let_go(hri_world *w, uint64_t address, uint64_t bytes) {
+  uint64_t end = address + bytes;
+  for (size_t at = held_at(w, address); at < w->held.count && w->held.items[at].address < end; at = held_at(w, address)) {
+    hri_range whole = w->held.items[at];
+    uint64_t whole_end = whole.address + whole.bytes;
+    memmove(w->held.items + at, w->held.items + at + 1, (w->held.count - at - 1) * sizeof whole);
+    w->held.count--;
+    if (whole.address < address) hold(w, whole.address, address - whole.address);
+    if (whole_end > end) hold(w, end, whole_end - end);
+  }
+}
+
 /* ---- hooks ---- */
 
 static uint64_t reserve(void *context, uint64_t bytes, uint64_t stream) {
@@ -89,9 +137,10 @@ static uint64_t reserve(void *context, uint64_t bytes, uint64_t stream) {
   for (size_t k = 0; k < w->expected.count; k++) {
     const hri_driver_call *call = &w->expected.items[k];
     uint64_t address = call->address;
-    if (call->map || call->bytes != bytes || call->stream != stream) continue;
+    if (call->map || call->bytes != bytes || call->stream != stream || !is_clear(w, address, bytes)) continue;
     drop_call(w, k);
     w->matched_count++;
+    hold(w, address, bytes);
     return address;
   }
   return own_address(w, bytes);
@@ -100,18 +149,35 @@ static uint64_t reserve(void *context, uint64_t bytes, uint64_t stream) {
 static void release(void *context, uint64_t address, uint64_t bytes) {
   hri_world *w = context;
   w->released_count++;
+  let_go(w, address, bytes);
   if (address >= w->own_base) give_back(w, address, bytes); /* recorded ones come back when the trace says so */
+}
+
+/* A range that is there already, though nothing may be mapped in it yet. */
+static bool begins_range(const hri_world *w, uint64_t address) {
+  for (size_t k = 0; k < w->ranges.count; k++)
+    if (w->ranges.items[k] == address) return true;
+  return false;
 }
 
 /* The first part of a range that is mapped is its beginning. */
 static uint64_t reserve_range(void *context, uint64_t bytes, uint64_t stream) {
   hri_world *w = context;
-  for (size_t k = 0; k < w->expected.count; k++)
-    if (w->expected.items[k].map && w->expected.items[k].stream == stream) return w->expected.items[k].address;
+  for (size_t k = 0; k < w->expected.count; k++) {
+    const hri_driver_call *call = &w->expected.items[k];
+    if (!call->map || call->stream != stream || !is_clear(w, call->address, call->bytes) || begins_range(w, call->address)) continue;
+    if (!hri_array_push(&w->ranges, call->address)) w->failed = true;
+    return call->address;
+  }
   return own_address(w, bytes);
 }
 
-static void release_range(void *context, uint64_t address, uint64_t bytes) { (void)context, (void)address, (void)bytes; }
+static void release_range(void *context, uint64_t address, uint64_t bytes) {
+  hri_world *w = context;
+  (void)bytes;
+  for (size_t k = 0; k < w->ranges.count; k++)
+    if (w->ranges.items[k] == address) w->ranges.items[k--] = w->ranges.items[--w->ranges.count];
+}
 
 static bool map(void *context, uint64_t address, uint64_t bytes) {
   hri_world *w = context;
@@ -124,12 +190,13 @@ static bool map(void *context, uint64_t address, uint64_t bytes) {
     else call->address += bytes, call->bytes -= bytes; /* chunk by chunk */
     break;
   }
+  hold(w, address, bytes);
   return true;
 }
 
 static void unmap(void *context, uint64_t address, uint64_t bytes) {
   hri_world *w = context;
-  (void)address, (void)bytes;
+  let_go(w, address, bytes);
   w->released_count++;
 }
 
@@ -141,9 +208,11 @@ static void device_memory(void *context, uint64_t *free_bytes, uint64_t *total_b
   *total_bytes = known ? w->capacity_bytes : 0;
 }
 
-/* Imported segments need nothing: their bytes are in the allocator's own count, and own addresses lie above them. */
+/* Imported segments: their bytes are in the allocator's own count. */
 static bool adopt(void *context, hr_alloc_adopt kind, uint64_t address, uint64_t bytes) {
-  (void)context, (void)kind, (void)address, (void)bytes;
+  hri_world *w = context;
+  if (kind != HR_ALLOC_ADOPT_RANGE) hold(w, address, bytes);
+  else if (w->follow && !hri_array_push(&w->ranges, address)) w->failed = true;
   return true;
 }
 

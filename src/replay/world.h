@@ -22,6 +22,8 @@ typedef struct hri_world {
   const hr_alloc *alloc;   /* whose reserved bytes count: it also has segments that were imported */
   HRI_ARRAY(hri_driver_call) expected;
   HRI_ARRAY(hri_range) returned; /* own addresses that were given back, to be used again: lowest first */
+  HRI_ARRAY(hri_range) held;     /* recorded addresses with memory behind them now, by address */
+  HRI_ARRAY(uint64_t) ranges;    /* where recorded ranges of expandable segments begin that are there now */
   uint64_t own_base, own_next;   /* own addresses lie above all recorded ones */
   uint64_t matched_count;        /* recorded segments that the replay took as recorded */
   uint64_t released_count, refused_count;

@@ -15,7 +15,8 @@
 extern const unsigned char hri_page_html[], hri_page_css[];
 extern const size_t hri_page_html_bytes, hri_page_css_bytes;
 #define PART(name) extern const unsigned char hri_page_##name##_js[]; extern const size_t hri_page_##name##_js_bytes;
-#define PARTS(each) each(data) each(model) each(draw) each(timeline) each(live) each(segments) each(table) each(main)
+#define PARTS(each) each(data) each(model) each(draw) each(timeline) each(live) each(flame) each(segments) each(spans) \
+  each(table) each(facts) each(main)
 PARTS(PART)
 
 typedef struct report {

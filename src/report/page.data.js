@@ -10,7 +10,8 @@ function base64Bytes(text) {
   for (let i = 0; i < 64; i++) value[digits.charCodeAt(i)] = i;
   const length = text.length, out = new Uint8Array(length / 4 * 3 - (text[length - 1] === '=') - (text[length - 2] === '='));
   for (let i = 0, o = 0; i < length; i += 4) {
-    const bits = value[text.charCodeAt(i)] << 18 | value[text.charCodeAt(i + 1)] << 12 | value[text.charCodeAt(i + 2)] << 6 | value[text.charCodeAt(i + 3)];
+    const bits = value[text.charCodeAt(i)] << 18 | value[text.charCodeAt(i + 1)] << 12 | value[text.charCodeAt(i
+      + 2)] << 6 | value[text.charCodeAt(i + 3)];
     out[o++] = bits >> 16; // writes past the end are dropped
     out[o++] = bits >> 8;
     out[o++] = bits;
@@ -151,5 +152,6 @@ async function readData(text) {
   const time = new Float64Array(facts.events + 1); // of instants, microseconds since the first event
   for (let t = 1; t <= facts.events; t++) time[t] = time[t - 1] + n.u();
   const lives = readLives(n, facts.lives, unit);
-  return {facts, base, firstTime, time, lives, segments: readSegments(n, unit), annotations: readAnnotations(n), stages: readStages(n), ...readStacks(n)};
+  return {facts, base, firstTime, time, lives, segments: readSegments(n, unit), annotations: readAnnotations(n), stages: readStages(n),
+    ...readStacks(n)};
 }

@@ -8,7 +8,8 @@ function sizeText(bytes) {
   return `${sign}${unit ? value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0) : value} ${units[unit]}`;
 }
 const numberFormat = new Intl.NumberFormat('en'), countText = n => numberFormat.format(Math.round(n));
-const largestIn = (values, least) => { let most = least; for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i]; return most; };
+const largestIn = (values, least) => { let most = least; for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i];
+  return most; };
 function timeText(us) {
   if (us < 1e3) return `${Math.round(us)} µs`;
   if (us < 1e6) return `${(us / 1e3).toFixed(us < 1e4 ? 2 : 1)} ms`;
@@ -27,14 +28,17 @@ function el(tag, properties, ...children) {
     else if (key in node && key !== 'list') node[key] = value;
     else node.setAttribute(key, value);
   }
-  for (const child of children.flat()) if (child !== null && child !== undefined) node.append(child instanceof Node ? child : safeText(String(child)));
+  for (const child of children.flat()) if (child !== null && child !== undefined) node.append(child instanceof Node ? child
+    : safeText(String(child)));
   return node;
 }
 
 // columns: [{name, number, ...}] with how a cell is set, rows: arrays of texts or nodes. `spare` columns go first where room is short.
 function table(columns, rows, caption) {
-  const cell = (value, i, tag) => el(tag, {className: ['number', 'wide', 'share', 'plain', 'spare'].filter(kind => columns[i][kind]).join(' ')}, value);
-  return el('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption}, el('table', {className: columns.some(c => c.wide) ? 'cards' : ''},
+  const cell = (value, i, tag) => el(tag,
+    {className: ['number', 'wide', 'share', 'plain', 'spare'].filter(kind => columns[i][kind]).join(' ')}, value);
+  return el('div', {className: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption},
+    el('table', {className: columns.some(c => c.wide) ? 'cards' : ''},
     el('caption', {className: 'hidden'}, caption),
     el('thead', {}, el('tr', {}, columns.map((c, i) => { const th = cell(c.name, i, 'th'); th.scope = 'col'; return th; }))),
     el('tbody', {}, rows.map(row => el('tr', {}, row.map((value, i) => cell(value, i, 'td')))))));
@@ -123,7 +127,8 @@ function fitText(g, text, x, y, width) {
   if (width < 14) return;
   if (g.measureText(text).width > width) {
     let low = 0, high = text.length;
-    while (low < high) { const middle = low + high + 1 >> 1; if (g.measureText(text.slice(0, middle) + '…').width <= width) low = middle; else high = middle - 1; }
+    while (low < high) { const middle = low + high + 1 >> 1; if (g.measureText(text.slice(0, middle) + '…').width <= width) low = middle;
+      else high = middle - 1; }
     if (low < 2) return;
     text = text.slice(0, low) + '…';
   }

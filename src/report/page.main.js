@@ -11,7 +11,7 @@ class App {
     this.live_ = new Live(this);
     this.flame = new Flame(this);
     this.map = new SegmentMap(this);
-    this.lifes = new Lifes(this);
+    this.spans = new Spans(this);
     this.table = new Allocations(this);
     this.fixed();
     this.listen();
@@ -31,13 +31,14 @@ class App {
   }
   // `hi` null: as wide as now. A view is never narrower than a few events, nor outside the whole.
   setView(lo, hi) {
-    const least = this.axis === 'time' ? Math.min(this.span, 5) : Math.min(this.span, 8), width = Math.max(least, Math.min(this.span, hi === null ? this.hi - this.lo : hi - lo));
+    const least = this.axis === 'time' ? Math.min(this.span, 5) : Math.min(this.span, 8),
+      width = Math.max(least, Math.min(this.span, hi === null ? this.hi - this.lo : hi - lo));
     this.lo = Math.max(0, Math.min(lo, this.span - width));
     this.hi = this.lo + width;
     this.timeline.draw();
     this.timeline.refill();
     clearTimeout(this.later);
-    this.later = setTimeout(() => { this.lifes.show(); if ($('table-scope').value === 'view') this.table.show(); }, 80);
+    this.later = setTimeout(() => { this.spans.show(); if ($('table-scope').value === 'view') this.table.show(); }, 80);
   }
   zoom(factor, around = this.unit(this.at)) {
     const middle = around < this.lo || around > this.hi ? (this.lo + this.hi) / 2 : around;
@@ -60,7 +61,7 @@ class App {
     this.flame.refill();
     this.map.show();
     this.sums();
-    this.lifes.draw();
+    this.spans.draw();
     if ($('table-scope').value === 'live') this.table.show();
     $('instant-text').textContent = this.sentence();
     clearTimeout(this.speak);
@@ -69,54 +70,20 @@ class App {
   }
   sentence() {
     const {model, at} = this, when = at ? `After event ${countText(at)} of ${countText(model.events)}` : 'Before the first event';
-    return `${when}${model.hasTime ? `, ${timeText(model.timeOf(at))}` : ''}: ${sizeText(this.liveBytes)} live in ${countText(this.live.length)} allocations${this.map?.sums?.pending ? `, ${sizeText(this.map.sums.pending)} of it freed but pending` : ''}${model.hasSegments ? `, ${sizeText(this.reserved)} reserved` : ''}`;
+    const live = `${sizeText(this.liveBytes)} live in ${countText(this.live.length)} allocations`, {pending} = this.map.sums;
+    return (model.hasTime ? `${when}, ${timeText(model.timeOf(at))}: ` : `${when}: `) + live
+      + (pending ? `, ${sizeText(pending)} of it freed but pending` : '') + (model.hasSegments ? `, ${sizeText(this.reserved)} reserved` : '');
   }
-  // ---- What stands above: sums of the instant, figures of the whole ----
-  sums() {
-    const {map: {sums}, model} = this, parts = [['live', sums.live, style.accent], ['rounding', sums.rounding, '#66ccee'], ['freed, pending', sums.pending, '#ee6677'], ['free, returnable', sums.returnable, '#ccbb44'], ['free, in use segments', sums.pinned, style.free]];
-    if (!model.hasSegments) return $('sums').replaceChildren();
-    const bar = el('div', {className: 'sums', role: 'img', 'aria-label': `Reserved ${sizeText(sums.reserved)}: ` + parts.map(([name, bytes]) => `${name} ${sizeText(bytes)}`).join(', ')});
-    const legend = el('ul', {className: 'legend'});
-    for (const [name, bytes, colour] of parts) {
-      if (bytes <= 0) continue;
-      const piece = el('span', {title: `${name} ${sizeText(bytes)}`}), box = el('span', {className: 'swatch'});
-      piece.style.flexGrow = bytes / sums.reserved;
-      piece.style.background = box.style.background = colour;
-      bar.append(piece);
-      legend.append(el('li', {}, box, `${name} ${sizeText(bytes)} (${shareText(bytes, sums.reserved)})`));
-    }
-    $('sums').replaceChildren(el('h3', {}, `Reserved at this instant: ${sizeText(sums.reserved)}`), bar, legend);
-  }
+  sums() { $('sums').replaceChildren(...(this.model.hasSegments ? sumsBar(this.map.sums) : [])); }
   fixed() {
-    const {model} = this, {facts} = model, figure = (name, value, note) => el('div', {}, el('dt', {}, name), el('dd', {}, value, note ? el('small', {}, note) : null));
-    const start = model.firstTime ? new Date(model.firstTime / 1000) : null, day = start && !isNaN(start) ? start.toISOString().replace('T', ' ').slice(0, 19) + ' UTC' : '';
-    $('source').textContent = safeText([facts.device < 0 ? 'CPU' : `device ${facts.device}`, facts.format, `${countText(facts.events)} events`, `${countText(facts.lives)} allocations`, model.hasTime ? timeText(model.time[model.events]) : 'no times', day].filter(Boolean).join(' · '));
-    const peakShare = facts.peakReserved ? `${shareText(facts.peakLive, facts.peakReserved)} of the most reserved` : '';
-    $('facts').replaceChildren(el('dl', {className: 'facts'}, figure('Most live', sizeText(facts.peakLive), peakShare), model.hasSegments ? figure('Most reserved', sizeText(facts.peakReserved), '') : null,
-      facts.lines.map(line => figure(line.name, sizeText(line.bytes), `${sizeText(line.bytes - Math.max(facts.peakReserved, facts.peakLive))} above the most ${model.hasSegments ? 'reserved' : 'live'}`)),
-      figure('Failed requests', countText(facts.oomTotal), facts.ooms.length ? `last: ${sizeText(facts.ooms.at(-1).size)}` : 'none in this trace'),
-      facts.steps.length ? figure('Steps', countText(facts.steps.length), `found from ${facts.stepsFrom}`) : null), el('div', {id: 'sums'}), this.notes());
-    $('legend').replaceChildren(...model.order.slice().reverse().map(c => el('li', {}, swatch(this, c), this.palette[c].name)), el('li', {className: 'quiet'}, 'paler: not all the time within the pixel'));
-    this.more();
-  }
-  notes() {
-    const {facts} = this.model, notes = [];
-    if (facts.categoriesInferred) notes.push('Categories are inferred from stacks and lifetimes: the file does not state them.');
-    if (!facts.hasState) notes.push('The file states no segments: reserved memory and the segment map are unknown.');
-    if (!facts.beganEmpty) notes.push('The trace does not begin with an empty allocator: what lived before has no recorded beginning.');
-    if (facts.odd) notes.push(`${countText(facts.odd)} events contradict others and were used as far as possible.`);
-    return el('div', {className: 'quiet'}, notes.map(note => el('p', {}, note)));
-  }
-  more() {
-    const {model} = this, {facts} = model, body = $('more-body'), number = name => ({name, number: true}), go = (text, t) => el('button', {type: 'button', onclick: () => { this.setAt(t); this.reveal(); }}, text);
-    body.replaceChildren();
-    if (facts.ooms.length) body.append(el('h3', {}, `Failed requests (${countText(facts.oomTotal)})`), table([{name: 'After'}, number('Request'), number('Device free'), number('Live'), number('Reserved'), {name: 'Stage'}, {name: 'Stack'}],
-      facts.ooms.map(o => [go(`event ${countText(o.event + 1)}`, o.event + 1), sizeText(o.size), sizeText(o.deviceFree), sizeText(o.live), sizeText(o.reserved), o.stage, stackCell(model, o.stack)]), 'Failed requests'));
-    if (facts.growth.length) body.append(el('h3', {}, 'Allocations that outlive their step'), table([number('Bytes'), number('Count'), number('Per step'), {name: 'Growth'}, {name: 'Category'}, {name: 'Stack'}],
-      facts.growth.map(g => [sizeText(g.bytes), countText(g.count), sizeText(Math.round(g.perStep)), g.kind, facts.categories[g.category] || '', stackCell(model, g.stack)]), 'Growth'));
-    if (facts.steps.length) body.append(el('h3', {}, 'Steps'), table([{name: 'Step'}, number('Events'), number('Most live'), number('Left at its end'), {name: ''}],
-      facts.steps.slice(0, 1000).map(([first, count, peak, left], i) => [go(`step ${i + 1}`, first + 1), countText(count), sizeText(peak), sizeText(left), i === facts.outlierStep ? `stands out: the usual peak is ${sizeText(facts.usualPeak)}` : '']), 'Steps'));
-    $('more').hidden = !body.children.length;
+    const {model} = this, {facts} = model, go = (text, t) => el('button', {type: 'button', onclick: () => this.go(t)}, text);
+    $('source').textContent = sourceText(model);
+    $('facts').replaceChildren(figures(model), el('div', {id: 'sums'}), notes(model));
+    $('legend').replaceChildren(...model.order.slice().reverse().map(c => el('li', {}, swatch(this, c), this.palette[c].name)),
+      el('li', {className: 'quiet'}, 'paler: not all the time within the pixel'));
+    $('more-body').replaceChildren(...(facts.ooms.length ? failuresTable(model, go) : []), ...(facts.growth.length ? growthTable(model) : []),
+      ...(facts.steps.length ? stepsTable(model, go) : []));
+    $('more').hidden = !$('more-body').children.length;
   }
   // ---- Buttons, keys, theme ----
   buttons() {
@@ -151,15 +118,23 @@ class App {
   }
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || $('keys').open) return;
-    const keys = {p: () => $('go-peak').click(), o: () => this.nextOom(), e: () => $('go-end').click(), '?': () => this.keys(), d: () => $('theme').click(), t: () => { $('timeline').scrollIntoView(); $('timeline-c').focus({preventScroll: true}); },
-      f: () => { $('flame').scrollIntoView(); $('flame-c').focus({preventScroll: true}); }, m: () => { $('map').scrollIntoView(); $('map-c').focus({preventScroll: true}); }, '/': () => { $('table').scrollIntoView(); $('table-q').focus({preventScroll: true}); }};
+    const to = (section, focus) => () => { $(section).scrollIntoView(); $(focus).focus({preventScroll: true}); };
+    const keys = {p: () => $('go-peak').click(), o: () => this.nextOom(), e: () => $('go-end').click(), '?': () => this.keys(),
+      d: () => $('theme').click(), t: to('timeline', 'timeline-c'), f: to('flame', 'flame-c'), m: to('map', 'map-c'), '/': to('table', 'table-q')};
     if (!keys[event.key]) return;
     event.preventDefault();
     keys[event.key]();
   }
   keys() {
-    const rows = [['p  o  e', 'go to the peak, the next out-of-memory event, the end'], ['t  f  m  /', 'to the timeline, the flame view, the segments, the search'], ['d', 'theme: system, light, dark'],
-      ['← →', 'timeline: event by event (with Shift: a hundredth of all); flame: beside; segments: block by block'], ['↑ ↓', 'flame: up and down the stack; segments and lives: row by row'], ['+  −  0', 'timeline: zoom in, out, all'], ['PageUp PageDown', 'timeline: move by half a view'], ['Enter, Escape', 'flame: into the chosen frame, back out']];
+    const rows = [
+      ['p  o  e', 'go to the peak, the next out-of-memory event, the end'],
+      ['t  f  m  /', 'to the timeline, the flame view, the segments, the search'],
+      ['d', 'theme: system, light, dark'],
+      ['← →', 'timeline: event by event (with Shift: a hundredth of all); flame: beside; segments: block by block'],
+      ['↑ ↓', 'flame: up and down the stack; segments and lives: row by row'],
+      ['+  −  0', 'timeline: zoom in, out, all'],
+      ['PageUp PageDown', 'timeline: move by half a view'],
+      ['Enter, Escape', 'flame: into the chosen frame, back out']];
     $('keys-body').replaceChildren(table([{name: 'Key'}, {name: 'Does'}], rows.map(([key, text]) => [el('kbd', {}, key), text]), 'Keys'));
     $('keys').showModal();
   }
@@ -174,8 +149,8 @@ class App {
     readStyle(this.palette);
     if (this.live) { this.fixed(); this.sums(); this.live_.show(); this.table.show(); this.redraw(); }
   }
-  redraw() { for (const view of [this.timeline, this.flame, this.map, this.lifes]) view.draw(); }
-  drawNow() { for (const view of [this.timeline, this.flame, this.map, this.lifes]) view.drawAll(); }
+  redraw() { for (const view of [this.timeline, this.flame, this.map, this.spans]) view.draw(); }
+  drawNow() { for (const view of [this.timeline, this.flame, this.map, this.spans]) view.drawAll(); }
 }
 
 async function open() {
@@ -185,17 +160,18 @@ async function open() {
   performance.mark('report:read');
   const model = new Model(data);
   performance.mark('report:decoded');
-  $('loading').remove();
   $('rest').hidden = false;
   const app = new App(model);
   app.buttons();
   app.setAt(model.facts.atEvent + 1);
-  app.lifes.show();
+  app.spans.show();
+  $('loading').remove();
   requestAnimationFrame(() => requestAnimationFrame(() => performance.mark('report:painted')));
 }
 
 open().catch(error => {
   const old = typeof DecompressionStream === 'undefined';
-  $('loading').textContent = old ? 'This browser is too old to unpack the data: use one of 2023 or later.' : `The data of this file cannot be read: ${error.message}`;
+  $('loading').textContent = old ? 'This browser is too old to unpack the data: use one of 2024 or later.'
+    : `The data of this file cannot be read: ${error.message}`;
   $('loading').className = 'warn';
 });

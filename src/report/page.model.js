@@ -31,14 +31,20 @@ function orderEnds(lives, events) {
 }
 
 // Categories with least bytes made, beyond what a picture can tell apart, become one: "others".
+// Several may have one name ("unknown": what the file says, and what it does not).
 function fewCategories(names, lives) {
-  const made = new Float64Array(65536), count = new Uint32Array(65536);
-  for (let i = 0; i < lives.count; i++) { made[lives.category[i]] += lives.size[i]; count[lives.category[i]]++; }
-  const used = [...made.keys()].filter(c => count[c]).sort((a, b) => made[b] - made[a]), kept = used.length > MAX_CATEGORIES ? used.slice(0, MAX_CATEGORIES - 1) : used;
+  const made = new Float64Array(65536), count = new Uint32Array(65536), first = names.map(name => names.indexOf(name));
+  for (let i = 0; i < lives.count; i++) {
+    const c = first[lives.category[i]] ?? 0;
+    made[c] += lives.size[i];
+    count[c]++;
+  }
+  const used = [...made.keys()].filter(c => count[c]).sort((a, b) => made[b] - made[a]);
+  const kept = used.length > MAX_CATEGORIES ? used.slice(0, MAX_CATEGORIES - 1) : used;
   const place = new Uint8Array(65536).fill(kept.length), list = kept.map(c => names[c] || 'unknown');
   kept.forEach((c, k) => { place[c] = k; });
   if (kept.length < used.length || !used.length) list.push(used.length ? 'others' : 'unknown');
-  return {list, column: Uint8Array.from(lives.category, c => place[c])};
+  return {list, column: Uint8Array.from(lives.category, c => place[first[c] ?? 0])};
 }
 
 class Levels {
@@ -116,7 +122,8 @@ class Levels {
   // Column p covers the instants edges[p] ... edges[p + 1].
   columns(edges) {
     const count = edges.length - 1, {width, bucket} = this, column = this.columnFor();
-    const out = {count, top: new Float64Array(count * width), most: new Float64Array(count), least: new Float64Array(count), reserved: new Float64Array(count)};
+    const out = {count, top: new Float64Array(count * width), most: new Float64Array(count), least: new Float64Array(count),
+      reserved: new Float64Array(count)};
     let state = null;
     for (let p = 0; p < count; p++) {
       if (edges[p + 1] - edges[p] <= 4 * bucket) {
@@ -150,7 +157,8 @@ function segmentsAt(segments, t) {
     return low;
   };
   const give = s => {
-    const i = place(s.addr), before = list[i - 1], after = list[i], touches = (x, y) => x && y && x.joins && y.joins && x.addr + x.size === y.addr && x.pool === y.pool && x.stream === y.stream;
+    const i = place(s.addr), before = list[i - 1], after = list[i], touches = (x, y) => x && y && x.joins && y.joins && x.addr
+      + x.size === y.addr && x.pool === y.pool && x.stream === y.stream;
     if (touches(before, s)) {
       before.size += s.size;
       if (touches(before, after)) { before.size += after.size; list.splice(i, 1); }

@@ -12,24 +12,28 @@ class Timeline {
     this.draw = perFrame(() => this.drawAll());
     this.refill = tableBehind('timeline-t', () => this.table());
     this.bands = this.findBands();
+    this.measure();
     this.listen();
   }
-  get plot() { return {x: MARGIN.left, width: Math.max(10, this.canvas.parentElement.clientWidth - MARGIN.left - MARGIN.right)}; }
+  measure() { this.plot = {x: MARGIN.left, width: Math.max(10, this.canvas.parentElement.clientWidth - MARGIN.left - MARGIN.right)}; }
   toX(t) { const {app, plot} = this; return plot.x + (app.unit(t) - app.lo) / (app.hi - app.lo) * plot.width; }
   toInstant(x) { const {app, plot} = this; return app.instant(app.lo + (x - plot.x) / plot.width * (app.hi - app.lo)); }
 
   // ---- Bands: steps, and annotations by nesting. Each is {from, to, name} in instants. ----
   findBands() {
     const {model} = this.app, rows = [];
-    if (model.facts.steps.length) rows.push({title: 'steps', list: model.facts.steps.map(([first, count], i) => ({from: first, to: first + count, name: `step ${i + 1}`}))});
-    const stages = model.stages.map(({from, stage}, i) => ({from, to: model.stages[i + 1]?.from ?? model.events, name: model.facts.stages[stage], stage}));
+    if (model.facts.steps.length) rows.push({title: 'steps',
+      list: model.facts.steps.map(([first, count], i) => ({from: first, to: first + count, name: `step ${i + 1}`}))});
+    const stages = model.stages.map(({from, stage}, i) => ({from, to: model.stages[i + 1]?.from ?? model.events,
+      name: model.facts.stages[stage], stage}));
     if (stages.length > 1) rows.push({title: 'stages', list: stages.filter(band => band.stage)});
     const nested = [], open = [];
     for (const {us, name, end} of model.annotations) {
       const text = model.strings[name], depth = open.length, t = above(model.time, us) - 1;
       if (!end) open.push({from: Math.max(0, t), name: text, depth});
       else for (let i = open.length - 1; i >= 0; i--)
-        if (open[i].name === text) { const [band] = open.splice(i, 1); (nested[band.depth] ||= []).push({...band, to: Math.max(t, band.from)}); break; }
+        if (open[i].name === text) { const [band] = open.splice(i, 1);
+          (nested[band.depth] ||= []).push({...band, to: Math.max(t, band.from)}); break; }
     }
     for (const band of open) (nested[band.depth] ||= []).push({...band, to: model.events});
     nested.slice(0, 3).forEach((list, i) => { if (list) rows.push({title: i ? '' : 'notes', list: list.sort((a, b) => a.from - b.from)}); });
@@ -51,26 +55,27 @@ class Timeline {
   // ---- Drawing ----
   drawAll() {
     const start = performance.now();
+    this.measure();
     this.drawMain();
     this.drawStrip();
     performance.measure('report:frame', {start, end: performance.now()});
   }
-  area(g, columns, x, step, y, bottom, labels = false) {
+  area(g, columns, x, y, bottom, labels = false) {
     const {model, palette} = this.app, width = model.levels.width, floor = new Float64Array(columns.count), places = [];
     for (const c of model.order) {
       const path = new Path2D();
       let any = false;
       for (let p = 0; p < columns.count; p++) {
         const value = columns.top[p * width + c], high = y(floor[p] + value);
-        if (p === 0) path.moveTo(x, high); else path.lineTo(x + p * step, high);
-        path.lineTo(x + (p + 1) * step, high);
+        if (p === 0) path.moveTo(x, high); else path.lineTo(x + p, high);
+        path.lineTo(x + p + 1, high);
         any ||= value > 0;
       }
       if (any && labels) places.push(...this.labelPlace(g, c, columns, floor, y));
       for (let p = columns.count - 1; p >= 0; p--) {
         const low = Math.min(bottom, y(floor[p]));
-        path.lineTo(x + (p + 1) * step, low);
-        path.lineTo(x + p * step, low);
+        path.lineTo(x + p + 1, low);
+        path.lineTo(x + p, low);
         floor[p] += columns.top[p * width + c];
       }
       if (!any) continue;
@@ -94,9 +99,12 @@ class Timeline {
     }
     return best ? [best] : [];
   }
-  veil(g, columns, x, step, y) {
+  veil(g, columns, x, y) {
     const path = new Path2D();
-    for (let p = 0; p < columns.count; p++) if (columns.least[p] < columns.most[p]) path.rect(x + p * step, y(columns.most[p]), step, y(columns.least[p]) - y(columns.most[p]));
+    for (let p = 0; p < columns.count; p++) {
+      const high = y(columns.most[p]), low = y(columns.least[p]);
+      if (low > high) path.rect(x + p, high, 1, low - high);
+    }
     g.save();
     g.globalAlpha = 0.42;
     g.fillStyle = style.sheet;
@@ -107,11 +115,12 @@ class Timeline {
   nameReserved(g, columns, x, y, top) {
     const {reserved, count} = columns;
     for (let p = 10; p + 60 < count; p += 10)
-      if (Math.abs(y(reserved[p]) - y(reserved[p + 60])) < 2 && Math.abs(y(reserved[p]) - y(reserved[p + 30])) < 2 && reserved[p] > 0) return haloText(g, 'reserved', x + p, Math.max(top + 7, y(reserved[p]) - 9));
+      if (reserved[p] > 0 && [30, 60].every(ahead => Math.abs(y(reserved[p]) - y(reserved[p + ahead])) < 2))
+        return haloText(g, 'reserved', x + p, Math.max(top + 7, y(reserved[p]) - 9));
   }
-  line(g, values, x, step, y) {
+  line(g, values, x, y) {
     g.beginPath();
-    values.forEach((value, p) => { g.lineTo(x + p * step, y(value)); g.lineTo(x + (p + 1) * step, y(value)); });
+    values.forEach((value, p) => { g.lineTo(x + p, y(value)); g.lineTo(x + p + 1, y(value)); });
     g.stroke();
   }
   scale(columns) {
@@ -120,33 +129,38 @@ class Timeline {
     return {top: Math.max(seen, ...near.map(line => line.bytes)) * 1.06, near, far: facts.lines.filter(line => line.bytes > 3 * whole)};
   }
   drawMain() {
-    const {app} = this, rows = this.bands.length, top = MARGIN.top + rows * BAND + 12, height = Math.max(220, Math.min(340, innerHeight * 0.42)) + rows * BAND;
-    const {g, width} = canvasFor(this.canvas, height), {x, width: inner} = this.plot, bottom = height - MARGIN.bottom;
-    const columns = this.columns(inner, app.lo, app.hi, 'main'), {top: most, near, far} = this.scale(columns), y = bytes => bottom - bytes / most * (bottom - top);
-    this.last = columns;
+    const {app} = this, bands = this.bands.length * BAND, top = MARGIN.top + bands + 12;
+    const height = Math.max(220, Math.min(340, innerHeight * 0.42)) + bands, bottom = height - MARGIN.bottom;
+    const {g} = canvasFor(this.canvas, height), {x, width: inner} = this.plot, columns = this.last = this.columns(inner, app.lo, app.hi, 'main');
+    const {top: most, near, far} = this.scale(columns), y = bytes => bottom - bytes / most * (bottom - top);
     this.grid(g, x, inner, top, bottom, most, y);
+    this.drawStack(g, columns, x, inner, y, top, bottom);
+    this.drawBands(g, x, inner);
+    this.limits(g, near, far, x, inner, y, top);
+    this.marks(g, x, inner, top, bottom);
+    this.cursor(g, x, inner, top, bottom, y);
+    this.describe();
+  }
+  drawStack(g, columns, x, inner, y, top, bottom) {
+    const {app} = this;
     g.save();
     g.beginPath();
     g.rect(x, 0, inner, bottom + 1);
     g.clip();
-    const places = this.area(g, columns, x, 1, y, bottom, true);
-    this.veil(g, columns, x, 1, y);
-    if (app.model.hasSegments) {
-      g.strokeStyle = style.ink;
-      g.lineWidth = 1.5;
-      this.line(g, columns.reserved, x, 1, y);
-    }
-    g.fillStyle = style.ink;
+    const places = this.area(g, columns, x, y, bottom, true);
+    this.veil(g, columns, x, y);
     g.font = style.font;
-    for (const place of places) { g.fillStyle = inkOn(app.palette[place.c].colour); g.fillText(safeText(app.palette[place.c].name), x + place.p + 5, place.y); }
-    if (app.model.hasSegments && columns.count > 200) { g.fillStyle = style.ink; this.nameReserved(g, columns, x, y, top); }
+    for (const place of places) {
+      g.fillStyle = inkOn(app.palette[place.c].colour);
+      g.fillText(safeText(app.palette[place.c].name), x + place.p + 5, place.y);
+    }
+    if (app.model.hasSegments) {
+      g.strokeStyle = g.fillStyle = style.ink;
+      g.lineWidth = 1.5;
+      this.line(g, columns.reserved, x, y);
+      if (columns.count > 200) this.nameReserved(g, columns, x, y, top);
+    }
     g.restore();
-    this.drawBands(g, x, inner);
-    this.limits(g, near, far, x, inner, y, top, most);
-    this.marks(g, x, inner, top, bottom);
-    this.cursor(g, x, inner, top, bottom, y);
-    if (width < 1) return;
-    this.describe();
   }
   grid(g, x, inner, top, bottom, most, y) {
     g.strokeStyle = style.line;
@@ -211,27 +225,29 @@ class Timeline {
     }
     g.fillStyle = style.quiet;
     g.textAlign = 'right';
-    if (far.length) haloText(g, safeText(far.map(line => `${line.name} ${sizeText(line.bytes)}`).join(', ')) + ' ↑ above this scale', x + inner - 6, top + 4);
+    if (far.length) haloText(g, safeText(far.map(line => `${line.name} ${sizeText(line.bytes)}`).join(', ')) + ' ↑ above this scale',
+      x + inner - 6, top + 4);
     g.textAlign = 'left';
   }
+  // Names of marks are left out where they would cover another mark or its name; the last out-of-memory event comes first.
   marks(g, x, inner, top, bottom) {
-    const {facts} = this.app.model, taken = [], mark = (t, text, colour) => {
-      const at = this.toX(t);
-      if (at < x - 1 || at > x + inner + 1) return;
+    const {facts} = this.app.model, marks = facts.ooms.map(oom => ({t: oom.event + 1, text: 'out of memory', colour: style.alarm})).reverse();
+    marks.push({t: facts.peakEvent + 1, text: 'peak', colour: style.ink});
+    const shown = marks.map(mark => ({...mark, at: this.toX(mark.t)})).filter(({at}) => at >= x - 1 && at <= x + inner + 1);
+    const taken = shown.map(({at}) => [at - 6, at + 6]);
+    g.font = style.small;
+    g.lineWidth = 1;
+    shown.forEach(({at, text, colour}) => {
       g.strokeStyle = g.fillStyle = colour;
-      g.lineWidth = 1;
       g.setLineDash([2, 3]);
       g.beginPath(); g.moveTo(at, top - 4); g.lineTo(at, bottom); g.stroke();
       g.setLineDash([]);
       g.beginPath(); g.moveTo(at - 5, top - 11); g.lineTo(at + 5, top - 11); g.lineTo(at, top - 3); g.fill();
       const width = g.measureText(text).width, left = at + 8 + width > x + inner ? at - 8 - width : at + 8;
-      if (taken.some(([from, to]) => left < to + 14 && left + width > from - 14)) return;
+      if (taken.some(([from, to]) => left < to && left + width > from)) return;
       taken.push([left, left + width]);
       haloText(g, text, left, top - 6);
-    };
-    g.font = style.small;
-    for (const oom of facts.ooms.slice().reverse()) mark(oom.event + 1, 'out of memory', style.alarm);
-    mark(facts.peakEvent + 1, 'peak', style.ink);
+    });
   }
   cursor(g, x, inner, top, bottom, y) {
     const {app} = this, at = this.toX(app.at);
@@ -258,11 +274,12 @@ class Timeline {
   wholePicture(width, height, x, inner) {
     const {app} = this, key = [width, devicePixelRatio, app.axis, style.ink].join();
     if (this.whole?.key === key) return this.whole.canvas;
-    const canvas = document.createElement('canvas'), g = canvas.getContext('2d'), columns = this.columns(inner, 0, app.span, 'strip'), most = largestIn(columns.most, 1);
+    const canvas = document.createElement('canvas'), g = canvas.getContext('2d');
+    const columns = this.columns(inner, 0, app.span, 'strip'), most = largestIn(columns.most, 1);
     canvas.width = this.strip.width;
     canvas.height = this.strip.height;
     g.scale(canvas.width / width, canvas.height / height);
-    this.area(g, columns, x, 1, bytes => height - 2 - bytes / most * (height - 6), height - 2);
+    this.area(g, columns, x, bytes => height - 2 - bytes / most * (height - 6), height - 2);
     this.whole = {key, canvas};
     return canvas;
   }
@@ -293,12 +310,14 @@ class Timeline {
     const columns = model.levels.columns(edges), rows = [];
     for (let p = 0; p < count; p++) {
       if (p && edges[p + 1] === edges[p]) continue;
-      rows.push([`${countText(edges[p])} – ${countText(edges[p + 1])}`, model.hasTime ? timeText(model.timeOf(edges[p])) : '–', sizeText(columns.most[p]), sizeText(columns.least[p]),
+      rows.push([`${countText(edges[p])} – ${countText(edges[p + 1])}`, model.hasTime ? timeText(model.timeOf(edges[p])) : '–',
+        sizeText(columns.most[p]), sizeText(columns.least[p]),
         ...(model.hasSegments ? [sizeText(columns.reserved[p])] : []), ...model.order.map(c => sizeText(columns.top[p * width + c]))]);
     }
     const number = name => ({name, number: true});
     return table([{name: 'Events'}, number('From'), number('Most live'), number('Least live'), ...(model.hasSegments ? [number('Reserved')] : []),
-      ...model.order.map(c => number(model.categories[c]))], rows, 'Memory over the range in view, in up to 60 parts; categories at the highest instant of each');
+      ...model.order.map(c => number(model.categories[c]))], rows,
+        'Memory over the range in view, in up to 60 parts; categories at the highest instant of each');
   }
 
   // ---- Input ----
@@ -307,8 +326,9 @@ class Timeline {
     canvas.addEventListener('wheel', event => {
       event.preventDefault();
       const scale = event.deltaMode ? 30 : 1, span = app.hi - app.lo;
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) return app.setView(app.lo + (event.deltaX || event.deltaY) * scale / 1000 * span, null);
-      app.zoom(Math.exp(event.deltaY * scale / 400), app.lo + (pointIn(canvas, event)[0] - this.plot.x) / this.plot.width * span);
+      const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+      if (sideways) app.setView(app.lo + (event.deltaX || event.deltaY) * scale / 1000 * span, null);
+      else app.zoom(Math.exp(event.deltaY * scale / 400), app.lo + (pointIn(canvas, event)[0] - this.plot.x) / this.plot.width * span);
     }, {passive: false});
     canvas.addEventListener('pointerdown', event => {
       if (event.button) return;
@@ -338,13 +358,20 @@ class Timeline {
       if (drag.pan && drag.moved) app.setView(drag.lo - (x - drag.from) / this.plot.width * (app.hi - app.lo), null);
     }
     this.draw();
+    this.tell(x, y);
+  }
+  // The tip: the column under the pointer and its largest categories.
+  tell(x, y) {
     const p = Math.floor(x - this.plot.x), columns = this.last;
     if (!columns || p < 0 || p >= columns.count) return this.tip.hide();
-    const {model, palette} = app, {width} = model.levels, t = columns.edges[p + 1];
-    const parts = model.order.map(c => ({c, bytes: columns.top[p * width + c]})).filter(part => part.bytes > 0).sort((a, b) => b.bytes - a.bytes).slice(0, 5);
-    this.tip.show(x, y, [`event ${countText(columns.edges[p])}${columns.edges[p + 1] - columns.edges[p] > 1 ? ' – ' + countText(t) : ''}${model.hasTime ? ', ' + timeText(model.timeOf(t)) : ''}`,
-      `live ${sizeText(columns.most[p])}${columns.least[p] < columns.most[p] ? ` (least ${sizeText(columns.least[p])})` : ''}${model.hasSegments ? `, reserved ${sizeText(columns.reserved[p])}` : ''}`,
-      ...parts.map(part => `${palette[part.c].name} ${sizeText(part.bytes)}`)]);
+    const {model, palette} = this.app, {width} = model.levels, from = columns.edges[p], to = columns.edges[p + 1];
+    const most = columns.most[p], least = columns.least[p], parts = model.order.map(c => ({c, bytes: columns.top[p * width + c]}));
+    const largest = parts.filter(part => part.bytes > 0).sort((a, b) => b.bytes - a.bytes).slice(0, 5);
+    this.tip.show(x, y, [
+      `event ${countText(from)}${to - from > 1 ? ` – ${countText(to)}` : ''}${model.hasTime ? ', ' + timeText(model.timeOf(to)) : ''}`,
+      `live ${sizeText(most)}${least < most ? ` (least ${sizeText(least)})` : ''}`,
+      ...(model.hasSegments ? [`reserved ${sizeText(columns.reserved[p])}`] : []),
+      ...largest.map(part => `${palette[part.c].name} ${sizeText(part.bytes)}`)]);
   }
   release(event) {
     const {drag, app} = this;
@@ -353,23 +380,25 @@ class Timeline {
     const [x] = pointIn(this.canvas, event);
     if (!drag.moved) app.setAt(this.highest(x));
     else if (!drag.pan) {
-      const unit = at => app.lo + (Math.max(this.plot.x, Math.min(at, this.plot.x + this.plot.width)) - this.plot.x) / this.plot.width * (app.hi - app.lo);
+      const {plot} = this, unit = at => app.lo + Math.max(0, Math.min(1, (at - plot.x) / plot.width)) * (app.hi - app.lo);
       app.setView(Math.min(unit(drag.from), unit(x)), Math.max(unit(drag.from), unit(x)));
     }
     this.draw();
   }
   // The instant of most live bytes within the pixel: what the picture shows there.
   highest(x) {
-    const from = this.toInstant(x), to = Math.max(from, this.toInstant(x + 1)), {levels} = this.app.model, state = levels.at(from), column = levels.columnFor();
+    const {levels} = this.app.model, from = this.toInstant(x), to = Math.max(from, this.toInstant(x + 1));
+    const state = levels.at(from), column = levels.columnFor();
     if (to - from > 2e6) return to;
     levels.begin(column, state);
     levels.walk(state, to, column);
     return column.at;
   }
   key(event) {
-    const {app} = this, span = app.hi - app.lo, far = event.shiftKey, moves = {
-      ArrowRight: () => app.setAt(app.at + (far ? Math.max(1, Math.round(app.model.events / 100)) : 1)), ArrowLeft: () => app.setAt(app.at - (far ? Math.max(1, Math.round(app.model.events / 100)) : 1)),
-      PageDown: () => app.setView(app.lo + span / 2, null), PageUp: () => app.setView(app.lo - span / 2, null), Home: () => app.setAt(0), End: () => app.setAt(app.model.events),
+    const {app} = this, span = app.hi - app.lo, stride = event.shiftKey ? Math.max(1, Math.round(app.model.events / 100)) : 1;
+    const moves = {ArrowRight: () => app.setAt(app.at + stride), ArrowLeft: () => app.setAt(app.at - stride),
+      Home: () => app.setAt(0), End: () => app.setAt(app.model.events),
+      PageDown: () => app.setView(app.lo + span / 2, null), PageUp: () => app.setView(app.lo - span / 2, null),
       '+': () => app.zoom(0.5), '=': () => app.zoom(0.5), '-': () => app.zoom(2), 0: () => app.setView(0, app.span)};
     if (event.ctrlKey || event.metaKey || event.altKey || !moves[event.key]) return;
     event.preventDefault();

@@ -12,7 +12,8 @@ static void add_fit(const hr_inspection *in, hri_text *text) {
   char a[32], b[32];
   if (f->request_bytes == 0) return;
   if (f->fits_block) {
-    hri_text_add(text, " A free block of %s would have taken it: this memory does not explain the failure.", hri_size_text(f->pool_largest_free_bytes, a));
+    hri_text_add(text, " A free block of %s would have taken it: this memory does not explain the failure.",
+                 hri_size_text(f->pool_largest_free_bytes, a));
     return;
   }
   if (f->fits_contiguous)

@@ -171,11 +171,11 @@ static hr_status add_annotations(hri_snapshot_decoder *d, hri_value v) {
 
 static bool has(uint64_t keys, hri_key key) { return keys >> key & 1; }
 
-/* torch/cuda/_memory_viz.py makes these from a profile: categories, but no times and no kinds of segments; the last device
- * is the CPU. */
+/* torch/cuda/_memory_viz.py makes these from a profile: every event has frames, allocations have categories, nothing has
+ * times, segments have no type. The last device is the CPU. */
 static bool from_profiler(const hri_snapshot_decoder *d) {
-  return has(d->event_keys, HRI_KEY_CATEGORY) && !has(d->event_keys, HRI_KEY_TIME_US) && !has(d->segment_keys, HRI_KEY_SEGMENT_TYPE) &&
-         !has(d->top_keys, HRI_KEY_ALLOCATOR_SETTINGS);
+  return has(d->event_keys, HRI_KEY_CATEGORY) && !has(d->event_keys, HRI_KEY_TIME_US) && !has(d->event_keys_not, HRI_KEY_FRAMES) &&
+         !has(d->segment_keys, HRI_KEY_SEGMENT_TYPE) && !has(d->top_keys, HRI_KEY_ALLOCATOR_SETTINGS);
 }
 
 /* By the keys that came with each version. */

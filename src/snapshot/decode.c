@@ -28,7 +28,9 @@ hr_status hri_snapshot_decoder_init(hri_snapshot_decoder *d, const char *name, u
   for (uint32_t k = 1; k < HRI_KEY_COUNT; k++)
     if (hri_snapshot_add_string(&d->builder, words[k], strlen(words[k])) != k) return hri_snapshot_decoder_fail_memory(d);
   /* Events go to this trace while they come; the real ones are cut from it at the end. */
-  if (!hri_snapshot_add_trace(&d->builder, 0) || !HRI_DECODER_GROW(d, d->lists, d->list_capacity, 1)) return hri_snapshot_decoder_fail_memory(d);
+  if (!hri_snapshot_add_trace(&d->builder, 0) || !HRI_DECODER_GROW(d, d->lists, d->list_capacity, 1) ||
+      !HRI_DECODER_GROW(d, d->stack.items, d->stack.capacity, 64))
+    return hri_snapshot_decoder_fail_memory(d);
   d->lists[d->list_count++] = (hri_value_list){0};
   return HR_OK;
 }

@@ -146,6 +146,7 @@ typedef struct hri_snapshot_decoder {
   hri_value last_pool;  /* and the index of that pool: almost always the same again */
   uint32_t last_pool_index;
   uint64_t event_keys, block_keys, segment_keys, top_keys; /* words seen as keys, as masks: they tell the version */
+  uint64_t event_keys_not; /* those that some event lacks */
   bool seen_map; /* an action of expandable segments */
 } hri_snapshot_decoder;
 

@@ -88,7 +88,8 @@ static hr_status read_chunk(reader *r, uint64_t index) {
     hri_history_note note;
     if (used - at < sizeof note) return bad(r, extent.offset + at, "a note must have at least 8 bytes", used - at);
     memcpy(&note, place, sizeof note);
-    if (note.bytes < sizeof note || note.bytes % 8 || note.bytes > used - at) return bad(r, extent.offset + at, "a note must end within its chunk", note.bytes);
+    if (note.bytes < sizeof note || note.bytes % 8 || note.bytes > used - at)
+      return bad(r, extent.offset + at, "a note must end within its chunk", note.bytes);
     switch (note.kind) {
     case HRI_HISTORY_LABEL: HRI_TRY(read_label(r, place, extent.offset + at, note.bytes)); break;
     case HRI_HISTORY_POOL: HRI_TRY(read_pool(r, place, extent.offset + at, note.bytes)); break;
@@ -117,9 +118,11 @@ static hr_status read_state(reader *r) {
   if (!inside(r, &extent) || extent.bytes < sizeof state) return bad(r, field, "the state must lie within the file", extent.offset);
   memcpy(&state, r->bytes + extent.offset, sizeof state);
   room = extent.bytes - sizeof state;
-  if (state.segment_count > room / sizeof(hri_history_segment)) return bad(r, extent.offset, "more segments than the state has room for", state.segment_count);
+  if (state.segment_count > room / sizeof(hri_history_segment))
+    return bad(r, extent.offset, "more segments than the state has room for", state.segment_count);
   room -= state.segment_count * sizeof(hri_history_segment);
-  if (state.block_count > room / sizeof(hri_history_block)) return bad(r, extent.offset + 8, "more blocks than the state has room for", state.block_count);
+  if (state.block_count > room / sizeof(hri_history_block))
+    return bad(r, extent.offset + 8, "more blocks than the state has room for", state.block_count);
   if (begin < r->oldest) return r->names.builder->snapshot->unknown_count++, HR_OK;
   const hri_history_segment *segments = (const void *)(r->bytes + extent.offset + sizeof state);
   since.first = begin % h->ring_capacity;

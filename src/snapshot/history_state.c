@@ -126,7 +126,8 @@ static bool find_plain(rebuild *r, uint64_t segment_count) {
     const fact *f = &r->facts.items[k];
     if (k + 1 < r->facts.count && r->facts.items[k + 1].address == f->address) continue;
     if (f->order && hri_history_action(event_at(r, f->order - 1)) == HR_TRACE_SEGMENT_FREE) continue;
-    if (!hri_array_push(&r->found, f->order ? range_of_event(event_at(r, f->order - 1), false, true) : range_of_state(&r->segments[f->index]))) return false;
+    const range now = f->order ? range_of_event(event_at(r, f->order - 1), false, true) : range_of_state(&r->segments[f->index]);
+    if (!hri_array_push(&r->found, now)) return false;
   }
   return true;
 }

@@ -1,4 +1,7 @@
-/* Three rules are not plain copying:
+/* Four rules are not plain copying:
+ *
+ * Addresses. Some devices have theirs at the top of the 64 bits. They are written as negative numbers, as PyTorch's C++
+ * pickler does: the viewer's doubles hold those, and its arithmetic stays right.
  *
  * Categories. PyTorch's viewer colours events by `category`, but throws unless some event says "unknown". Where
  * categories are written and none does, one event that states none gets it; if all state one, a `snapshot` event is
@@ -104,7 +107,7 @@ static int32_t place_of(const walk *w, int32_t device) { return device == CPU &&
 
 static void put_block(walk *w, const hr_block *block) {
   w->out->begin_map(w->out);
-  field_u64(w, HRI_WORD_ADDRESS, block->address);
+  field_i64(w, HRI_WORD_ADDRESS, (int64_t)block->address);
   field_u64(w, HRI_WORD_SIZE, block->size);
   field_u64(w, HRI_WORD_REQUESTED_SIZE, block->requested_size);
   field_word(w, HRI_WORD_STATE, (hri_word)(HRI_WORD_INACTIVE + block->state));
@@ -116,7 +119,7 @@ static void put_block(walk *w, const hr_block *block) {
 static void put_segment(walk *w, const hr_segment *segment) {
   w->out->begin_map(w->out);
   field_i64(w, HRI_WORD_DEVICE, place_of(w, segment->device));
-  field_u64(w, HRI_WORD_ADDRESS, segment->address);
+  field_i64(w, HRI_WORD_ADDRESS, (int64_t)segment->address);
   field_u64(w, HRI_WORD_TOTAL_SIZE, segment->total_size);
   field_u64(w, HRI_WORD_ALLOCATED_SIZE, segment->allocated_size);
   field_u64(w, HRI_WORD_ACTIVE_SIZE, segment->active_size);
@@ -154,7 +157,7 @@ static void put_event(walk *w, uint64_t index) {
   const hr_trace_event *e = &w->s->events[index];
   w->out->begin_map(w->out);
   field_word(w, HRI_WORD_ACTION, (hri_word)(HRI_WORD_FIRST_ACTION + e->action));
-  field_u64(w, e->action == HR_TRACE_OOM ? HRI_WORD_DEVICE_FREE : HRI_WORD_ADDR, e->addr);
+  field_i64(w, e->action == HR_TRACE_OOM ? HRI_WORD_DEVICE_FREE : HRI_WORD_ADDR, (int64_t)e->addr);
   field_u64(w, HRI_WORD_SIZE, e->size);
   field_i64(w, HRI_WORD_STREAM, (int64_t)e->stream);
   if (e->flags & HR_EVENT_HAS_TIME) field_i64(w, HRI_WORD_TIME_US, e->time_us);
@@ -349,9 +352,9 @@ static hr_status check_segment(const hr_snapshot *s, uint64_t index, uint64_t la
   if (!hri_add(segment->address, segment->total_size, &end) || end != next)
     return hri_fail(error, HR_ERROR_INPUT, "segment %llu cannot be written: it has %llu bytes and its blocks have %llu",
                     (unsigned long long)index, (unsigned long long)segment->total_size, (unsigned long long)(next - segment->address));
-  const number of_segment[] = {{"end", end, false}, {"stream", segment->stream, true}, {"requested size", segment->requested_size, false},
+  const number of_segment[] = {{"address", segment->address, true}, {"end", end, true}, {"size", segment->total_size, false}, {"stream", segment->stream, true}, {"requested size", segment->requested_size, false},
                                {"pool", s->pools[segment->pool].id[0], false}, {"pool", s->pools[segment->pool].id[1], false}};
-  return check_numbers(of_segment, 5, largest, "segment", index, error);
+  return check_numbers(of_segment, 7, largest, "segment", index, error);
 }
 
 static hr_status check_trace(const hr_snapshot *s, uint32_t index, uint64_t largest, hr_error *error) {
@@ -361,7 +364,7 @@ static hr_status check_trace(const hr_snapshot *s, uint32_t index, uint64_t larg
                     (int)trace->device, MAX_DEVICES - 1);
   for (uint64_t k = 0; k < trace->count; k++) {
     const hr_trace_event *e = &s->events[trace->first + k];
-    const number of_event[] = {{"address", e->addr, false}, {"size", e->size, false}, {"stream", e->stream, true},
+    const number of_event[] = {{"address", e->addr, e->action != HR_TRACE_OOM}, {"size", e->size, false}, {"stream", e->stream, true},
                                {"time", (uint64_t)e->time_us, true}, {"pool", s->pools[e->pool].id[0], false},
                                {"pool", s->pools[e->pool].id[1], false}};
     HRI_TRY(check_numbers(of_event, 6, largest, "event", trace->first + k, error));

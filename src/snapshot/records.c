@@ -135,9 +135,12 @@ static uint32_t read_pool(const field *f) {
 
 static uint16_t read_category(const field *f) {
   uint32_t string = read_string(f);
+  uint16_t category;
   if (!string) return 0;
   f->d->builder.snapshot->categories_stated = true;
-  return hri_snapshot_add_category(&f->d->builder, string);
+  category = hri_snapshot_add_category(&f->d->builder, string);
+  if (!category) f->d->builder.snapshot->unknown_count++; /* one too many */
+  return category;
 }
 
 /* ---- records ---- */
@@ -186,6 +189,7 @@ static hr_status make_event(hri_snapshot_decoder *d, const hri_value *pairs, uin
   if (e.action == HR_TRACE_OOM) e.flags &= (uint8_t)~HR_EVENT_NO_ADDRESS;
   if (e.action == HR_TRACE_SEGMENT_MAP || e.action == HR_TRACE_SEGMENT_UNMAP) d->seen_map = true;
   d->event_keys |= keys;
+  d->event_keys_not |= ~keys;
   *record = hri_value_make(HRI_VALUE_EVENT, s->event_count);
   return hri_snapshot_add_event(&d->builder, &e) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }

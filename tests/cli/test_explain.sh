@@ -69,6 +69,8 @@ expect_rc 0; cmp -s out first || fail "a snapshot from a pipe is explained diffe
 run explain "$data/explain/cases/leak.pickle.gz" --budget 24GiB; expect_rc 0
 expect_out '^growth, likely$'; expect_out '20.00 GiB of the device' # that somebody else holds
 run explain "$data/explain/cases/leak.pickle.gz" --budget 4GiB; expect_rc 0; expect_out '^growth, certain$'; expect_out 'history.append'
+run explain "$data/explain/cases/leak.pickle.gz" --device rtx-4090; expect_rc 0; expect_out 'total +23\.[0-9]+ GiB'
+run explain "$data/explain/cases/leak.pickle.gz" --device rtx-9; refuses 2; expect_err 'rtx-9'
 head -c 3000 "$data/explain/cases/leak.pickle.gz" >cut.pickle.gz
 run explain cut.pickle.gz; refuses 5; expect_err 'cut.pickle.gz'
 

@@ -21,7 +21,7 @@ static void check(const hr_oom_failure *f) {
   require((f->cause == HR_OOM_UNKNOWN) == (f->certainty == HR_OOM_UNDECIDABLE));
   for (uint32_t i = 0; i < f->share_count; i++)
     sum += f->shares[i].bytes;
-  require(f->share_count == 0 || sum == f->figures[HR_OOM_TOTAL].bytes);
+  require(sum == f->share_total_bytes && (f->share_count == 0 || sum == f->figures[HR_OOM_TOTAL].bytes));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

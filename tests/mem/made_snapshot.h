@@ -10,6 +10,7 @@
 
 typedef struct made_options {
   uint64_t seed, event_count; /* per device, at least */
+  bool high_addresses;        /* at the top of the 64 bits */
   int32_t first_device;       /* -1: one is the CPU */
   uint32_t device_count, segment_count, slot_count, stack_count, stack_depth, category_count, pool_count;
   bool times, notes, settings, annotations, all_categories; /* the last: of each event, not of allocations only */
@@ -56,7 +57,7 @@ static inline void made_stacks(made *m) {
       uint32_t variant = d < 3 ? k : k % 7;
       (void)snprintf(text, sizeof text, "function_%u_%u", (unsigned)d, (unsigned)variant);
       uint32_t name = made_string(m, text);
-      (void)snprintf(text, sizeof text, "/home/user/project/package_%u/module_%u.py", (unsigned)d, (unsigned)variant);
+      (void)snprintf(text, sizeof text, "project/package_%u/module_%u.py", (unsigned)d, (unsigned)variant);
       frames[d] = hri_snapshot_add_frame(&m->b, name, made_string(m, text), 10 * d + variant);
     }
     m->stacks[k] = hri_snapshot_add_stack(&m->b, frames, m->o->stack_depth);
@@ -121,7 +122,7 @@ static inline void made_step(made *m, made_segment *segments, bool record) {
 
 static inline made_segment *made_segments(made *m, int32_t device) {
   made_segment *segments = hri_alloc_zero(m->o->segment_count, sizeof *segments);
-  uint64_t next = 0x7f0000000000 + ((uint64_t)(device + 1) << 36);
+  uint64_t next = (m->o->high_addresses ? 0xffff800200000000 : 0x7f0000000000) + ((uint64_t)(device + 1) << 36);
   for (uint32_t k = 0; k < m->o->segment_count; k++) {
     made_segment *s = &segments[k];
     s->present = !m->o->began_empty && k % 2 == 0;

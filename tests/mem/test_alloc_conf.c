@@ -79,6 +79,8 @@ static void reads_the_keys_of_cuda(void **state) {
   assert_int_equal(parsed("pinned_reserve_segment_size_mb:3").pinned_reserve_segment_bytes, 3 << 20);
   assert_true(parsed("per_process_memory_fraction:0").memory_fraction == 0);
   assert_true(parsed("per_process_memory_fraction:1.0").memory_fraction == 1);
+  assert_int_equal(parsed("roundup_bypass_threshold_mb:1024").roundup_bypass_bytes, 1 << 30);
+  assert_int_equal(parsed("roundup_bypass_threshold_mb:0").roundup_bypass_bytes, 1);
   c = parsed("expandable_segments_reserve:0.5");
   assert_true(c.expandable_reserve_fraction == 0.5 && c.expandable_reserve_bytes == 0);
   c = parsed("expandable_segments_reserve:40G");
@@ -98,6 +100,30 @@ static void the_default_is_the_default(void **state) {
   assert_true(!a.expandable_segments && !a.async_backend && a.max_split_bytes == b.max_split_bytes && b.max_split_bytes == c.max_split_bytes);
   assert_int_equal(hr_alloc_config_print(&a, text, sizeof text), 0);
   assert_string_equal(text, "");
+}
+
+static uint64_t rounded(const char *text, uint64_t bytes) {
+  hr_alloc_hooks hooks;
+  hr_alloc_config config = parsed(text);
+  hr_alloc_stats stats;
+  hr_alloc *alloc;
+  uint64_t address;
+  assert_int_equal(hr_alloc_fake_hooks(0, &hooks, NULL), HR_OK);
+  assert_int_equal(hr_alloc_create(&hooks, &config, &alloc, NULL), HR_OK);
+  assert_int_equal(hr_alloc_malloc(alloc, bytes, 0, &address, NULL), HR_OK);
+  hr_alloc_get_stats(alloc, &stats);
+  hr_alloc_destroy(alloc);
+  hr_alloc_hooks_destroy(&hooks);
+  return (uint64_t)stats.allocated_bytes[HR_ALLOC_ALL].current;
+}
+
+static void the_bypass_of_old_versions_stops_rounding(void **state) {
+  const uint64_t mib = 1 << 20;
+  (void)state;
+  assert_int_equal(rounded("roundup_power2_divisions:4", 9 * mib + 1), 10 * mib);
+  assert_int_equal(rounded("roundup_power2_divisions:4,roundup_bypass_threshold_mb:9", 9 * mib + 1), 9 * mib + 512);
+  assert_int_equal(rounded("roundup_power2_divisions:4,roundup_bypass_threshold_mb:10", 9 * mib + 1), 10 * mib);
+  assert_int_equal(rounded("roundup_power2_divisions:4,roundup_bypass_threshold_mb:0", 5 * mib + 1), 5 * mib + 512);
 }
 
 /* What is not named stays. */
@@ -182,6 +208,7 @@ static hr_alloc_config random_config(uint64_t *rng) {
     c.roundup_power2_divisions[k] = repeat ? c.roundup_power2_divisions[k - 1] : pick % 3 == 0 ? 0 : UINT64_C(1) << (pick >> 8) % 9;
   }
   c.memory_fraction = bits & 64 ? 1 : (double)(roll(rng) % 1000) / 1000;
+  c.roundup_bypass_bytes = bits >> 21 & 1 ? 0 : (1 + (bits >> 50)) << 20;
   c.expandable_segments = bits >> 7 & 1;
   c.throw_on_device_oom = bits >> 8 & 1;
   c.graph_capture_record_stream_reuse = bits >> 9 & 1;
@@ -208,7 +235,7 @@ static bool same_config(const hr_alloc_config *a, const hr_alloc_config *b) {
          a->pinned_use_background_threads == b->pinned_use_background_threads && a->pinned_free_catch_all == b->pinned_free_catch_all &&
          a->pinned_num_register_threads == b->pinned_num_register_threads && a->pinned_reserve_segment_bytes == b->pinned_reserve_segment_bytes &&
          a->expandable_reserve_fraction == b->expandable_reserve_fraction && a->expandable_reserve_bytes == b->expandable_reserve_bytes &&
-         a->async_backend == b->async_backend;
+         a->async_backend == b->async_backend && a->roundup_bypass_bytes == b->roundup_bypass_bytes;
 }
 
 static void print_and_parse_are_inverses(void **state) {
@@ -266,6 +293,7 @@ int main(void) {
       cmocka_unit_test(the_default_is_the_default),     cmocka_unit_test(parses_on_top_of_what_is_there),
       cmocka_unit_test(errors_say_what_is_wrong),       cmocka_unit_test(print_and_parse_are_inverses),
       cmocka_unit_test(prints_short_texts),             cmocka_unit_test(survives_refused_memory),
+      cmocka_unit_test(the_bypass_of_old_versions_stops_rounding),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,7 +133,8 @@ static void compare_live(const hr_snapshot *s) {
     if (b->state == HR_BLOCK_INACTIVE) continue;
     while (next < count && live[next].address < b->address && excused_missing(&live[next])) next++, excused++;
     if (next < count && live[next].address == b->address) {
-      if (b->requested_size != live[next].size) fail_msg("block %lx: %lu bytes, not %lu", (long)b->address, (long)b->requested_size, (long)live[next].size);
+      if (b->requested_size != live[next].size)
+        fail_msg("block %lx: %lu bytes, not %lu", (long)b->address, (long)b->requested_size, (long)live[next].size);
       assert_true(b->state == HR_BLOCK_ALLOCATED || excused_missing(&live[next]));
       next++;
     } else {

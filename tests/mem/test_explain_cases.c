@@ -70,7 +70,9 @@ static int64_t clock_us(void *c) {
   return now += 10;
 }
 
-enum { MOST_LIVE = 4096 };
+/* How much of a program the recording keeps. */
+static bool without_stacks;
+static uint64_t kept_events = 1 << 18;
 
 typedef struct program {
   device device;
@@ -85,7 +87,7 @@ typedef struct program {
 static void program_open(program *p, uint64_t total, double scale, const char *settings) {
   hr_alloc_config config = hr_alloc_config_default();
   hr_alloc_hooks hooks = {&p->device, reserve, release, reserve_range, release_range, map, unmap, device_memory, NULL, NULL, NULL, NULL, clock_us, NULL};
-  hr_alloc_history_options history = {NULL, 1 << 18};
+  hr_alloc_history_options history = {NULL, kept_events};
   hr_error error = {0};
   p->scale = scale;
   p->device.total = (uint64_t)((double)total * scale);
@@ -102,6 +104,7 @@ static void program_close(program *p) {
 
 static void says(program *p, const char *phase, const char *category, const char *name, int layer) {
   hr_error error;
+  if (without_stacks) return;
   p->label = (hr_alloc_label){category, phase, name, layer, 0};
   assert_int_equal(hr_alloc_set_label(p->alloc, &p->label, &error), HR_OK);
 }
@@ -442,6 +445,8 @@ static const scenario scenarios[] = {
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 
+static bool quiet;
+
 typedef struct score {
   unsigned cases, right, undecided, certain, certain_wrong, proofs, broken_proofs, missing_proofs;
 } score;
@@ -478,7 +483,7 @@ static void check_proofs(const scenario *s, int variant, double scale, const hr_
     print_message("WRONG: %s %d: %s does not avoid it\n", s->name, variant, settings);
     sum->broken_proofs++;
   }
-  if (s->wants_proof && proofs == 0 && scale >= 1) { /* small pieces pin the chunks of expandable segments too */
+  if (s->wants_proof && proofs == 0 && scale >= 1 && !quiet) { /* small pieces pin the chunks of expandable segments too */
     print_message("WRONG: %s %d: nothing proven\n", s->name, variant);
     sum->missing_proofs++;
   }
@@ -489,18 +494,19 @@ static void show(const scenario *s, int variant, const hr_oom_failure *f) {
   for (uint32_t k = 0; k < f->arithmetic_count; k++) print_message("    %s\n", f->arithmetic[k]);
 }
 
-static void judge(const scenario *s, int variant, uint64_t total, const hr_oom_failure *f, score *sum) {
+static void judge(const scenario *s, int variant, const program *p, const hr_oom_failure *f, score *sum) {
   bool right = f->cause == HR_OOM_UNKNOWN ? (f->candidates & s->undecided) != 0 : (s->right >> f->cause & 1) != 0;
   uint64_t shares = 0;
+  if (quiet && p->failures == 0) right |= f->cause == HR_OOM_NO_FAILURE; /* true, though there is more to say */
   for (uint32_t k = 0; k < f->share_count; k++) shares += f->shares[k].bytes;
   assert_int_equal(shares, f->share_total_bytes);
-  if (s->tells_total && f->excess_bytes == 0) assert_int_equal(shares, total);
+  if (s->tells_total && f->excess_bytes == 0) assert_int_equal(shares, p->device.total);
   sum->cases++;
   sum->right += right;
   sum->undecided += f->cause == HR_OOM_UNKNOWN;
   sum->certain += f->certainty == HR_OOM_CERTAIN;
   sum->certain_wrong += !right && f->certainty == HR_OOM_CERTAIN;
-  if (!right) show(s, variant, f);
+  if (!right && (!quiet || f->certainty == HR_OOM_CERTAIN)) show(s, variant, f);
 }
 
 static void run(const scenario *s, int variant, double scale, score *sum) {
@@ -525,7 +531,7 @@ static void run(const scenario *s, int variant, double scale, score *sum) {
   }
   assert_int_equal(hr_explain_snapshot(&evidence, NULL, &e, &error), HR_OK);
   assert_int_equal(e->failure_count, 1);
-  judge(s, variant, p.device.total, &e->failures[0], sum);
+  judge(s, variant, &p, &e->failures[0], sum);
   check_proofs(s, variant, scale, &e->failures[0], p.failed_request, sum);
   if (getenv("SHOW")) show(s, variant, &e->failures[0]);
   hr_explanation_destroy(e);
@@ -535,16 +541,20 @@ static void run(const scenario *s, int variant, double scale, score *sum) {
   program_close(&p);
 }
 
-static void run_all(double scale) {
+static score run_all(double scale) {
   score sum = {0};
   for (size_t k = 0; k < SCENARIOS; k++)
     for (int variant = 0; variant < scenarios[k].variants; variant++) run(&scenarios[k], variant, scale, &sum);
   print_message("%u constructed snapshots at scale %.2f: %u right (%.1f %%), of which %u undecided; %u certain, %u certain and wrong; %u proven fixes run "
                 "again, %u did not hold\n",
                 sum.cases, scale, sum.right, 100.0 * sum.right / sum.cases, sum.undecided, sum.certain, sum.certain_wrong, sum.proofs, sum.broken_proofs);
-  assert_true(sum.cases >= 60);
   assert_int_equal(sum.certain_wrong, 0);
   assert_int_equal(sum.broken_proofs, 0);
+  return sum;
+}
+
+static void expect_good(score sum) {
+  assert_true(sum.cases >= 60);
   assert_int_equal(sum.missing_proofs, 0);
   assert_true(sum.right * 100 >= sum.cases * 95);
   assert_true(sum.proofs >= 16);
@@ -552,14 +562,29 @@ static void run_all(double scale) {
 
 static void test_scenarios(void **state) {
   (void)state;
-  run_all(1);
+  expect_good(run_all(1));
 }
 
 /* The same programs with other sizes: no rule may hang on those that it was found with. */
 static void test_other_sizes(void **state) {
   static const double scales[] = {0.37, 2.61, 7.9};
   (void)state;
-  for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) run_all(scales[k]);
+  for (size_t k = 0; k < sizeof scales / sizeof *scales; k++) expect_good(run_all(scales[k]));
+}
+
+/* Recordings that keep less tell less: more is likely only, or wrong, but nothing is certain and wrong, and proofs hold. */
+static void test_poor_recordings(void **state) {
+  (void)state;
+  quiet = true;
+  without_stacks = true;
+  print_message("without stacks: ");
+  (void)run_all(1);
+  without_stacks = false;
+  kept_events = 300;
+  print_message("the last 300 events: ");
+  (void)run_all(1);
+  kept_events = 1 << 18;
+  quiet = false;
 }
 
 /* Any snapshot, also one that lost its beginning or contradicts itself, gets an answer whose shares add up; two out-of-memory events are
@@ -603,6 +628,6 @@ static void test_any_snapshot(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_other_sizes), cmocka_unit_test(test_any_snapshot)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_other_sizes), cmocka_unit_test(test_poor_recordings), cmocka_unit_test(test_any_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

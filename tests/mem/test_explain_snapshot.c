@@ -250,8 +250,11 @@ static void test_fragmented(void **state) {
   hr_explanation_destroy(e);
   scene_fail(&s, GIB(6), 0, GIB(2), MIB(500), GIB(1)); /* 1.5 of 8.5 GiB would stay free: a setting helps, but for how long? */
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
-  s.i.peak_live_bytes = GIB(7); /* as much was live before */
+  scene_steps(&s, 8, GIB(7));
+  s.i.peak_live_bytes = GIB(7); /* as much was live before, step by step */
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_CERTAIN);
+  s.i.step_count = 0; /* ... in steps that nobody knows: it may have been growing */
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
   scene_fail(&s, GIB(7), 0, GIB(1), MIB(300), GIB(1)); /* 0.3 of 8.3 GiB: full */
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
@@ -324,6 +327,21 @@ static void test_no_failure(void **state) {
   scene_close(&s);
 }
 
+/* Of several devices, the one that failed; of those, the one with most events. */
+static void test_trace(void **state) {
+  hr_trace_event events[9] = {{0}};
+  hr_trace traces[3] = {{0, 4, 0}, {4, 2, 1}, {6, 3, 2}};
+  hr_snapshot s = {.events = events, .event_count = 9, .traces = traces, .trace_count = 3};
+  (void)state;
+  assert_int_equal(hr_explain_trace(&s), HR_TRACE_MOST);
+  events[5].action = HR_TRACE_OOM;
+  assert_int_equal(hr_explain_trace(&s), 1);
+  events[6].action = HR_TRACE_OOM;
+  assert_int_equal(hr_explain_trace(&s), 2);
+  s.trace_count = 0;
+  assert_int_equal(hr_explain_trace(&s), HR_TRACE_MOST);
+}
+
 static void test_refused_memory(void **state) {
   scene s;
   (void)state;
@@ -372,7 +390,7 @@ int main(void) {
       cmocka_unit_test(test_too_big),     cmocka_unit_test(test_absurd),         cmocka_unit_test(test_cap),
       cmocka_unit_test(test_cached),      cmocka_unit_test(test_shrunk),         cmocka_unit_test(test_missing),
       cmocka_unit_test(test_fragmented),  cmocka_unit_test(test_growth),         cmocka_unit_test(test_outlier),
-      cmocka_unit_test(test_no_failure),  cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_advice_order),
+      cmocka_unit_test(test_no_failure),  cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_trace), cmocka_unit_test(test_advice_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -377,6 +377,38 @@ static void stacks_in_short(void **unused) {
   free(s);
 }
 
+/* Labels of ours name the step in the stack: the same tensor of two steps is one group. */
+static void steps_from_labels(void **unused) {
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  char text[128];
+  (void)unused;
+  story_begin(s, 1024 * MIB);
+  for (int step = 1; step <= 8; step++) {
+    for (int k = 0; k < 5; k++) {
+      (void)snprintf(text, sizeof text, "h.%d.out@headroom:0;forward@headroom:0;step %d@headroom:0", k, step);
+      story_free(s, story_alloc(s, 2 * MIB, text));
+    }
+    (void)snprintf(text, sizeof text, "loss@headroom:0;forward@headroom:0;step %d@headroom:0", step);
+    story_alloc(s, 4096, text);
+  }
+  snapshot = story_end(s);
+  p = inspect(snapshot, HR_AT_END);
+  check_all(p);
+  assert_string_equal(p->steps_from, "labels");
+  assert_int_equal(p->step_count, 8);
+  assert_int_equal(p->at_stage, HR_STAGE_FORWARD);
+  assert_int_equal(p->group_count[HR_BY_STACK], 1);
+  assert_int_equal(p->groups[HR_BY_STACK][0].count, 8);
+  assert_int_equal(p->growth_count, 1);
+  assert_int_equal(p->growth[0].kind, HR_GROWTH_LEAK);
+  assert_true(p->growth[0].bytes_per_step == 4096);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+  free(s);
+}
+
 /* ---- failures ---- */
 
 /* Two large segments, 12 MiB free in each but in pieces, and a request of 20 MiB. */
@@ -443,6 +475,50 @@ static void a_request_is_tested_not_guessed(void **unused) {
   assert_true(p->fragmentation.fits_after_return);
   hr_inspection_destroy(p);
   hr_snapshot_destroy(s);
+}
+
+/* A first step that fails in the stage that is named: what became of its tensors nobody saw. */
+static void a_trace_that_ends_within_a_step(void **unused) {
+  static const struct {
+    const char *stack;
+    hr_stage stage;
+  } ends[] = {{FORWARD, HR_STAGE_FORWARD}, {LOSS, HR_STAGE_LOSS}, {BACKWARD, HR_STAGE_BACKWARD}, {OPT_STATE, HR_STAGE_OPTIMIZER}};
+  (void)unused;
+  for (int end = 0; end < 4; end++) {
+    story *s = malloc(sizeof *s);
+    uint64_t activations[LAYERS], logits = 0;
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 1024 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    for (int k = 0; k < LAYERS; k++) activations[k] = story_alloc(s, ACTIVATION, FORWARD);
+    if (end >= 1) logits = story_alloc(s, LOGITS, LOSS);
+    for (int k = LAYERS - 1; k >= 0 && end >= 2; k--) { /* fails before the last layer when that is the end */
+      uint64_t temporary = story_alloc(s, 1000000, BACKWARD);
+      story_alloc(s, WEIGHT, BACKWARD);
+      if (k == LAYERS - 1) story_free(s, logits);
+      if (end == 2 && k == 0) break;
+      story_free(s, activations[k]);
+      story_free(s, temporary);
+    }
+    if (end == 3) story_alloc(s, WEIGHT, OPT_STATE), story_alloc(s, 3000000, OPT_TEMP);
+    story_event(s, HR_TRACE_OOM, 0, 900 * MIB, ends[end].stack);
+    snapshot = story_end(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    check_all(p);
+    assert_int_equal(p->oom_count, 1);
+    assert_int_equal(p->ooms[0].stage, ends[end].stage);
+    assert_int_equal(p->at_stage, ends[end].stage);
+    assert_int_equal(bytes_of(p, "parameter"), LAYERS * WEIGHT);
+    assert_int_equal(bytes_of(p, "activation"), end == 2 ? ACTIVATION : end == 3 ? 0 : LAYERS * ACTIVATION + (end ? LOGITS : 0));
+    assert_int_equal(bytes_of(p, "gradient"), end >= 2 ? LAYERS * WEIGHT : 0); /* by their parameters' size */
+    assert_int_equal(bytes_of(p, "temporary"), end == 2 ? 1000000 : end == 3 ? 3000000 : 0);
+    assert_int_equal(bytes_of(p, "optimizer_state"), end == 3 ? WEIGHT : 0);
+    assert_int_equal(bytes_of(p, "unknown"), 0);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+    free(s);
+  }
 }
 
 static void segments_are_rounded_as_pytorch_does(void **unused) {
@@ -555,6 +631,94 @@ static void little_is_enough(void **unused) {
   }
 }
 
+/* A million references to one name of a megabyte: it is not read a million times. */
+static void long_names_are_cut(void **unused) {
+  story *s = malloc(sizeof *s);
+  char *name = malloc(MIB + 1), *text;
+  uint32_t string, frame, stack;
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  hr_error error;
+  (void)unused;
+  memset(name, 'x', MIB);
+  name[MIB] = 0;
+  story_begin(s, 2 * MIB);
+  string = hri_snapshot_add_string(&s->b, name, MIB);
+  for (uint32_t k = 0; k < 200000; k++) {
+    frame = hri_snapshot_add_frame(&s->b, string, string, k);
+    stack = hri_snapshot_add_stack(&s->b, &frame, 1);
+    assert_true(hri_snapshot_add_event(&s->b, &(hr_trace_event){.action = HR_TRACE_FREE_REQUESTED, .addr = 512, .size = 8, .stack = stack}));
+    assert_true(hri_snapshot_add_annotation(&s->b, &(hr_annotation){.name = string}));
+  }
+  s->blocks[0].state = HR_BLOCK_ALLOCATED;
+  s->blocks[0].stack = stack;
+  s->blocks[0].requested_size = 1;
+  snapshot = story_end(s);
+  p = inspect(snapshot, HR_AT_END);
+  assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
+  assert_true(strlen(text) < 8192);
+  hr_inspect_text_free(text);
+  assert_int_equal(hr_inspect_json(p, 0, &text, &error), HR_OK);
+  assert_true(strlen(text) < 65536);
+  hr_inspect_text_free(text);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+  free(name);
+  free(s);
+}
+
+static uint64_t dice(uint64_t *seed, uint64_t sides) {
+  *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+  return (*seed >> 33) % sides;
+}
+
+/* Events, blocks and annotations without rhyme or reason: every answer is one, and its parts add up. */
+static void nonsense_is_inspected(void **unused) {
+  static const char *const stacks[] = {NULL, FORWARD, BACKWARD, OPT_TEMP, OPT_STATE, LOSS, INIT, DATA, LEAK};
+  uint64_t seed = 99;
+#define DICE(n) dice(&seed, (n))
+  (void)unused;
+  for (int round = 0; round < 400; round++) {
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    hr_error error;
+    char *text;
+    story_begin(s, 8 * MIB);
+    s->with_time = DICE(2);
+    for (int k = 0; k < 120; k++) {
+      uint64_t addr = DICE(12) ? s->segment_address + DICE(24) * MIB / 2 : UINT64_MAX - DICE(4096);
+      story_event(s, (hr_trace_action)(DICE(HR_TRACE_ACTION_COUNT)), addr, DICE(15) ? DICE(3 * MIB) : UINT64_MAX / (1 + DICE(5)), stacks[DICE(9)]);
+      if (DICE(10) == 0) {
+        hr_annotation a = {.time_us = DICE(4) ? s->now_us : (int64_t)(seed), .device = (int32_t)(DICE(3)) - 1, .end = DICE(2)};
+        a.name = hri_snapshot_add_string(&s->b, "step 12", 4 + DICE(4));
+        assert_true(hri_snapshot_add_annotation(&s->b, &a));
+      }
+    }
+    for (int k = 0; k < 6; k++) {
+      s->blocks[k] = (hr_block){s->segment_address + (uint64_t)k * MIB, MIB, DICE(2 * MIB), 0, 0, (uint8_t)(DICE(3))};
+      s->count = k + 1;
+    }
+    s->segment_bytes = 6 * MIB;
+    snapshot = story_end(s);
+    for (int at = 0; at < 4; at++) {
+      static const uint64_t instants[] = {HR_AT_OOM, HR_AT_PEAK, HR_AT_END, 60};
+      hr_inspect_options o = {.at = instants[at], .exact_only = DICE(4) == 0};
+      assert_int_equal(hr_inspect(snapshot, &o, &p, &error), HR_OK);
+      check_sums(&p->at);
+      check_sums(&p->end);
+      assert_int_equal(hr_inspect_text(p, 0, 7, &text, &error), HR_OK);
+      hr_inspect_text_free(text);
+      assert_int_equal(hr_inspect_json(p, 0, &text, &error), HR_OK);
+      hr_inspect_text_free(text);
+      hr_inspection_destroy(p);
+    }
+    hr_snapshot_destroy(snapshot);
+    free(s);
+  }
+#undef DICE
+}
+
 static void refused_memory_is_an_error(void **unused) {
   run_options o = {.steps = 5, .big_step = -1, .leak_bytes = 4096, .annotate = true};
   hr_snapshot *s = train(&o);
@@ -596,11 +760,15 @@ int main(void) {
       cmocka_unit_test(without_stacks_lives_decide),
       cmocka_unit_test(stacks_of_frameworks),
       cmocka_unit_test(stacks_in_short),
+      cmocka_unit_test(steps_from_labels),
       cmocka_unit_test(a_request_is_tested_not_guessed),
+      cmocka_unit_test(a_trace_that_ends_within_a_step),
       cmocka_unit_test(segments_are_rounded_as_pytorch_does),
       cmocka_unit_test(comparisons_name_what_changed),
       cmocka_unit_test(texts_and_json),
       cmocka_unit_test(little_is_enough),
+      cmocka_unit_test(long_names_are_cut),
+      cmocka_unit_test(nonsense_is_inspected),
       cmocka_unit_test(refused_memory_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

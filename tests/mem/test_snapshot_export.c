@@ -232,6 +232,7 @@ static void speedscope_weighs_the_live_set(void **state) {
   profiles = hri_json_member(&root, "profiles");
   assert_int_equal(hri_json_count(&profiles), 1);
   profile = hri_json_item(&profiles, 0);
+  assert_string_equal(string_of(&profile, "name"), "live bytes of device 0 after 902 events");
   samples = hri_json_member(&profile, "samples");
   weights = hri_json_member(&profile, "weights");
   assert_string_equal(string_of(&profile, "type"), "sampled");
@@ -314,7 +315,7 @@ static hr_snapshot *odd_names(void) {
   assert_int_equal(hri_snapshot_build(&b, 0, &error), HR_OK);
   frames[0] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "wte", 3), hri_snapshot_add_string(&b, "headroom/name", 13), 0);
   frames[1] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "f;\"g\"\n,h", 8), hri_snapshot_add_string(&b, "a b.py", 6), 12);
-  frames[2] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "main", 4), 0, 0);
+  frames[2] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "main", 4), hri_snapshot_add_string(&b, "none", 4), 0);
   block.stack = event.stack = hri_snapshot_add_stack(&b, frames + 1, 2);
   block.category = hri_snapshot_add_category(&b, hri_snapshot_add_string(&b, "a;b", 3));
   event.note = hri_snapshot_add_string(&b, "x,\"y\"", 5);
@@ -339,6 +340,24 @@ static void collapsed_keeps_separators_out_of_names(void **state) {
   text = export_text(s, HR_EXPORT_COLLAPSED, 0, 0, NULL);
   assert_string_equal(text, "main;f,\"g\" ,h (a b.py:12) 1000\n");
   free(text);
+  hr_snapshot_destroy(s);
+}
+
+static void frames_of_ours_name_no_file(void **state) {
+  hr_snapshot *s = odd_names();
+  hri_json root, shared, frames, frame;
+  (void)state;
+  for (int k = 0; k < 2; k++) {
+    s->blocks[0].stack = s->events[1 - k].stack;
+    root = export_json(s, HR_EXPORT_SPEEDSCOPE, 0, UINT64_MAX);
+    shared = hri_json_member(&root, "shared");
+    frames = hri_json_member(&shared, "frames");
+    frame = hri_json_item(&frames, hri_json_count(&frames) - 1);
+    assert_string_equal(string_of(&frame, "name"), k ? "f;\"g\"\n,h" : "wte");
+    assert_int_equal(hri_json_has(&frame, "file"), k);
+    assert_int_equal(hri_json_has(&frame, "line"), k);
+    hri_json_deinit(&root);
+  }
   hr_snapshot_destroy(s);
 }
 
@@ -471,6 +490,44 @@ static void refused_memory_leaves_nothing(void **state) {
   hr_snapshot_destroy(s);
 }
 
+/* Whatever the reader takes can be written, or is refused for what it holds: files with some bytes changed at random. */
+static void damaged_snapshots_are_written_or_refused(void **state) {
+  made_options o = small;
+  hr_snapshot *s, *damaged;
+  const char *path = path_of("%s/damaged", scratch);
+  hr_error error = {0};
+  uint64_t random = 12345, written = 0, read = 0;
+  size_t count = 0;
+  char *bytes, *changed;
+  (void)state;
+  o.event_count = 60, o.segment_count = 3, o.slot_count = 4, o.stack_count = 4, o.stack_depth = 3;
+  s = make_snapshot(&o);
+  assert_int_equal(hr_snapshot_write(s, path, NULL, &error), HR_OK);
+  bytes = get_file(path, &count);
+  changed = malloc(count);
+  for (int k = 0; k < 400; k++) { /* each writes six files to disk */
+    memcpy(changed, bytes, count);
+    for (int j = 0; j <= k % 3; j++) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      changed[(random >> 20) % count] = (char)(random >> 50);
+    }
+    if (hr_snapshot_parse(changed, count, "damaged", NULL, &damaged, &error) != HR_OK) continue;
+    read++;
+    hr_status status = hr_snapshot_write(damaged, path, NULL, &error);
+    assert_true(status == HR_OK || status == HR_ERROR_INPUT);
+    written += status == HR_OK;
+    for (int format = HR_EXPORT_CHROME_TRACE; format <= HR_EXPORT_JSON; format++) {
+      status = hr_snapshot_export(damaged, (hr_export_format)format, 0, UINT64_MAX, path, &error);
+      assert_true(status == HR_OK || (status == HR_ERROR_INPUT && format == HR_EXPORT_JSON));
+    }
+    hr_snapshot_destroy(damaged);
+  }
+  assert_true(read > 80 && written > 50);
+  free(bytes);
+  free(changed);
+  hr_snapshot_destroy(s);
+}
+
 static int make_scratch(void **state) {
   (void)state;
   scratch = scratch_make("snapshot-export");
@@ -492,12 +549,14 @@ int main(void) {
     cmocka_unit_test(speedscope_weighs_the_live_set),
     cmocka_unit_test(collapsed_adds_up_at_any_instant),
     cmocka_unit_test(collapsed_keeps_separators_out_of_names),
+    cmocka_unit_test(frames_of_ours_name_no_file),
     cmocka_unit_test(a_snapshot_without_traces_has_a_live_set),
     cmocka_unit_test(csv_has_a_row_per_event),
     cmocka_unit_test(csv_quotes_what_needs_it),
     cmocka_unit_test(json_has_the_layout_of_the_pickle),
     cmocka_unit_test(wrong_requests_are_refused),
     cmocka_unit_test(refused_memory_leaves_nothing),
+    cmocka_unit_test(damaged_snapshots_are_written_or_refused),
   };
   return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

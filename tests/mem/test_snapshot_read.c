@@ -384,6 +384,27 @@ static void test_strings(void **state) {
   hr_snapshot_destroy(s);
 }
 
+/* What is like a profiler's snapshot but for one thing is none: its last device is no CPU. */
+static void test_profiler(void **state) {
+  static const char *const cases[] = {
+      "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2, \"category\": \"input\", \"frames\": []}]]}",
+      "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2, \"category\": \"input\"}]]}",
+      "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2, \"frames\": []}]]}",
+      "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2, \"category\": \"input\", \"frames\": [], \"time_us\": 3}]]}",
+      "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2, \"category\": \"input\", \"frames\": []}]], \"allocator_settings\": "
+      "{\"max_split_size\": -1}}",
+      "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2, \"category\": \"input\", \"frames\": []}]], \"segments\": "
+      "[{\"address\": 0, \"segment_type\": \"large\", \"blocks\": []}]}",
+  };
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    hr_snapshot *s = parse(cases[k], strlen(cases[k]));
+    assert_int_equal(strcmp(s->format, "pytorch-profiler") == 0, k == 0);
+    assert_int_equal(s->traces[0].device, k == 0 ? -1 : 0);
+    hr_snapshot_destroy(s);
+  }
+}
+
 /* ---- sizes ---- */
 
 typedef struct buffer {
@@ -462,7 +483,31 @@ static void test_limit(void **state) {
   free(b.bytes);
 }
 
-/* Many small members of gzip that inflate a thousandfold stop at the limit. */
+/* More pools and categories than any search from one end could bear; categories have 16 bits. */
+static void test_many_names(void **state) {
+  enum { COUNT = 70000 };
+  buffer b = {0};
+  hr_snapshot *s;
+  (void)state;
+  PUT(&b, "\x80\x02}U\rdevice_traces](](");
+  for (int k = 0; k < COUNT; k++) {
+    char event[100];
+    put(&b, event, (size_t)sprintf(event, "}(U\6actionU\5allocU\4sizeI%d\nU\7pool_idI%d\nI%d\n\x86U\bcategoryV%d\nu", k, k, k * 7, k));
+  }
+  PUT(&b, "ees.");
+  s = parse(b.bytes, b.count);
+  assert_int_equal(s->event_count, COUNT);
+  assert_int_equal(s->pool_count, COUNT); /* {0, 0} is the default one */
+  assert_int_equal(s->pools[s->events[COUNT - 1].pool].id[1], (COUNT - 1) * 7);
+  assert_int_equal(s->category_count, 65536);
+  assert_int_equal(s->unknown_count, COUNT - 65535);
+  assert_string_equal(hr_snapshot_category(s, s->events[65000].category), "65000");
+  assert_int_equal(s->events[COUNT - 1].category, 0);
+  hr_snapshot_destroy(s);
+  free(b.bytes);
+}
+
+/* gzip that inflates a thousandfold stops at the limit. */
 static void test_bomb(void **state) {
   const hr_snapshot_limits small = {1 << 20};
   buffer plain = {0};
@@ -559,7 +604,8 @@ int main(void) {
       cmocka_unit_test(test_files),     cmocka_unit_test(test_cut),     cmocka_unit_test(test_changed_bytes),       cmocka_unit_test(test_refused),
       cmocka_unit_test(test_malformed), cmocka_unit_test(test_integers), cmocka_unit_test(test_strings),            cmocka_unit_test(test_billion_laughs),
       cmocka_unit_test(test_depth),     cmocka_unit_test(test_limit),   cmocka_unit_test(test_bomb),                cmocka_unit_test(test_long_file),
-      cmocka_unit_test(test_recognise), cmocka_unit_test(test_allocation_failures),
+      cmocka_unit_test(test_recognise), cmocka_unit_test(test_many_names), cmocka_unit_test(test_allocation_failures),
+      cmocka_unit_test(test_profiler),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -303,6 +303,28 @@ static void negative_numbers_keep_their_sign(void **state) {
   hr_snapshot_destroy(s);
 }
 
+/* Intel's GPUs have their memory there. */
+static void addresses_at_the_top_are_negative(void **state) {
+  const uint64_t top = 0xffff800200000000;
+  hr_snapshot *s = tiny(1, 2), *again;
+  hr_error error = {0};
+  node *segment;
+  written w;
+  (void)state;
+  s->events[0].addr = s->segments[0].address = s->blocks[0].address = top;
+  s->blocks[1].address = top + 512;
+  w = write_and_read(s, 4);
+  segment = get(w.u.root, "segments")->items[0];
+  assert_int_equal(get_int(get(w.u.root, "device_traces")->items[0]->items[0], "addr"), (int64_t)top);
+  assert_int_equal(get_int(segment, "address"), (int64_t)top);
+  assert_int_equal(get_int(get(segment, "blocks")->items[1], "address"), (int64_t)top + 512);
+  written_free(&w);
+  assert_int_equal(hr_snapshot_read(path_of("%s/snapshot.pickle", scratch), NULL, &again, &error), HR_OK);
+  assert_true(again->events[0].addr == top && again->blocks[1].address == top + 512);
+  hr_snapshot_destroy(again);
+  hr_snapshot_destroy(s);
+}
+
 static void numbers_no_double_holds_are_refused(void **state) {
   const uint64_t large = 1ull << 53;
   hr_snapshot *s = tiny(2, 2);
@@ -323,6 +345,7 @@ static void numbers_no_double_holds_are_refused(void **state) {
   s->pools[0].id[1] = large, assert_refused(s, "its pool"), s->pools[0] = pool;
   s->settings.max_split_size = (int64_t)large, assert_refused(s, "max_split_size"), s->settings = was.settings;
   s->settings.roundup_power2_divisions[3] = large, assert_refused(s, "interval 3"), s->settings = was.settings;
+  s->events[1].action = HR_TRACE_OOM, s->events[1].addr = 0 - 4096ull, assert_refused(s, "its address is 18446744073709547520"), s->events[1] = event;
   s->segments[0].address = large - 512, s->blocks[0].address = large - 512, s->blocks[1].address = large;
   assert_refused(s, "segment 0 cannot be written: its end is 9007199254741504");
   hr_snapshot_destroy(s);
@@ -774,6 +797,7 @@ int main(void) {
     cmocka_unit_test(protocols_the_viewer_rejects_are_refused),
     cmocka_unit_test(integers_take_the_shortest_form),
     cmocka_unit_test(negative_numbers_keep_their_sign),
+    cmocka_unit_test(addresses_at_the_top_are_negative),
     cmocka_unit_test(numbers_no_double_holds_are_refused),
     cmocka_unit_test(lists_come_in_batches),
     cmocka_unit_test(long_stacks_come_in_batches_too),

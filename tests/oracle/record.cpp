@@ -255,7 +255,8 @@ int main(int argc, char **argv) {
       continue;
     }
     if (line[0] == 'D') fake_set_capacity(std::strtoull(line.c_str() + 1, nullptr, 16));
-    if (!started && line[0] != 'D') {
+    // Settings before anything else are what the environment would have set: known when the allocator starts.
+    if (!started && line[0] != 'D' && line[0] != 'C') {
       start();
       started = true;
     }

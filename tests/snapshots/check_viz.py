@@ -34,9 +34,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 OPCODES = set("EMPTY_DICT EMPTY_LIST EMPTY_TUPLE MARK SETITEM SETITEMS APPEND APPENDS SHORT_BINUNICODE BINUNICODE BININT BININT1 "
               "BININT2 LONG1 BINFLOAT NONE NEWTRUE NEWFALSE MEMOIZE BINPUT LONG_BINPUT BINGET LONG_BINGET TUPLE TUPLE1 TUPLE2 "
               "TUPLE3 FRAME PROTO STOP".split())
+ACTIONS = set("alloc free_requested free_completed segment_alloc segment_free segment_map segment_unmap snapshot oom".split())
+MADE_TO_BE_ODD = ("broken", "bytes", "odd-", "profiler")  # what Python's tools or the plain rules here cannot take
 VERSIONS = ("2.0", "2.0 segments", "2.1", "2.2", "2.4", "2.8", "2.10", "2026")
 
 # ---- what is kept, in one form for all versions ----
+
+
+def signed(address):
+    """As the writer has addresses: those of some devices are at the top of the 64 bits."""
+    return address - 2**64 if address and address >= 2**63 else address or 0
 
 
 def frames_of(frames):
@@ -56,29 +63,33 @@ def block_of(block, address):
 
 
 def segment_of(segment):
-    address, blocks = segment["address"], []
+    address, blocks = signed(segment["address"]), []
     for block in segment["blocks"]:
         blocks.append(block_of(block, address))
         address += block["size"]
     active = [b for b in blocks if b["state"] != "inactive"]
-    return {"device": segment.get("device", 0), "address": segment["address"], "total_size": segment["total_size"],
+    return {"device": segment.get("device", 0), "address": blocks[0]["address"], "total_size": segment["total_size"],
             "allocated_size": sum(b["size"] for b in active if b["state"] == "active_allocated"),
             "active_size": sum(b["size"] for b in active), "requested_size": sum(b["requested_size"] for b in active),
-            "stream": segment["stream"], "segment_type": segment.get("segment_type", "large"),
+            "stream": signed(segment["stream"]), "segment_type": segment.get("segment_type", "large"),
             "segment_pool_id": list(segment.get("segment_pool_id", (0, 0))), "is_expandable": segment.get("is_expandable", False),
             "frames": frames_of(segment.get("frames")), "blocks": blocks}
 
 
+def text_of_value(value):
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
 def event_of(event):
     """In the order of the writer, since `trace` prints some events as they are."""
-    out = {"action": event["action"]}
+    out = {"action": event["action"] if event["action"] in ACTIONS else "other"}
     key = "device_free" if event["action"] == "oom" else "addr"
-    out[key] = event[key]
-    out["size"], out["stream"] = event["size"], event.get("stream", 0)
+    out[key] = signed(event[key])
+    out["size"], out["stream"] = event["size"], signed(event.get("stream", 0))
     if "time_us" in event:
         out["time_us"] = event["time_us"]
     if event.get("user_metadata"):
-        out["user_metadata"] = event["user_metadata"]
+        out["user_metadata"] = text_of_value(event["user_metadata"])
     elif event.get("compile_context") and event["compile_context"] != "N/A":
         out["compile_context"] = event["compile_context"]
     if list(event.get("pool_id", (0, 0))) != [0, 0]:
@@ -92,7 +103,9 @@ def event_of(event):
 
 def settings_of(settings):
     keys = ("PYTORCH_CUDA_ALLOC_CONF", "max_split_size", "garbage_collection_threshold", "expandable_segments")
-    out = {key: settings[key] for key in keys}
+    out = {key: settings.get(key, default) for key, default in zip(keys, ("", -1, 0.0, False))}
+    if out["max_split_size"] >= 2**63 - 1:
+        out["max_split_size"] = -1  # unlimited, in both forms
     divisions = settings.get("roundup_power2_divisions") or {}
     out["roundup_power2_divisions"] = {str(1 << k): divisions.get(str(1 << k), 0) for k in range(16)}
     return out
@@ -307,7 +320,8 @@ def difference(ours, theirs, where=""):
 
 
 def recorded():
-    return sorted(p for p in HERE.rglob("*") if p.suffix in (".pickle", ".pkl") or p.name.endswith((".pickle.gz", ".pkl.gz")))
+    found = (p for p in HERE.rglob("*") if p.name.endswith((".pickle", ".pickle.gz")) and not p.name.startswith(MADE_TO_BE_ODD))
+    return sorted(found)
 
 
 def main():

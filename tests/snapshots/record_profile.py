@@ -1,7 +1,7 @@
 """Records what PyTorch's own code makes of a profile: read/torch-profiler.pickle.gz, and what must be found in it. Needs
 PyTorch (2.13 made the files); a CPU will do.
 
-    python tests/snapshots/profile.py
+    python tests/snapshots/record_profile.py
 """
 import gzip
 import pickle
