@@ -33,11 +33,13 @@ typedef struct hr_alloc_config {
   double memory_fraction;                /* per_process_memory_fraction; 1 */
   bool throw_on_device_oom;              /* throw_on_cudamalloc_oom: what would exceed the cap, or the device, is refused at once: nothing
                                           * is freed for it, and it is no event and in no statistic */
-  /* Not a setting of PyTorch's but of its version: of free blocks of one size the one whose record was made first, as 2.12 chooses; false:
-   * the lowest address, as all others do. Fixed by hr_alloc_create. */
-  bool oldest_block_first;
+  /* Not settings of PyTorch's but of its version, which decides among free blocks of one size: the one whose record was made first (2.12); the
+   * one whose segment was taken first, and in it the lowest address (2.13 to 2.15; expandable segments count as taken before all
+   * others); both false: the lowest address (up to 2.11). Fixed by hr_alloc_create. */
+  bool oldest_block_first, oldest_segment_first;
   /* Read, kept and reported, without effect on this bookkeeping: */
-  bool graph_capture_record_stream_reuse, release_lock_on_device_malloc, pinned_use_host_register, pinned_use_background_threads, pinned_free_catch_all;
+  bool graph_capture_record_stream_reuse, release_lock_on_device_malloc;
+  bool pinned_use_host_register, pinned_use_background_threads, pinned_free_catch_all;
   uint64_t pinned_num_register_threads, pinned_reserve_segment_bytes;
   double expandable_reserve_fraction; /* expandable_segments_reserve:0.5, of the device's bytes; */
   uint64_t expandable_reserve_bytes;  /* or 40G. Both 0: 1.125 of the device */

@@ -26,6 +26,8 @@ enum {
   HRI_BIN_COUNT = 3328,              /* 512 bytes .. 2^61 bytes */
   HRI_BIN_WORDS = HRI_BIN_COUNT / 64
 };
+/* hri_block.order by segment: the number of the segment (from 1 on; 0: expandable) times this, plus the address in units. */
+static const uint64_t HRI_SEGMENT_ORDER = UINT64_C(1) << 39; /* addresses have 48 bits */
 static const uint64_t HRI_ALLOC_REQUEST_LIMIT = UINT64_C(1) << 60; /* PyTorch refuses from 1 EiB on */
 
 struct hri_history; /* history.h */
@@ -66,7 +68,9 @@ typedef struct hri_free_set {
 
 struct hri_alloc_half {
   hri_alloc_pool *pool;
-  bool small, oldest_first;
+  bool small;
+  bool oldest_first; /* free blocks of one size are in the order of hri_block.order; else by address */
+  bool by_segment;   /* and that is the age of segments, then the address */
   uint8_t kind; /* its place in statistics: HR_ALLOC_SMALL or HR_ALLOC_LARGE */
   int64_t search_count; /* ages of free blocks are counted in searches, when garbage collection is on */
   HRI_ARRAY(hri_free_set *) sets; /* by stream, ascending */
@@ -95,7 +99,7 @@ struct hri_block {
   uint32_t event_count;    /* streams that are not done with it */
 
   uint64_t requested; /* bytes asked for, of the last request it served */
-  uint64_t order;     /* how many blocks were made before it */
+  uint64_t order;     /* how many blocks were made before it; by_segment: HRI_SEGMENT_ORDER and, while free, the address */
   hri_stream_use *uses;
   hri_expandable *expandable; /* NULL: a plain segment */
   int64_t age_base;           /* half->search_count when it became free */
@@ -135,7 +139,7 @@ struct hr_alloc {
   }) chunks;
   hri_block *spare;
   uint64_t spare_count;
-  uint64_t made_count; /* of blocks taken so far */
+  uint64_t made_count; /* of blocks taken so far; oldest_segment_first: of segments */
 
   /* active blocks by address: linear probing, at most three quarters full */
   struct hri_alloc_slot {

@@ -71,7 +71,8 @@ hri_block *hri_block_take(hr_alloc *alloc, hri_free_set *set, uint64_t address, 
   alloc->spare = block->next;
   alloc->spare_count--;
   *block = (hri_block){
-      .address = address, .size = size, .set = set, .order = alloc->made_count++, .number = block->number, .in_use = true, .mapped = true};
+      .address = address, .size = size, .set = set, .number = block->number, .in_use = true, .mapped = true};
+  if (!set->half->by_segment) block->order = alloc->made_count++;
   return block;
 }
 

@@ -107,7 +107,8 @@ static hr_status check_set(check *c, const hri_free_set *set) {
     if (!b->in_use || b->set != set || !b->mapped || hri_block_active(b)) return wrong(c, b, "is in a free set and not free");
     if (before != NULL && (before->size > b->size || (before->size == b->size && hri_free_set_order(before) >= hri_free_set_order(b))))
       return wrong(c, b, "is out of order in its free set");
-    if (before != NULL && hri_free_set_before(set, b->size, hri_free_set_order(b)) != before) return wrong(c, b, "has another one before it in its free set");
+    if (before != NULL && hri_free_set_before(set, b->size, hri_free_set_order(b)) != before)
+      return wrong(c, b, "has another one before it in its free set");
     c->free_count--;
   }
   for (const hri_block *b = hri_unmapped_at_least(set, 0); b != NULL; b = hri_unmapped_at_least(set, b->address + 1)) {
@@ -180,12 +181,14 @@ static void sum_up(check *c) {
 
 static hr_status check_all(check *c) {
   HRI_TRY(check_segments(c));
-  if (c->active_count != c->alloc->table_count) return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: the address table has blocks that are not active");
+  if (c->active_count != c->alloc->table_count)
+    return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: the address table has blocks that are not active");
   for (size_t i = 0; i < c->alloc->pools.count; i++) {
     HRI_TRY(check_half(c, &c->alloc->pools.items[i]->small));
     HRI_TRY(check_half(c, &c->alloc->pools.items[i]->large));
   }
-  if (c->free_count != 0 || c->unmapped_count != 0) return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: free blocks are missing in the free sets");
+  if (c->free_count != 0 || c->unmapped_count != 0)
+    return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: free blocks are missing in the free sets");
   HRI_TRY(check_events(c));
   sum_up(c);
   return check_stats(c);

@@ -1,4 +1,4 @@
-/* The free blocks of one stream in one half of a pool, in PyTorch's order: by size, then by address (in 2.12: by age).
+/* The free blocks of one stream in one half of a pool, in PyTorch's order: by size, then by address or age.
  *
  * Sizes are sorted into bins: one bin per size up to 64 KiB, above it 64 bins per power of two. A bit per bin and a word over
  * the bits' words give the next bin that holds anything in a few instructions. A bin is a treap (a search tree that random
@@ -152,6 +152,7 @@ static hri_block *bins_before(const hri_free_set *set, place at) {
 void hri_free_set_insert(hri_block *block) {
   hri_free_set *set = block->set;
   if (set->half->search_count != 0) block->age_base = set->half->search_count;
+  if (set->half->by_segment) block->order = block->order / HRI_SEGMENT_ORDER * HRI_SEGMENT_ORDER + block->address / HRI_ALLOC_UNIT;
   if (set->latest != NULL) bin_insert(set, set->latest);
   set->latest = block;
 }

@@ -210,7 +210,11 @@ static void finish_place(hr_alloc *alloc, hri_block *first) {
   const unsigned kind = first->set->half->kind;
   if (first->expandable == NULL) {
     uint64_t bytes = 0;
-    for (const hri_block *b = first; b != NULL; b = b->next) bytes += b->size;
+    if (first->set->half->by_segment) alloc->made_count++; /* imported segments count as taken in the order of their addresses */
+    for (hri_block *b = first; b != NULL; b = b->next) {
+      bytes += b->size;
+      if (b->set->half->by_segment) b->order = alloc->made_count * HRI_SEGMENT_ORDER;
+    }
     hri_stats_increase(alloc->stats.segment, kind, 1);
     if (bytes >= alloc->config.max_split_bytes) hri_stat_increase(&alloc->stats.oversize_segments, 1);
   }

@@ -82,6 +82,7 @@ static void enter_segment(hr_alloc *alloc, request *r, uint64_t address) {
   alloc->reserved_bytes += bytes;
   half->pool->reserved_bytes += bytes;
   r->block = hri_block_take(alloc, r->set, address, bytes);
+  if (half->by_segment) r->block->order = ++alloc->made_count * HRI_SEGMENT_ORDER;
   r->block->segment_label = alloc->label;
   hri_stats_increase(alloc->stats.segment, half->kind, 1);
   hri_stats_increase(alloc->stats.reserved_bytes, half->kind, bytes);
@@ -95,7 +96,7 @@ static bool over_allowed(const hr_alloc *alloc, const request *r) {
   return alloc->reserved_bytes > alloc->allowed_bytes || r->segment_bytes > alloc->allowed_bytes - alloc->reserved_bytes;
 }
 
-/* throw_on_cudamalloc_oom: what would exceed the cap, or without one the device. */
+/* throw_on_cudamalloc_oom: what would exceed the device, without asking it. (A cap is checked before, and is answered in the ordinary way.) */
 static hr_status reject_early(const hr_alloc *alloc, const request *r, hr_error *error) {
   uint64_t free_bytes = 0, limit = alloc->allowed_bytes;
   if (limit == UINT64_MAX && alloc->hooks.device_memory != NULL) {
@@ -116,6 +117,7 @@ static hr_status reject_early(const hr_alloc *alloc, const request *r, hr_error 
 /* Sets r->block unless the device, or the cap, refuses. */
 static hr_status obtain(hr_alloc *alloc, request *r, hr_error *error) {
   if (over_allowed(alloc, r)) return HR_OK;
+  if (alloc->config.throw_on_device_oom) HRI_TRY(reject_early(alloc, r, error));
   if (alloc->config.expandable_segments) return hri_expandable_allocate(alloc, r->set, r->size, &r->block, error);
   HRI_TRY(hri_alloc_prepare(alloc, 2, error)); /* the segment, and its split */
   const uint64_t address = alloc->hooks.reserve(alloc->hooks.context, r->segment_bytes, r->set->stream);
@@ -126,7 +128,6 @@ static hr_status obtain(hr_alloc *alloc, request *r, hr_error *error) {
 /* Nothing in the cache fits. */
 static hr_status obtain_with_retries(hr_alloc *alloc, request *r, hr_error *error) {
   if (collects_garbage(alloc)) hri_release_old(alloc);
-  if (alloc->config.throw_on_device_oom) HRI_TRY(reject_early(alloc, r, error));
   HRI_TRY(obtain(alloc, r, error));
   if (r->block != NULL) return HR_OK;
   if (hri_release_oversize(alloc, r->set, r->size)) HRI_TRY(obtain(alloc, r, error));
@@ -151,6 +152,7 @@ static void split(hr_alloc *alloc, request *r) {
   const bool was_split = hri_block_split(rest);
   hri_block *front = hri_block_take(alloc, r->set, rest->address, r->size);
   front->expandable = rest->expandable;
+  if (r->set->half->by_segment) front->order = rest->order;
   front->segment_label = rest->segment_label;
   front->prev = rest->prev;
   if (front->prev != NULL) front->prev->next = front;

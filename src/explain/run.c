@@ -163,7 +163,8 @@ static bool grows(const hr_run_explanation *run) {
 static void note_process(hr_oom_failure *f, const hr_run_explanation *run) {
   if (run->last[0]) hri_oom_line(f, "last: step %llu of %llu, %s", (unsigned long long)run->step + 1, (unsigned long long)run->steps, run->last);
   if (run->first_resident_bytes && run->resident_bytes)
-    hri_oom_line(f, "the process had %s resident after its first step and %s after its last", SIZE(run->first_resident_bytes), SIZE(run->resident_bytes));
+    hri_oom_line(f, "the process had %s resident after its first step and %s after its last", SIZE(run->first_resident_bytes),
+                 SIZE(run->resident_bytes));
   else if (run->resident_bytes)
     hri_oom_line(f, "the process had %s resident after its last step", SIZE(run->resident_bytes));
   if (run->usable_bytes) hri_oom_line(f, "the machine could still give %s when last asked", SIZE(run->usable_bytes));
@@ -179,7 +180,8 @@ static void judge_killed(hr_oom_failure *f, const hr_run_explanation *run) {
     hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_LIKELY, "it was killed with only %s of the machine's memory left", SIZE(run->usable_bytes));
   } else {
     hri_oom_line(f, "killed by the kernel for memory (its log, dmesg, says so), by a person or a scheduler, crashed, or the machine went down");
-    hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(GROWTH), "it ended without a word: what it left does not say why");
+    hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(GROWTH),
+                      "it ended without a word: what it left does not say why");
   }
 }
 
@@ -193,7 +195,8 @@ static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_statu
   case HR_RUN_RUNNING: hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_LIKELY, "the run goes on: a process with its number exists"); break;
   case HR_RUN_FAILED:
     if (outcome == HR_ERROR_MEMORY) hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_CERTAIN, "the machine refused memory: %.180s", run->message);
-    else hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "it failed, but not for memory: %.180s", run->message[0] ? run->message : hr_status_name(outcome));
+    else hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "it failed, but not for memory: %.180s",
+                     run->message[0] ? run->message : hr_status_name(outcome));
     break;
   case HR_RUN_KILLED: judge_killed(f, run); break;
   case HR_RUN_UNKNOWN:

@@ -174,12 +174,13 @@ static bool has(uint64_t keys, hri_key key) { return keys >> key & 1; }
 /* torch/cuda/_memory_viz.py makes these from a profile: every event has frames, allocations have categories, nothing has
  * times, segments have no type. The last device is the CPU. */
 static bool from_profiler(const hri_snapshot_decoder *d) {
-  return has(d->event_keys, HRI_KEY_CATEGORY) && !has(d->event_keys, HRI_KEY_TIME_US) && !has(d->event_keys_not, HRI_KEY_FRAMES) &&
+  return !has(d->top_keys, HRI_KEY_HEADROOM) && has(d->event_keys, HRI_KEY_CATEGORY) && !has(d->event_keys, HRI_KEY_TIME_US) && !has(d->event_keys_not, HRI_KEY_FRAMES) &&
          !has(d->segment_keys, HRI_KEY_SEGMENT_TYPE) && !has(d->top_keys, HRI_KEY_ALLOCATOR_SETTINGS);
 }
 
 /* By the keys that came with each version. */
 static const char *format_of(const hri_snapshot_decoder *d) {
+  if (has(d->top_keys, HRI_KEY_HEADROOM)) return "headroom";
   if (from_profiler(d)) return "pytorch-profiler";
   if (has(d->top_keys, HRI_KEY_HOST_SEGMENTS) || has(d->top_keys, HRI_KEY_HOST_TRACES) || has(d->event_keys, HRI_KEY_POOL_ID)) return "pytorch-2.14";
   if (has(d->event_keys, HRI_KEY_USER_METADATA)) return "pytorch-2.10";

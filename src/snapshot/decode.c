@@ -14,7 +14,7 @@ static const char *const words[HRI_KEY_COUNT] = {
     "", "action", "addr", "device_free", "size", "stream", "time_us", "frames", "compile_context", "user_metadata", "pool_id", "category",
     "filename", "name", "line", "address", "requested_size", "state", "history", "real_size", "device", "total_size", "segment_type",
     "segment_pool_id", "is_expandable", "blocks", "allocated_size", "active_size", "stage", "segments", "device_traces",
-    "allocator_settings", "external_annotations", "host_segments", "host_traces", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+    "allocator_settings", "external_annotations", "host_segments", "host_traces", "headroom", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
     "max_split_size", "garbage_collection_threshold", "expandable_segments", "roundup_power2_divisions",
     "cpp_frames", "forward_frames", "internal_metadata", "fx_node_op", "fx_node_name", "fx_original_trace", "fx_node_info",
     "pinned_num_register_threads", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register", "graph_capture_record_stream_reuse",

@@ -25,7 +25,7 @@ const char *hri_word_text(hri_word word) {
     "device", "total_size", "allocated_size", "active_size", "segment_type",
     "segment_pool_id", "is_expandable", "blocks",
     "segments", "device_traces", "host_segments", "host_traces",
-    "allocator_settings", "external_annotations",
+    "allocator_settings", "external_annotations", "headroom",
     "PYTORCH_CUDA_ALLOC_CONF", "max_split_size", "garbage_collection_threshold", "expandable_segments",
     "roundup_power2_divisions", "stage",
     [HRI_WORD_INACTIVE] = "inactive", "active_allocated", "active_pending_free",
@@ -311,6 +311,7 @@ void hri_layout_walk(const hr_snapshot *snapshot, hri_layout_out *out) {
   if (w.host_keys) put_host(&w);
   if (snapshot->settings.present) put_settings(&w);
   if (snapshot->annotation_count) put_annotations(&w);
+  if (strcmp(snapshot->format, "headroom") == 0) field_u64(&w, HRI_WORD_HEADROOM, 1); /* other tools pass it over */
   out->end_map(out);
 }
 

@@ -75,7 +75,7 @@ static uint64_t world_reserve(void *context, uint64_t bytes, uint64_t stream) {
 static void world_cut(world *w, int kind, uint64_t address, uint64_t bytes) {
   while (bytes > 0) {
     size_t i = 0;
-    while (i < w->count && !(w->ranges[i].kind == kind && w->ranges[i].address <= address && address < w->ranges[i].address + w->ranges[i].bytes)) i++;
+    while (i < w->count && !(w->ranges[i].kind == kind && address - w->ranges[i].address < w->ranges[i].bytes)) i++;
     if (i == w->count) {
       w->broken = true;
       return;

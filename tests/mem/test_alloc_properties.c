@@ -151,7 +151,8 @@ static void do_pool(run *r) {
       if (pool == 0) {
         const hr_status status = hr_alloc_pool_create(r->alloc, 7, i + 1, &r->pools[i], &e);
         if (status != HR_OK) r->pools[i] = 0;
-        expect(r, status == HR_OK || hri_alloc_pool_find(r->alloc, (hr_pool){{7, i + 1}})->use_count == 0, "a pool can be created again when it is empty");
+        expect(r, status == HR_OK || hri_alloc_pool_find(r->alloc, (hr_pool){{7, i + 1}})->use_count == 0,
+               "a pool can be created again when it is empty");
       }
       break;
     case 1:

@@ -97,6 +97,7 @@ static void scene_replay(scene *s, bool recorded_fails, bool other_fails) {
   s->replay.recorded = (hr_replay_result){.request_count = 5000, .reserved_peak_bytes = GIB(8), .failed = recorded_fails};
   s->replay.capacity_bytes = GIB(8);
   s->replay.trust = HR_REPLAY_EXACT;
+  s->replay.began_empty = true;
   s->results[0] = (hr_replay_result){.alloc_conf = "expandable_segments:True", .request_count = 5000, .reserved_peak_bytes = GIB(6), .failed = other_fails};
   s->evidence.replay = &s->replay;
   s->evidence.results = s->results;
@@ -248,6 +249,14 @@ static void test_fragmented(void **state) {
   assert_non_null(strstr(e->failures[0].advice[0].proof, "6.00 GiB"));
   assert_int_equal(e->failures[0].advice[1].basis, HR_OOM_ADVICE);
   hr_explanation_destroy(e);
+  s.replay.began_empty = false; /* other settings would have led to another state */
+  e = explain(&s);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_LIKELY);
+  assert_int_equal(e->failures[0].advice[0].basis, HR_OOM_ADVICE);
+  assert_non_null(strstr(e->failures[0].advice[0].text, "try PYTORCH_ALLOC_CONF=expandable_segments:True"));
+  assert_true(says(&e->failures[0], "no proof"));
+  hr_explanation_destroy(e);
+  s.replay.began_empty = true;
   scene_fail(&s, GIB(6), 0, GIB(2), MIB(500), GIB(1)); /* 1.5 of 8.5 GiB would stay free: a setting helps, but for how long? */
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
   scene_steps(&s, 8, GIB(7));

@@ -236,7 +236,7 @@ SCENARIOS = {
     "gpt2-varied-expandable": (gpt2_varied, 8192, "expandable_segments:True", {}),
     "gpt2-max-split": (gpt2_varied, 8192, "max_split_size_mb:21", {}),
     "gpt2-power2": (gpt2_varied, 8192, "roundup_power2_divisions:[16:4,>:2]", {}),
-    "gpt2-collect": (gpt2_varied, 600, "garbage_collection_threshold:0.5", {"fraction": 0.75}),
+    "gpt2-collect": (gpt2_varied, 600, "garbage_collection_threshold:0.5", {"fraction": 0.35}),
     "gpt2-history-started-late": (gpt2_step, 8192, "", {"late": True}),
     "gpt2-history-cut": (gpt2_step, 8192, "", {"entries": 300}),
     "gpt2-cpp-stacks": (gpt2_step, 8192, "", {"stacks": "all", "steps": 1, "layers": 1}),

@@ -49,6 +49,12 @@ async function checkModel(path) {
     check(`live set at ${t}`, close(sum(Array.from(model.liveAt(t), i => model.lives.size[i])), sum(truth)));
     check(`reserved at ${t}`, close(reserved, state.reserved), `${reserved} against ${state.reserved}`);
   }
+  for (const t of [0, below(last), model.facts.peakEvent + 1, last]) {
+    const {addr, block} = model.lives, live = Array.from(model.liveAt(t)).sort((a, b) => addr[a] - addr[b]), list = segmentsAt(model.segments, t);
+    const within = i => list.some(s => addr[i] >= s.addr && addr[i] + block[i] <= s.addr + s.size);
+    check(`blocks at ${t} lie in segments`, live.every(within));
+    check(`blocks at ${t} are apart`, live.every((i, k) => k === 0 || addr[live[k - 1]] + block[live[k - 1]] <= addr[i]));
+  }
   for (let t = 0; t <= last; t += 1 + Math.floor(last / 4000)) peak = Math.max(peak, levels.at(t).total);
   check('peak', levels.total.most >= peak && close(levels.total.most, model.facts.peakLive), `${levels.total.most} against ${model.facts.peakLive}`);
   check('peak instant', levels.total.at === model.facts.peakEvent + 1, `${levels.total.at} against ${model.facts.peakEvent + 1}`);
@@ -92,6 +98,13 @@ async function checkSegments(path) {
     const apart = list.every((s, i) => i === 0 || list[i - 1].addr + list[i - 1].size < s.addr);
     check(`ranges of round ${round}`, seen.join() === units.join() && apart, `${seen.join('')} against ${units.join('')}`);
   }
+}
+
+function checkCsv() {
+  const source = ['draw', 'table'].map(part => readFileSync(join(here, '../../src/report', `page.${part}.js`), 'utf8')).join('\n');
+  const csvCell = new Function(`${source}\nreturn csvCell;`)();
+  const cells = [['plain', 'plain'], [12, '12'], ['=1+1', "'=1+1"], ['@x', "'@x"], ['-1', "'-1"], ['a,"b"', '"a,""b"""'], ['two\nlines', '"two\nlines"']];
+  for (const [value, cell] of cells) check(`CSV of ${JSON.stringify(value)}`, csvCell(value) === cell, csvCell(value));
 }
 
 // ---- The page ----
@@ -235,6 +248,7 @@ async function main() {
   await checkModel(small);
   await checkModel(lost);
   await checkSegments(lost);
+  checkCsv();
   if (!findBrowser()) console.log('no Chromium: the page itself was not checked');
   else {
     const browser = await Browser.start();

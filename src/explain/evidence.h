@@ -1,0 +1,40 @@
+/* What a snapshot's failure is judged by: the sums at the failing request, what was live, and what replay proved. */
+#ifndef HRI_EXPLAIN_EVIDENCE_H
+#define HRI_EXPLAIN_EVIDENCE_H
+
+#include "explain/message.h"
+
+typedef struct hri_oom_facts {
+  const hr_oom_evidence *evidence;
+  const hr_inspection *i;
+  const hr_oom_event *oom; /* NULL: no failure is recorded */
+  uint64_t request, need;  /* rounded to blocks; what the driver is asked for */
+  uint64_t total, device_free, reserved, live, returnable, cached, pools_free;
+  uint64_t leak_bytes;
+  const hr_growth *leak; /* the largest */
+  bool knows_free;
+} hri_oom_facts;
+
+hri_oom_facts hri_oom_facts_of(const hr_oom_evidence *evidence);
+/* Figures and shares of the failure. */
+void hri_oom_fill(hr_oom_failure *f, const hri_oom_facts *k);
+static inline void hri_oom_set(hr_oom_failure *f, hr_oom_figure figure, hr_oom_state state, uint64_t bytes) {
+  f->figures[figure] = (hr_oom_value){state, bytes, 0};
+}
+
+/* What PyTorch asks of the driver for a request rounded to blocks. */
+uint64_t hri_oom_segment(uint64_t request);
+static inline uint64_t hri_oom_less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* The frame of a stack that says most to a person, "train_step (model.py:42)". */
+void hri_oom_stack_text(const hr_snapshot *s, uint32_t stack, char *out, size_t capacity);
+/* Lines about what was live: the largest categories, the largest stack. */
+void hri_oom_note_live(hr_oom_failure *f, const hri_oom_facts *k);
+
+/* Whether another setting that does not fail in replay proves that it avoids the failure; how many do; and the advice and lines that
+ * follow, for a judged failure. */
+bool hri_oom_can_prove(const hri_oom_facts *k);
+uint32_t hri_oom_proof_count(const hri_oom_facts *k);
+void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k);
+
+#endif
