@@ -21,6 +21,13 @@ typedef struct hr_alloc hr_alloc;
 
 enum { HR_ALLOC_DIVISION_COUNT = 16 };
 
+/* Which of the free blocks of one size is taken. */
+typedef enum hr_alloc_order {
+  HR_ALLOC_ORDER_SEGMENT = 0, /* 2.13 and later: of the segment that was taken first, the lowest address */
+  HR_ALLOC_ORDER_ADDRESS,     /* up to 2.11: the lowest address */
+  HR_ALLOC_ORDER_BLOCK        /* 2.12: the one whose record was made first */
+} hr_alloc_order;
+
 /* The allocator's part of PYTORCH_ALLOC_CONF; zero-initialised it is NOT the default: use hr_alloc_config_default. */
 typedef struct hr_alloc_config {
   uint64_t max_split_bytes;              /* UINT64_MAX: unlimited */
@@ -33,10 +40,7 @@ typedef struct hr_alloc_config {
   double memory_fraction;                /* per_process_memory_fraction; 1 */
   bool throw_on_device_oom;              /* throw_on_cudamalloc_oom: what would exceed the cap, or the device, is refused at once: nothing
                                           * is freed for it, and it is no event and in no statistic */
-  /* Not settings of PyTorch's but of its version, which decides among free blocks of one size: the one whose record was made first (2.12); the
-   * one whose segment was taken first, and in it the lowest address (2.13 to 2.15; expandable segments count as taken before all
-   * others); both false: the lowest address (up to 2.11). Fixed by hr_alloc_create. */
-  bool oldest_block_first, oldest_segment_first;
+  hr_alloc_order order; /* not a setting of PyTorch's but of its version; fixed by hr_alloc_create */
   /* Read, kept and reported, without effect on this bookkeeping: */
   bool graph_capture_record_stream_reuse, release_lock_on_device_malloc;
   bool pinned_use_host_register, pinned_use_background_threads, pinned_free_catch_all;

@@ -19,8 +19,6 @@ static hr_status check_config(const hr_alloc_hooks *hooks, const hr_alloc_config
                       (unsigned long long)c->roundup_power2_divisions[i]);
   if (!(c->garbage_collection_threshold >= 0 && c->garbage_collection_threshold < 1))
     return hri_fail(error, HR_ERROR_USAGE, "allocator: garbage_collection_threshold of %g is not in [0, 1)", c->garbage_collection_threshold);
-  if (c->oldest_block_first && c->oldest_segment_first)
-    return hri_fail(error, HR_ERROR_USAGE, "allocator: free blocks are ordered by the age of blocks or of segments, not both");
   if (!(c->memory_fraction >= 0 && c->memory_fraction <= 1))
     return hri_fail(error, HR_ERROR_USAGE, "allocator: per_process_memory_fraction of %g is not in [0, 1]", c->memory_fraction);
   return HR_OK;
@@ -28,7 +26,7 @@ static hr_status check_config(const hr_alloc_hooks *hooks, const hr_alloc_config
 
 hr_status hr_alloc_set_config(hr_alloc *alloc, const hr_alloc_config *config, hr_error *error) {
   HRI_TRY(check_config(&alloc->hooks, config, error));
-  if (config->oldest_block_first != alloc->config.oldest_block_first || config->oldest_segment_first != alloc->config.oldest_segment_first)
+  if (config->order != alloc->config.order)
     return hri_fail(error, HR_ERROR_USAGE, "allocator: the order of free blocks cannot change");
   if (config->max_split_bytes != alloc->config.max_split_bytes) alloc->split_limit_changed = true;
   alloc->config = *config;

@@ -26,8 +26,6 @@ enum {
   HRI_BIN_COUNT = 3328,              /* 512 bytes .. 2^61 bytes */
   HRI_BIN_WORDS = HRI_BIN_COUNT / 64
 };
-/* hri_block.order by segment: the number of the segment (from 1 on; 0: expandable) times this, plus the address in units. */
-static const uint64_t HRI_SEGMENT_ORDER = UINT64_C(1) << 39; /* addresses have 48 bits */
 static const uint64_t HRI_ALLOC_REQUEST_LIMIT = UINT64_C(1) << 60; /* PyTorch refuses from 1 EiB on */
 
 struct hri_history; /* history.h */
@@ -55,7 +53,7 @@ typedef struct hri_expandable {
   uint64_t address, size, chunk_bytes;
 } hri_expandable;
 
-/* The free blocks of one pool half and stream, by (size, order). Each bin is a treap; a bit per bin says whether it has any. */
+/* The free blocks of one pool half and stream, by (size, order, address). Each bin is a treap; a bit per bin says whether it has any. */
 typedef struct hri_free_set {
   uint64_t stream;
   hri_alloc_half *half;
@@ -69,8 +67,6 @@ typedef struct hri_free_set {
 struct hri_alloc_half {
   hri_alloc_pool *pool;
   bool small;
-  bool oldest_first; /* free blocks of one size are in the order of hri_block.order; else by address */
-  bool by_segment;   /* and that is the age of segments, then the address */
   uint8_t kind; /* its place in statistics: HR_ALLOC_SMALL or HR_ALLOC_LARGE */
   int64_t search_count; /* ages of free blocks are counted in searches, when garbage collection is on */
   HRI_ARRAY(hri_free_set *) sets; /* by stream, ascending */
@@ -99,7 +95,7 @@ struct hri_block {
   uint32_t event_count;    /* streams that are not done with it */
 
   uint64_t requested; /* bytes asked for, of the last request it served */
-  uint64_t order;     /* how many blocks were made before it; by_segment: HRI_SEGMENT_ORDER and, while free, the address */
+  uint64_t order;     /* hr_alloc_order: number of its segment, or its own; 0 where the address decides */
   hri_stream_use *uses;
   hri_expandable *expandable; /* NULL: a plain segment */
   int64_t age_base;           /* half->search_count when it became free */
@@ -139,7 +135,7 @@ struct hr_alloc {
   }) chunks;
   hri_block *spare;
   uint64_t spare_count;
-  uint64_t made_count; /* of blocks taken so far; oldest_segment_first: of segments */
+  uint64_t made_count; /* of numbers for `order` given so far */
 
   /* active blocks by address: linear probing, at most three quarters full */
   struct hri_alloc_slot {
@@ -182,6 +178,13 @@ static inline hr_status hri_alloc_prepare(hr_alloc *alloc, uint64_t blocks, hr_e
 }
 hri_block *hri_block_take(hr_alloc *alloc, hri_free_set *set, uint64_t address, uint64_t size); /* prepared */
 void hri_block_give(hr_alloc *alloc, hri_block *block);
+/* A new segment's first block gets the next number; parts of it have the same. */
+static inline void hri_block_number(hr_alloc *alloc, hri_block *block) {
+  if (alloc->config.order == HR_ALLOC_ORDER_SEGMENT) block->order = alloc->made_count++;
+}
+static inline void hri_block_number_as(const hr_alloc *alloc, hri_block *part, const hri_block *of) {
+  if (alloc->config.order == HR_ALLOC_ORDER_SEGMENT) part->order = of->order;
+}
 hri_block *hri_alloc_find(const hr_alloc *alloc, uint64_t address); /* NULL: no active block there */
 void hri_alloc_insert(hr_alloc *alloc, hri_block *block);
 void hri_alloc_remove(hr_alloc *alloc, const hri_block *block);
@@ -192,14 +195,13 @@ hri_block *hri_alloc_each_block(const hr_alloc *alloc, uint64_t *cursor);
 
 void hri_free_set_insert(hri_block *block); /* into block->set, as a free block of its size */
 void hri_free_set_remove(hri_block *block);
-/* The first block at or after (size, order); NULL: none. */
-hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order);
-/* The last block before (size, order). */
-hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order);
-static inline uint64_t hri_free_set_order(const hri_block *b) { return b->set->half->oldest_first ? b->order : b->address; }
-static inline hri_block *hri_free_set_next(const hri_block *b) {
-  return hri_free_set_at_least(b->set, b->size, hri_free_set_order(b) + 1);
-}
+/* The first block at or after (size, order, address); NULL: none. */
+hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order, uint64_t address);
+/* The last block before (size, order, address). */
+hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order, uint64_t address);
+static inline hri_block *hri_free_set_first(const hri_free_set *set, uint64_t size) { return hri_free_set_at_least(set, size, 0, 0); }
+static inline hri_block *hri_free_set_next(const hri_block *b) { return hri_free_set_at_least(b->set, b->size, b->order, b->address + 1); }
+static inline hri_block *hri_free_set_previous(const hri_block *b) { return hri_free_set_before(b->set, b->size, b->order, b->address); }
 void hri_unmapped_insert(hri_block *block);
 void hri_unmapped_remove(hri_block *block);
 hri_block *hri_unmapped_at_least(const hri_free_set *set, uint64_t address);

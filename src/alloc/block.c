@@ -72,7 +72,7 @@ hri_block *hri_block_take(hr_alloc *alloc, hri_free_set *set, uint64_t address, 
   alloc->spare_count--;
   *block = (hri_block){
       .address = address, .size = size, .set = set, .number = block->number, .in_use = true, .mapped = true};
-  if (!set->half->by_segment) block->order = alloc->made_count++;
+  if (alloc->config.order == HR_ALLOC_ORDER_BLOCK) block->order = alloc->made_count++;
   return block;
 }
 

@@ -103,11 +103,11 @@ static hr_status check_segments(check *c) {
 
 static hr_status check_set(check *c, const hri_free_set *set) {
   const hri_block *before = NULL;
-  for (const hri_block *b = hri_free_set_at_least(set, 0, 0); b != NULL; before = b, b = hri_free_set_next(b)) {
+  for (const hri_block *b = hri_free_set_first(set, 0); b != NULL; before = b, b = hri_free_set_next(b)) {
     if (!b->in_use || b->set != set || !b->mapped || hri_block_active(b)) return wrong(c, b, "is in a free set and not free");
-    if (before != NULL && (before->size > b->size || (before->size == b->size && hri_free_set_order(before) >= hri_free_set_order(b))))
+    if (before != NULL && (before->size > b->size || (before->size == b->size && before->order >= b->order && (before->order > b->order || before->address >= b->address))))
       return wrong(c, b, "is out of order in its free set");
-    if (before != NULL && hri_free_set_before(set, b->size, hri_free_set_order(b)) != before)
+    if (before != NULL && hri_free_set_previous(b) != before)
       return wrong(c, b, "has another one before it in its free set");
     c->free_count--;
   }

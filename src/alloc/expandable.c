@@ -55,6 +55,7 @@ static hr_status new_segment(hr_alloc *alloc, hri_free_set *set, hri_block **out
   hri_block *block = hri_block_take(alloc, set, address, bytes);
   block->mapped = false;
   block->expandable = segment;
+  hri_block_number(alloc, block);
   hri_unmapped_insert(block);
   *out = block;
   return HR_OK;
@@ -90,6 +91,7 @@ static hr_status map_block(hr_alloc *alloc, hri_block *block, uint64_t size, boo
     hri_block *rest = hri_block_take(alloc, block->set, address + bytes, block->size - bytes);
     rest->mapped = false;
     rest->expandable = segment;
+    hri_block_number_as(alloc, rest, block);
     rest->prev = block;
     rest->next = block->next;
     if (rest->next != NULL) rest->next->prev = rest;
@@ -145,6 +147,7 @@ static void end_segment(hr_alloc *alloc, hri_block *block) {
 static hri_block *cut(hr_alloc *alloc, const hri_block *block, uint64_t address, uint64_t size) {
   hri_block *part = hri_block_take(alloc, block->set, address, size);
   part->expandable = block->expandable;
+  hri_block_number_as(alloc, part, block);
   part->segment_label = block->segment_label;
   return part;
 }

@@ -1,4 +1,4 @@
-/* The free blocks of one stream in one half of a pool, in PyTorch's order: by size, then by address or age.
+/* The free blocks of one stream in one half of a pool, in PyTorch's order: by size, then as hr_alloc_order says.
  *
  * Sizes are sorted into bins: one bin per size up to 64 KiB, above it 64 bins per power of two. A bit per bin and a word over
  * the bits' words give the next bin that holds anything in a few instructions. A bin is a treap (a search tree that random
@@ -19,22 +19,17 @@ static uint64_t bin_of(uint64_t size) {
   return exact + ((uint64_t)(exponent - HRI_BIN_BITS - 1) << HRI_BIN_BITS) + part;
 }
 
-/* Where a block stands in its treap. */
+/* Where a block stands in its treap; unmapped ones are in theirs by address alone. */
 typedef struct place {
-  uint64_t size, order;
+  uint64_t size, order, address;
 } place;
 
-typedef enum by {
-  BY_ADDRESS, /* unmapped ones */
-  BY_SIZE_AND_ADDRESS,
-  BY_SIZE_AND_AGE
-} by;
+static inline place place_of(const hri_block *b) { return b->mapped ? (place){b->size, b->order, b->address} : (place){0, 0, b->address}; }
 
-static inline place place_of(const hri_block *b, by order) {
-  return (place){order == BY_ADDRESS ? 0 : b->size, order == BY_SIZE_AND_AGE ? b->order : b->address};
+static inline bool less(place a, place b) {
+  if (a.size != b.size) return a.size < b.size;
+  return (a.order < b.order) | ((a.order == b.order) & (a.address < b.address));
 }
-/* Without branches: which way a search goes is as good as random. */
-static inline bool less(place a, place b) { return (a.size < b.size) | ((a.size == b.size) & (a.order < b.order)); }
 
 /* Random enough, and without a read of the block. */
 static inline uint32_t priority(const hri_block *b) { return (uint32_t)(((uintptr_t)b >> 7) * UINT64_C(0x9E3779B97F4A7C15) >> 32); }
@@ -42,9 +37,9 @@ static inline uint32_t priority(const hri_block *b) { return (uint32_t)(((uintpt
 /* ---- treap ---- */
 
 /* All of `tree` before `at` goes to *left, the rest to *right. */
-static inline void treap_split(hri_block *tree, place at, by order, hri_block **left, hri_block **right) {
+static inline void treap_split(hri_block *tree, place at, hri_block **left, hri_block **right) {
   while (tree != NULL) {
-    if (less(at, place_of(tree, order))) {
+    if (less(at, place_of(tree))) {
       *right = tree;
       right = &tree->child[0];
       tree = tree->child[0];
@@ -57,17 +52,17 @@ static inline void treap_split(hri_block *tree, place at, by order, hri_block **
   *left = *right = NULL;
 }
 
-static inline void treap_insert(hri_block **root, hri_block *block, by order) {
-  const place at = place_of(block, order);
+static inline void treap_insert(hri_block **root, hri_block *block) {
+  const place at = place_of(block);
   const uint32_t own = priority(block);
-  while (*root != NULL && priority(*root) >= own) root = &(*root)->child[!less(at, place_of(*root, order))];
-  treap_split(*root, at, order, &block->child[0], &block->child[1]);
+  while (*root != NULL && priority(*root) >= own) root = &(*root)->child[!less(at, place_of(*root))];
+  treap_split(*root, at, &block->child[0], &block->child[1]);
   *root = block;
 }
 
-static inline void treap_remove(hri_block **root, const hri_block *block, by order) {
-  const place at = place_of(block, order);
-  while (*root != block) root = &(*root)->child[!less(at, place_of(*root, order))];
+static inline void treap_remove(hri_block **root, const hri_block *block) {
+  const place at = place_of(block);
+  while (*root != block) root = &(*root)->child[!less(at, place_of(*root))];
   hri_block *a = block->child[0], *b = block->child[1];
   while (a != NULL && b != NULL) {
     if (priority(a) >= priority(b)) {
@@ -84,32 +79,28 @@ static inline void treap_remove(hri_block **root, const hri_block *block, by ord
 }
 
 /* The first at or after `at`; or, with `below`, the last before it. */
-static inline hri_block *treap_search(hri_block *tree, place at, by order, bool below) {
+static inline hri_block *treap_search(hri_block *tree, place at, bool below) {
   hri_block *found = NULL;
   while (tree != NULL) {
-    const bool is_less = less(place_of(tree, order), at);
+    const bool is_less = less(place_of(tree), at);
     found = is_less == below ? tree : found;
     tree = tree->child[is_less];
   }
   return found;
 }
 
-static inline by order_of(const hri_free_set *set) { return set->half->oldest_first ? BY_SIZE_AND_AGE : BY_SIZE_AND_ADDRESS; }
-
 /* ---- bins ---- */
 
 static void bin_insert(hri_free_set *set, hri_block *block) {
   const uint64_t bin = bin_of(block->size);
-  if (set->half->oldest_first) treap_insert(&set->bins[bin], block, BY_SIZE_AND_AGE);
-  else treap_insert(&set->bins[bin], block, BY_SIZE_AND_ADDRESS);
+  treap_insert(&set->bins[bin], block);
   set->words[bin / 64] |= UINT64_C(1) << bin % 64;
   set->summary |= UINT64_C(1) << bin / 64;
 }
 
 static void bin_remove(hri_free_set *set, const hri_block *block) {
   const uint64_t bin = bin_of(block->size);
-  if (set->half->oldest_first) treap_remove(&set->bins[bin], block, BY_SIZE_AND_AGE);
-  else treap_remove(&set->bins[bin], block, BY_SIZE_AND_ADDRESS);
+  treap_remove(&set->bins[bin], block);
   if (set->bins[bin] != NULL) return;
   set->words[bin / 64] &= ~(UINT64_C(1) << bin % 64);
   if (set->words[bin / 64] == 0) set->summary &= ~(UINT64_C(1) << bin / 64);
@@ -117,7 +108,7 @@ static void bin_remove(hri_free_set *set, const hri_block *block) {
 
 static hri_block *bins_at_least(const hri_free_set *set, place at) {
   const uint64_t bin = bin_of(at.size);
-  hri_block *found = treap_search(set->bins[bin], at, order_of(set), false);
+  hri_block *found = treap_search(set->bins[bin], at, false);
   if (found != NULL) return found;
   uint64_t word = bin / 64, bits = set->words[word] & ~UINT64_C(1) << bin % 64; /* the bins above: ~1 << n clears 0 .. n */
   if (bits == 0) {
@@ -133,7 +124,7 @@ static hri_block *bins_at_least(const hri_free_set *set, place at) {
 
 static hri_block *bins_before(const hri_free_set *set, place at) {
   const uint64_t bin = bin_of(at.size);
-  hri_block *found = treap_search(set->bins[bin], at, order_of(set), true);
+  hri_block *found = treap_search(set->bins[bin], at, true);
   if (found != NULL) return found;
   uint64_t word = bin / 64, bits = set->words[word] & ((UINT64_C(1) << bin % 64) - 1);
   if (bits == 0) {
@@ -152,7 +143,6 @@ static hri_block *bins_before(const hri_free_set *set, place at) {
 void hri_free_set_insert(hri_block *block) {
   hri_free_set *set = block->set;
   if (set->half->search_count != 0) block->age_base = set->half->search_count;
-  if (set->half->by_segment) block->order = block->order / HRI_SEGMENT_ORDER * HRI_SEGMENT_ORDER + block->address / HRI_ALLOC_UNIT;
   if (set->latest != NULL) bin_insert(set, set->latest);
   set->latest = block;
 }
@@ -163,26 +153,26 @@ void hri_free_set_remove(hri_block *block) {
   else bin_remove(set, block);
 }
 
-hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order) {
-  const place at = {size, order};
+hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order, uint64_t address) {
+  const place at = {size, order, address};
   hri_block *found = bins_at_least(set, at), *latest = set->latest;
-  if (latest == NULL || less(place_of(latest, order_of(set)), at)) return found;
-  return found == NULL || less(place_of(latest, order_of(set)), place_of(found, order_of(set))) ? latest : found;
+  if (latest == NULL || less(place_of(latest), at)) return found;
+  return found == NULL || less(place_of(latest), place_of(found)) ? latest : found;
 }
 
-hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order) {
-  const place at = {size, order};
+hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order, uint64_t address) {
+  const place at = {size, order, address};
   hri_block *found = bins_before(set, at), *latest = set->latest;
-  if (latest == NULL || !less(place_of(latest, order_of(set)), at)) return found;
-  return found == NULL || less(place_of(found, order_of(set)), place_of(latest, order_of(set))) ? latest : found;
+  if (latest == NULL || !less(place_of(latest), at)) return found;
+  return found == NULL || less(place_of(found), place_of(latest)) ? latest : found;
 }
 
 /* ---- address space without memory ---- */
 
-void hri_unmapped_insert(hri_block *block) { treap_insert(&block->set->unmapped, block, BY_ADDRESS); }
+void hri_unmapped_insert(hri_block *block) { treap_insert(&block->set->unmapped, block); }
 
-void hri_unmapped_remove(hri_block *block) { treap_remove(&block->set->unmapped, block, BY_ADDRESS); }
+void hri_unmapped_remove(hri_block *block) { treap_remove(&block->set->unmapped, block); }
 
 hri_block *hri_unmapped_at_least(const hri_free_set *set, uint64_t address) {
-  return treap_search(set->unmapped, (place){0, address}, BY_ADDRESS, false);
+  return treap_search(set->unmapped, (place){0, 0, address}, false);
 }

@@ -148,9 +148,15 @@ static hr_status adopt_all(const import *im, hr_error *error) {
 
 /* ---- blocks ---- */
 
-static void link_after(hri_block *block, hri_block *last) {
+/* Segments are numbered by address: in which order they were taken is not recorded. */
+static void link_after(hr_alloc *alloc, hri_block *block, hri_block *last) {
   block->prev = last;
-  if (last != NULL) last->next = block;
+  if (last == NULL) {
+    hri_block_number(alloc, block);
+  } else {
+    last->next = block;
+    hri_block_number_as(alloc, block, last);
+  }
 }
 
 static void count_block(hr_alloc *alloc, const hri_block *b, unsigned kind) {
@@ -178,7 +184,7 @@ static hr_status add_range(import *im, const hr_segment *s, hri_free_set *set, h
     HRI_TRY(hri_alloc_prepare(alloc, 1, error));
     hri_block *block = hri_block_take(alloc, set, from->address, from->size);
     block->expandable = expandable;
-    link_after(block, *last);
+    link_after(alloc, block, *last);
     *last = block;
     if (is_free) continue;
     block->allocated = from->state == HR_BLOCK_ALLOCATED;
@@ -200,7 +206,7 @@ static hr_status add_gap(hr_alloc *alloc, hri_free_set *set, hri_expandable *seg
   hri_block *block = hri_block_take(alloc, set, begin, end - begin);
   block->mapped = false;
   block->expandable = segment;
-  link_after(block, *last);
+  link_after(alloc, block, *last);
   *last = block;
   return HR_OK;
 }
@@ -210,11 +216,7 @@ static void finish_place(hr_alloc *alloc, hri_block *first) {
   const unsigned kind = first->set->half->kind;
   if (first->expandable == NULL) {
     uint64_t bytes = 0;
-    if (first->set->half->by_segment) alloc->made_count++; /* imported segments count as taken in the order of their addresses */
-    for (hri_block *b = first; b != NULL; b = b->next) {
-      bytes += b->size;
-      if (b->set->half->by_segment) b->order = alloc->made_count * HRI_SEGMENT_ORDER;
-    }
+    for (const hri_block *b = first; b != NULL; b = b->next) bytes += b->size;
     hri_stats_increase(alloc->stats.segment, kind, 1);
     if (bytes >= alloc->config.max_split_bytes) hri_stat_increase(&alloc->stats.oversize_segments, 1);
   }

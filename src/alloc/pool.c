@@ -53,8 +53,6 @@ hr_status hri_alloc_pool_add(hr_alloc *alloc, hr_pool id, hri_alloc_pool **out, 
   pool->small.small = true;
   pool->small.kind = HR_ALLOC_SMALL;
   pool->large.kind = HR_ALLOC_LARGE;
-  pool->small.by_segment = pool->large.by_segment = alloc->config.oldest_segment_first;
-  pool->small.oldest_first = pool->large.oldest_first = alloc->config.oldest_block_first || alloc->config.oldest_segment_first;
   *out = pool;
   return HR_OK;
 }

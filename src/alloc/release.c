@@ -27,7 +27,7 @@ static uint64_t age(const hri_block *b) { return (uint64_t)(b->set->half->search
 static uint64_t release_aged(hr_alloc *alloc, hri_alloc_half *half, double threshold, uint64_t *total_age, uint64_t *count) {
   uint64_t released = 0;
   for (size_t i = 0; i < half->sets.count; i++) {
-    for (hri_block *b = hri_free_set_at_least(half->sets.items[i], 0, 0), *next; b != NULL; b = next) {
+    for (hri_block *b = hri_free_set_first(half->sets.items[i], 0), *next; b != NULL; b = next) {
       next = hri_free_set_next(b);
       if (hri_block_split(b) || b->expandable != NULL || (double)age(b) < threshold) continue;
       released += b->size;
@@ -46,7 +46,7 @@ void hri_release_old(hr_alloc *alloc) {
   hri_alloc_half *half = &alloc->pools.items[0]->large;
   uint64_t total_age = 0, count = 0, released = 0, won = 1;
   for (size_t i = 0; i < half->sets.count; i++) {
-    for (hri_block *b = hri_free_set_at_least(half->sets.items[i], 0, 0); b != NULL; b = hri_free_set_next(b)) {
+    for (hri_block *b = hri_free_set_first(half->sets.items[i], 0); b != NULL; b = hri_free_set_next(b)) {
       if (hri_block_split(b)) continue;
       total_age += age(b);
       count++;
@@ -67,16 +67,16 @@ bool hri_release_oversize(hr_alloc *alloc, hri_free_set *set, uint64_t size) {
   const uint64_t limit = alloc->config.max_split_bytes;
   if (limit == UINT64_MAX) return false;
   if (size < limit) size = limit;
-  hri_block *fits = hri_free_set_at_least(set, size, 0);
+  hri_block *fits = hri_free_set_first(set, size);
   if (fits != NULL && whole_segment(fits)) {
     release_block(alloc, fits);
     return true;
   }
   /* no single one: several, from the largest below on */
   uint64_t released = 0;
-  hri_block *b = hri_free_set_before(set, size, 0);
+  hri_block *b = hri_free_set_before(set, size, 0, 0);
   while (b != NULL && released < size && b->size >= limit) {
-    hri_block *next = hri_free_set_before(set, b->size, hri_free_set_order(b));
+    hri_block *next = hri_free_set_previous(b);
     if (whole_segment(b)) {
       released += b->size;
       release_block(alloc, b);
@@ -90,7 +90,7 @@ bool hri_release_oversize(hr_alloc *alloc, hri_free_set *set, uint64_t size) {
 
 static hr_status release_half(hr_alloc *alloc, hri_alloc_half *half, hr_error *error) {
   for (size_t i = 0; i < half->sets.count; i++) {
-    for (hri_block *b = hri_free_set_at_least(half->sets.items[i], 0, 0), *next; b != NULL; b = next) {
+    for (hri_block *b = hri_free_set_first(half->sets.items[i], 0), *next; b != NULL; b = next) {
       next = hri_free_set_next(b);
       if (whole_segment(b)) release_block(alloc, b);
     }
@@ -99,7 +99,7 @@ static hr_status release_half(hr_alloc *alloc, hri_alloc_half *half, hr_error *e
    * old place. */
   for (size_t i = 0; i < half->sets.count; i++) {
     hri_free_set *set = half->sets.items[i];
-    for (hri_block *b = hri_free_set_at_least(set, 0, 0), *next; b != NULL; b = next) {
+    for (hri_block *b = hri_free_set_first(set, 0), *next; b != NULL; b = next) {
       next = hri_free_set_next(b);
       if (b->expandable != NULL) HRI_TRY(hri_expandable_unmap(alloc, b, error));
     }

@@ -62,7 +62,7 @@ static bool collects_garbage(const hr_alloc *alloc) {
 
 static bool search(hr_alloc *alloc, request *r) {
   if (collects_garbage(alloc)) r->set->half->search_count++;
-  hri_block *b = hri_free_set_at_least(r->set, r->size, 0);
+  hri_block *b = hri_free_set_first(r->set, r->size);
   if (b != NULL && b->expandable != NULL) b = choose_expandable(alloc, b);
   if (b == NULL) return false;
   const uint64_t limit = alloc->config.max_split_bytes;
@@ -82,7 +82,7 @@ static void enter_segment(hr_alloc *alloc, request *r, uint64_t address) {
   alloc->reserved_bytes += bytes;
   half->pool->reserved_bytes += bytes;
   r->block = hri_block_take(alloc, r->set, address, bytes);
-  if (half->by_segment) r->block->order = ++alloc->made_count * HRI_SEGMENT_ORDER;
+  hri_block_number(alloc, r->block);
   r->block->segment_label = alloc->label;
   hri_stats_increase(alloc->stats.segment, half->kind, 1);
   hri_stats_increase(alloc->stats.reserved_bytes, half->kind, bytes);
@@ -152,8 +152,8 @@ static void split(hr_alloc *alloc, request *r) {
   const bool was_split = hri_block_split(rest);
   hri_block *front = hri_block_take(alloc, r->set, rest->address, r->size);
   front->expandable = rest->expandable;
-  if (r->set->half->by_segment) front->order = rest->order;
   front->segment_label = rest->segment_label;
+  hri_block_number_as(alloc, front, rest);
   front->prev = rest->prev;
   if (front->prev != NULL) front->prev->next = front;
   front->next = rest;

@@ -160,7 +160,8 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   enough = k->device_free + k->cached + k->leak_bytes >= k->need;
   if (!enough) return false;
   note_leak(f, k);
-  every = k->leak->steps_seen >= 5 && k->leak->steps_grown + 2 >= k->leak->steps_seen;
+  /* Steps that are only repetition can be the layers of a model that loads. */
+  every = k->leak->steps_seen >= 5 && k->leak->steps_grown + 2 >= k->leak->steps_seen && strcmp(k->i->steps_from, "repetition") != 0;
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s", SIZE(k->leak_bytes), SIZE(k->device_free),
                SIZE(k->cached), SIZE(k->need));
   if (missing >= k->total / 4 && k->total) {

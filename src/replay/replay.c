@@ -48,7 +48,26 @@ static void judge(const hri_recording *rec, const hr_replay_options *o, const hr
 
 /* ---- one replay ---- */
 
-static hr_status follow(const hri_recording *rec, const hr_replay_options *o, hr_replay *r, hr_error *error) {
+/* Versions differ in which of equal blocks they take, and a file does not name its version: the order that agrees best is
+ * the recorded one. What-if passes then use it too. */
+static hr_status find_order(hri_recording *rec, hr_replay_result *result, hri_agreement *best, hr_error *error) {
+  static const hr_alloc_order orders[] = {HR_ALLOC_ORDER_SEGMENT, HR_ALLOC_ORDER_ADDRESS, HR_ALLOC_ORDER_BLOCK};
+  for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
+    hr_alloc_config config = rec->config;
+    hri_agreement agreement;
+    hr_replay_result one;
+    config.order = orders[k];
+    HRI_TRY(hri_replay_pass(rec, &config, &one, &agreement, error));
+    if (k > 0 && agreement.same_address_count <= best->same_address_count) continue;
+    *best = agreement;
+    *result = one;
+    rec->config.order = orders[k];
+    if (agreement.same_address_count == agreement.compared_count) return HR_OK;
+  }
+  return HR_OK;
+}
+
+static hr_status follow(hri_recording *rec, const hr_replay_options *o, hr_replay *r, hr_error *error) {
   hri_agreement agreement;
   memset(r, 0, sizeof *r);
   r->capacity_bytes = rec->capacity_bytes;
@@ -59,7 +78,7 @@ static hr_status follow(const hri_recording *rec, const hr_replay_options *o, hr
   r->began_empty = rec->lives->began_empty;
   r->start_live_bytes = rec->lives->start_live_bytes;
   r->start_reserved_bytes = rec->lives->start_reserved_bytes;
-  HRI_TRY(hri_replay_pass(rec, &rec->config, &r->recorded, &agreement, error));
+  HRI_TRY(find_order(rec, &r->recorded, &agreement, error));
   r->same_address_count = agreement.same_address_count;
   r->compared_count = agreement.compared_count;
   r->same_segment_count = agreement.same_segment_count;
@@ -78,6 +97,7 @@ hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *op
   if (o->alloc_conf) HRI_TRY(hr_alloc_config_parse(o->alloc_conf, &config, error));
   HRI_TRY(hri_recording_open(snapshot, o, &rec, error));
   status = follow(&rec, o, replay, error);
+  config.order = rec.config.order;
   if (status == HR_OK && o->alloc_conf) status = hri_replay_pass(&rec, &config, &replay->asked, NULL, error);
   hri_recording_close(&rec);
   return status;
@@ -126,6 +146,7 @@ static hr_status try_all(const hri_recording *rec, const hr_replay *replay, rank
     hr_alloc_config config = hr_alloc_config_default();
     ranked row = {.place = k + 1};
     HRI_TRY(hr_alloc_config_parse(settings[k], &config, error));
+    config.order = rec->config.order;
     HRI_TRY(hri_replay_pass(rec, &config, &row.result, NULL, error));
     if (strcmp(row.result.alloc_conf, replay->recorded.alloc_conf) != 0) rows[(*count)++] = row;
   }

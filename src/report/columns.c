@@ -138,6 +138,9 @@ static void put_annotations(const hri_report_columns *c, hri_report_tables *tabl
   }
 }
 
+/* A trace that changes its stage more often than this has no bands that a person could read. */
+enum { MAX_STAGE_RUNS = 200000 };
+
 /* Runs of one stage: first event and stage. */
 static void put_stages(const hri_report_columns *c, hri_page *page) {
   uint64_t i, count = 0, last = 0;
@@ -146,6 +149,7 @@ static void put_stages(const hri_report_columns *c, hri_page *page) {
     count += c->stages[i] != stage;
     stage = c->stages[i];
   }
+  if (count > MAX_STAGE_RUNS) count = 0;
   hri_page_u64(page, count);
   stage = HR_STAGE_UNKNOWN;
   for (i = 0; count > 0 && i < c->lives->event_count; i++) {

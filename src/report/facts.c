@@ -34,7 +34,7 @@ static void put_lines(hri_json_writer *w, const hr_report_options *options) {
   hri_json_begin_array(w);
   for (i = 0; options && i < options->line_count; i++) {
     hri_json_begin_object(w);
-    hri_json_field_string(w, "name", options->lines[i].name);
+    hri_json_field_string(w, "name", options->lines[i].name ? options->lines[i].name : "");
     hri_json_field_u64(w, "bytes", options->lines[i].bytes);
     hri_json_end_object(w);
   }

@@ -33,7 +33,8 @@ function orderEnds(lives, events) {
 // Categories with least bytes made, beyond what a picture can tell apart, become one: "others".
 // Several may have one name ("unknown": what the file says, and what it does not).
 function fewCategories(names, lives) {
-  const made = new Float64Array(65536), count = new Uint32Array(65536), first = names.map(name => names.indexOf(name));
+  const made = new Float64Array(65536), count = new Uint32Array(65536), byName = new Map();
+  const first = names.map((name, c) => { if (!byName.has(name)) byName.set(name, c); return byName.get(name); });
   for (let i = 0; i < lives.count; i++) {
     const c = first[lives.category[i]] ?? 0;
     made[c] += lives.size[i];

@@ -236,9 +236,9 @@ class Timeline {
     const shown = marks.map(mark => ({...mark, at: this.toX(mark.t)})).filter(({at}) => at >= x - 1 && at <= x + inner + 1);
     const taken = shown.map(({at}) => [at - 6, at + 6]);
     g.font = style.small;
-    g.lineWidth = 1;
     shown.forEach(({at, text, colour}) => {
       g.strokeStyle = g.fillStyle = colour;
+      g.lineWidth = 1;
       g.setLineDash([2, 3]);
       g.beginPath(); g.moveTo(at, top - 4); g.lineTo(at, bottom); g.stroke();
       g.setLineDash([]);

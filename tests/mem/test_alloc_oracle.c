@@ -214,8 +214,8 @@ enum { STAT_COUNT = 122 };
 /* What differs between the versions that recordings are of; tests/oracle/README.md. */
 typedef struct version {
   const char *name;
-  bool oldest_block_first, oldest_segment_first; /* among free blocks of one size; else the lowest address */
-  bool pools_are_captures;                       /* an open pool counts as a graph capture */
+  hr_alloc_order order;
+  bool pools_are_captures; /* an open pool counts as a graph capture */
 } version;
 
 typedef struct player {
@@ -524,13 +524,12 @@ static char *read_all(const char *path) {
 }
 
 /* The number of differences, at most `limit`: after one the two states are no longer the same. */
-static int play_file(const version *version, const char *path, int limit) {
+static int play_file(const version *of, const char *path, int limit) {
   player *p = calloc(1, sizeof *p);
   assert_non_null(p);
-  p->version = version;
+  p->version = of;
   p->config = hr_alloc_config_default();
-  p->config.oldest_block_first = version->oldest_block_first;
-  p->config.oldest_segment_first = version->oldest_segment_first;
+  p->config.order = of->order;
   char *bytes = read_all(path), *save = NULL;
   text out = {0};
   int number = 0, differences = 0;
@@ -572,9 +571,9 @@ static int play_file(const version *version, const char *path, int limit) {
 }
 
 static const version versions[] = {
-    {.name = "2.11", .pools_are_captures = true},
-    {.name = "2.15", .oldest_segment_first = true},
-    {.name = "2.12", .pools_are_captures = true, .oldest_block_first = true},
+    {.name = "2.15", .order = HR_ALLOC_ORDER_SEGMENT},
+    {.name = "2.12", .order = HR_ALLOC_ORDER_BLOCK, .pools_are_captures = true},
+    {.name = "2.11", .order = HR_ALLOC_ORDER_ADDRESS, .pools_are_captures = true},
 };
 enum { VERSIONS = sizeof versions / sizeof *versions };
 

@@ -233,7 +233,7 @@ static void test_best_fit_of_2_12_is_the_oldest(void **state) {
   (void)state;
   fixture f;
   hr_alloc_config config = hr_alloc_config_default();
-  config.oldest_block_first = true;
+  config.order = HR_ALLOC_ORDER_BLOCK;
   open_with(&f, GIB, &config);
   const uint64_t a = get(&f, 4096);
   get(&f, 512);
@@ -248,7 +248,7 @@ static void test_best_fit_of_2_12_is_the_oldest(void **state) {
   assert_true(c > low);
   assert_int_equal(get(&f, 1024), c);
   assert_int_equal(get(&f, 1024), low);
-  config.oldest_block_first = false;
+  config.order = HR_ALLOC_ORDER_ADDRESS;
   assert_int_equal(hr_alloc_set_config(f.alloc, &config, &f.error), HR_ERROR_USAGE);
   close_it(&f);
 }

@@ -236,7 +236,7 @@ static void run_seed(uint64_t seed, uint64_t steps) {
   hr_alloc_hooks hooks = world_hooks(&r.world);
   const bool changes = draw(&r, 3) == 0;
   hr_alloc_config config = some_config(&r);
-  const bool oldest = config.oldest_block_first = draw(&r, 3) == 0;
+  const hr_alloc_order order = config.order = (hr_alloc_order)draw(&r, 3);
   if (draw(&r, 2) == 0) config.memory_fraction = 0.3 + 0.1 * (double)draw(&r, 7);
   holds(&r, hr_alloc_create(&hooks, &config, &r.alloc, &e), &e, "create");
   for (r.step = 0; r.step < steps; r.step++) {
@@ -244,7 +244,7 @@ static void run_seed(uint64_t seed, uint64_t steps) {
     if (r.step % 512 == 0) holds(&r, hr_alloc_check(r.alloc, &e), &e, "check");
     if (changes && draw(&r, 2000) == 0) {
       config = some_config(&r);
-      config.oldest_block_first = oldest;
+      config.order = order;
       holds(&r, hr_alloc_set_config(r.alloc, &config, &e), &e, "set_config");
     }
   }

@@ -215,6 +215,38 @@ static void too_big_model(program *p, int variant) {
   for (int k = 0; k < 6; k++) step(p, &t, 0.3);
 }
 
+/* A model that does not even load: layer after layer stays, which is no leak. */
+static void too_big_to_load(program *p, int variant) {
+  for (int l = 0; l < 400 && !p->stopped; l++) {
+    static const double parts[] = {16, 4, 4, 16, 43, 43, 43, 0.01, 0.01};
+    for (size_t n = 0; n < sizeof parts / sizeof *parts; n++) {
+      uint64_t half;
+      says(p, "init", "temporary", "load_tensor", l);
+      half = need(p, MIB(parts[n] / 2));
+      says(p, "init", "weight", "to", l);
+      (void)need(p, MIB(parts[n] * (1 + 0.25 * variant)));
+      drop(p, half);
+    }
+  }
+}
+
+/* The KV cache of a long generation grows, token by token. */
+static void too_long_generation(program *p, int variant) {
+  uint64_t cache[16] = {0};
+  training t = usual();
+  load(p, &t);
+  for (int token = 0; token < 4000 && !p->stopped; token++)
+    for (int l = 0; l < 8; l++) {
+      uint64_t grown;
+      says(p, "generation", "cache", "kv", l);
+      grown = need(p, MIB(4 + variant) + (uint64_t)token * MIB(1)); /* torch.cat: the new one beside the old one */
+      drop(p, cache[l]);
+      cache[l] = grown;
+      says(p, "generation", "activation", "mlp", l);
+      drop(p, need(p, MIB(3)));
+    }
+}
+
 static void too_big_at_states(program *p, int variant) {
   training t = usual();
   t.weight = MIB(44 + 4 * variant);
@@ -422,6 +454,9 @@ static const scenario scenarios[] = {
     {"batch too big, total unknown", too_big_from_the_start, 4, GIB(2.5), "", false, C(TOO_BIG), 0, false},
     {"model too big", too_big_model, 3, GIB(1.2), "", true, C(TOO_BIG), 0, false},
     {"no room for optimizer states", too_big_at_states, 3, GIB(1.3), "", true, C(TOO_BIG), 0, false},
+    {"model too big to load", too_big_to_load, 3, GIB(2.2), "", true, C(TOO_BIG), 0, false},
+    {"model too big to load, total unknown", too_big_to_load, 3, GIB(3.1), "", false, C(TOO_BIG), 0, false},
+    {"generation too long", too_long_generation, 3, GIB(3), "", true, C(TOO_BIG) | C(GROWTH) | C(FRAGMENTED), 0, false},
     {"absurd request", absurd, 2, GIB(4), "", true, C(TOO_BIG), 0, false},
     {"pieces", fragmented, 8, GIB(4), "", false, C(FRAGMENTED), 0, true},
     {"pieces, total known", fragmented, 8, GIB(3), "", true, C(FRAGMENTED), 0, true},
