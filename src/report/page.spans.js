@@ -54,11 +54,11 @@ class Spans {
       g.lineWidth = 2;
       g.strokeRect(from, y + 1, Math.max(3, to - from), LIFE_ROW - 3);
     }
-    // The label goes into its bar, else behind it, else before it.
-    const label = model.label(lives.stack[i]), inside = to - from > 150;
+    // The label goes into its bar where it fits, else behind it, else before it.
+    const label = safeText(model.label(lives.stack[i])), inside = g.measureText(label).width < to - from - 10;
     g.fillStyle = inside ? inkOn(colour) : style.quiet;
     if (inside) return fitText(g, label, from + 5, middle, to - from - 10);
-    if (to + 80 < x + width) return fitText(g, label, to + 5, middle, x + width - to - 8);
+    if (to + 120 < x + width || from < x + 120) return fitText(g, label, to + 5, middle, x + width - to - 8);
     g.textAlign = 'right';
     fitText(g, label, from - 5, middle, from - x - 8);
     g.textAlign = 'left';

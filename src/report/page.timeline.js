@@ -191,7 +191,7 @@ class Timeline {
       for (let i = Math.max(0, above(starts, this.app.instant(this.app.lo)) - 1); i < list.length && list[i].from <= last;) {
         const band = list[i], from = Math.max(this.toX(band.from), drawn), to = Math.min(this.toX(band.to), x + inner), wide = to - from;
         if (wide >= 1) {
-          g.fillStyle = (band.stage ?? i) % 2 ? style.line : style.free;
+          g.fillStyle = i % 2 ? style.line : style.free;
           g.globalAlpha = 0.55;
           g.fillRect(from, y, wide - (wide > 4 ? 1 : 0), BAND - 2);
           g.globalAlpha = 1;
