@@ -27,13 +27,15 @@ typedef enum hri_mark {
   HRI_MARK_EVALUATION = 1 << 10,
   HRI_MARK_GENERATION = 1 << 11,
   HRI_MARK_CHECKPOINT = 1 << 12,
-  HRI_MARK_CACHE = 1 << 13 /* keys and values of generation */
+  HRI_MARK_CACHE = 1 << 13, /* keys and values of generation */
+  HRI_MARK_ENGINE = 1 << 14 /* C++ frames of the autograd engine */
 } hri_mark;
 
 typedef struct hri_stack_info {
   uint16_t marks; /* of all its frames */
   uint8_t stage;  /* hr_stage */
   uint32_t step;  /* that a frame of ours names; 0: none */
+  uint32_t site;  /* the frame that called the outermost module, plus one; 0: none */
   uint32_t plain; /* the first stack that differs from it in the step only */
 } hri_stack_info;
 
@@ -64,10 +66,16 @@ typedef struct hri_inside {
   hri_stack_info *stacks;
   uint8_t *stages; /* hr_stage after every event of the trace */
   bool has_stacks; /* stages come from stacks */
+  bool silent_backward; /* allocations without a stack are the autograd thread's */
+  uint64_t work_end; /* the last allocation or out-of-memory event: after it a program only cleans up; HRI_NEVER: none */
   hri_state state; /* at the instant */
 } hri_inside;
 
 hr_status hri_stages_find(hri_inside *in, hr_error *error);
+/* Whether a life is not freed before the program's end: what dies later fell with the program, or with an exception. */
+static inline bool hri_life_kept(const hri_inside *in, const hri_life *life) {
+  return life->end == HRI_NEVER || (in->work_end != HRI_NEVER && life->end > in->work_end);
+}
 hr_status hri_categories_find(hri_inside *in, bool exact_only, hr_error *error);
 static inline hr_stage hri_stage_at(const hri_inside *in, uint64_t event) {
   return event == HRI_NEVER || !in->stages || event >= in->lives->event_count ? HR_STAGE_UNKNOWN : (hr_stage)in->stages[event];

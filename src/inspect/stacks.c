@@ -25,10 +25,12 @@ static const rule rules[] = {
     {NULL, "*run_backward", HRI_MARK_BACKWARD},
     {NULL, "backward", HRI_MARK_BACKWARD},
     {"torch/autograd/__init__.py", "grad", HRI_MARK_BACKWARD},
-    {NULL, "*torch::autograd::Engine::", HRI_MARK_BACKWARD},
-    {NULL, "*torch::autograd::python::PythonEngine::", HRI_MARK_BACKWARD},
-    {NULL, "*torch::autograd::AccumulateGrad", HRI_MARK_BACKWARD | HRI_MARK_ACCUMULATE},
-    {NULL, "*torch::autograd::InputBuffer", HRI_MARK_BACKWARD},
+    {NULL, "*torch::autograd::Engine::", HRI_MARK_BACKWARD | HRI_MARK_ENGINE},
+    {NULL, "*torch::autograd::python::PythonEngine::", HRI_MARK_BACKWARD | HRI_MARK_ENGINE},
+    {NULL, "*torch::autograd::AccumulateGrad", HRI_MARK_BACKWARD | HRI_MARK_ENGINE | HRI_MARK_ACCUMULATE},
+    {NULL, "*torch::autograd::InputBuffer", HRI_MARK_BACKWARD | HRI_MARK_ENGINE},
+    {"torch/utils/checkpoint.py", "unpack_hook", HRI_MARK_BACKWARD},
+    {"torch/utils/checkpoint.py", "recompute_fn", HRI_MARK_BACKWARD},
     {"deepspeed/runtime/", "backward*", HRI_MARK_BACKWARD},
     {"megatron/", "backward_step*", HRI_MARK_BACKWARD},
     {"torch/distributed/pipelining/", "backward*", HRI_MARK_BACKWARD},
@@ -255,6 +257,7 @@ static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, co
     all |= marks;
     met |= fresh;
     if (fresh) turns[turn_count++] = fresh;
+    if (marks & HRI_MARK_FORWARD) info.site = k + 1 < stack->count ? s->stack_frames[stack->first + k + 1] + 1 : 0;
   }
   if (met) all &= ~(unsigned)HRI_MARK_INIT;
   info.marks = (uint16_t)all;

@@ -14,7 +14,9 @@ function timeText(us) {
   if (us < 1e3) return `${Math.round(us)} µs`;
   if (us < 1e6) return `${(us / 1e3).toFixed(us < 1e4 ? 2 : 1)} ms`;
   if (us < 6e7) return `${(us / 1e6).toFixed(us < 1e7 ? 2 : 1)} s`;
-  return `${Math.floor(us / 6e7)} min ${Math.round(us / 1e6 % 60)} s`;
+  const seconds = Math.round(us / 1e6);
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  return `${countText(Math.floor(seconds / 3600))} h ${Math.floor(seconds / 60) % 60} min`;
 }
 const shareText = (part, whole) => whole > 0 ? `${(100 * part / whole).toFixed(1)} %` : '–';
 

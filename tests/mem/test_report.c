@@ -454,13 +454,14 @@ static void test_verdict_tells_failure_or_peak(void **state) {
 static void test_verdict_by_what_would_have_fit(void **state) {
   static const struct { bool block, contiguous, after_return, compacted; const char *says; } cases[] = {
       {true, true, true, true, "would have taken it"}, {false, true, false, true, "in pieces of at most 1.00 MiB"}, {false, false, true, true, "(7.00 MiB) would have made room"},
-      {false, false, false, true, "9.00 MiB of them lie in segments that live blocks pin"}, {false, false, false, false, "fall short of the request by 1.00 MiB"}};
+      {false, false, false, true, "9.00 MiB of them lie in segments that live blocks pin"}, {false, false, false, false, "fall short of the request by 1.00 MiB"},
+      {false, false, true, true, "The device reported 3.00 MiB free, enough for it"}};
   hr_oom_event oom = {.event = 5, .size = 20 * 1048576, .live_bytes = 100, .reserved_bytes = 200};
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     hr_inspection in = {.ooms = &oom, .oom_count = 1, .oom_total = 3, .at_event = 5};
     hri_text text = {0};
-    in.at.free_returnable_bytes = 7 << 20;
+    in.at.free_returnable_bytes = k == 5 ? 0 : 7 << 20;
     in.at.free_pinned_bytes = 9 << 20;
     in.fragmentation = (hr_fragmentation){.request_bytes = 20 << 20, .device_free_bytes = 3 << 20, .device_free_known = true, .fits_block = cases[k].block,
                                           .fits_contiguous = cases[k].contiguous, .fits_after_return = cases[k].after_return, .fits_compacted = cases[k].compacted,

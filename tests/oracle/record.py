@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs all scripts through the recorder of one PyTorch version and stores what it printed.
 
-    tests/oracle/record.py RECORDER VERSION OUT     e.g. b/2.12.0/record 2.12 tests/alloc/oracle/2.12"""
+    tests/oracle/record.py RECORDER VERSION OUT [NAME...]     e.g. fake/record 2.15 tests/alloc/oracle/2.15; NAME: only these scripts"""
 
 import gzip
 import subprocess
@@ -24,9 +24,10 @@ def record(recorder, out, name, text):
 
 def main():
     recorder, version, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    wanted = sys.argv[4:]
     major, minor = (int(part) for part in version.split(".")[:2])
     out.mkdir(parents=True, exist_ok=True)
-    jobs = [(name, text) for name, oldest, text in scripts.scripts() if oldest <= 100 * major + minor]
+    jobs = [(name, text) for name, oldest, text in scripts.scripts() if oldest <= 100 * major + minor and (not wanted or name in wanted)]
     with ThreadPoolExecutor(2) as pool:
         for line in pool.map(lambda job: record(recorder, out, *job), jobs):
             print(line)

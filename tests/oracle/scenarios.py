@@ -7,6 +7,7 @@ Writes OUT/NAME.pickle.gz and OUT/NAME.json: what the snapshot has to say, from 
 are small so that files are; kernels do nothing and all values are 0."""
 
 import ctypes
+import gc
 import gzip
 import json
 import os
@@ -311,6 +312,7 @@ def main():
         result = function(**options)
     except torch.cuda.OutOfMemoryError as caught:
         error = str(caught)
+    gc.disable()  # snapshot and statistics of the same instant
     snapshot = torch.cuda.memory._snapshot()
     facts = {"torch": torch.__version__.split("+")[0], "conf": conf, "capacity_bytes": capacity * MIB, "fraction": fraction,
              "began_empty": not late and arguments_complete(snapshot), "events": len(snapshot["device_traces"][0]), "error": error,
