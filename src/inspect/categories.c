@@ -12,6 +12,8 @@
 static const char *const names[HRI_CATEGORY_COUNT] = {"unknown", "parameter",     "gradient",  "optimizer_state", "activation", "temporary",
                                                       "input",   "communication", "workspace", "kv_cache",        "persistent"};
 
+#define CUBLAS_WORKSPACE_BYTES 8519680
+
 /* ---- with stacks ---- */
 
 static bool one_run(uint8_t a, uint8_t b) {
@@ -20,13 +22,42 @@ static bool one_run(uint8_t a, uint8_t b) {
   return a == b;
 }
 
+/* A run of one stage: events before `end`. It is cut where a failure, or the program's end, came before the next stage:
+ * then nothing tells what would have become of what is live. */
+typedef struct run {
+  uint64_t end;
+  bool cut;
+} run;
+
+static run run_from(const hri_inside *in, uint64_t from) {
+  const hri_lives *l = in->lives;
+  uint64_t end = from;
+  while (end < l->event_count && one_run(in->stages[end], in->stages[from]) && l->events[end].action != HR_TRACE_OOM) end++;
+  if (end == l->event_count) return (run){in->work_end, true};
+  return (run){end, l->events[end].action == HR_TRACE_OOM};
+}
+
+static bool is_recomputed(const hri_stack_info *stack) {
+  return stack->stage == HR_STAGE_BACKWARD && stack->marks & HRI_MARK_FORWARD && !(stack->marks & HRI_MARK_ACCUMULATE);
+}
+
+/* The same of recomputation: up to the next allocation of backward proper. */
+static run recomputation_from(const hri_inside *in, uint64_t from) {
+  const hri_lives *l = in->lives;
+  uint64_t end = from;
+  for (; end < l->event_count && l->events[end].action != HR_TRACE_OOM; end++)
+    if (l->events[end].action == HR_TRACE_ALLOC && !is_recomputed(&in->stacks[l->events[end].stack])) return (run){end, false};
+  return end == l->event_count ? (run){in->work_end, true} : (run){end, true};
+}
+
 typedef struct fate {
-  hr_stage stage;
+  hr_stage stage, freed_in;
   unsigned marks;
-  bool outlives;  /* it is live after its stage's run */
-  bool at_end;    /* its stage's run is the trace's last, and it lives: nothing tells what would have become of it */
-  bool never;     /* it is live at the end */
-  bool borrowed;  /* its own stack tells no stage: the stage is that of the events around it */
+  bool outlives;   /* it is live after its stage's run */
+  bool at_end;     /* it is live where its stage's run was cut */
+  bool never;      /* the program does not free it */
+  bool borrowed;   /* its own stack tells no stage: the stage is that of the events around it */
+  bool recomputed;
 } fate;
 
 static hri_category by_marks(const fate *f) {
@@ -38,16 +69,25 @@ static hri_category by_marks(const fate *f) {
   return HRI_UNKNOWN;
 }
 
+/* A program's own tensors, made outside of modules, engine and optimizer: only their lives tell. */
+static hri_category by_surroundings(const fate *f) {
+  bool in_forward = f->stage == HR_STAGE_FORWARD || f->stage == HR_STAGE_LOSS;
+  if (in_forward && f->at_end) return HRI_ACTIVATION;
+  if (f->never) return HRI_UNKNOWN;
+  if (!f->outlives) return HRI_TEMPORARY;
+  if (f->freed_in == HR_STAGE_BACKWARD) return HRI_ACTIVATION;
+  if (in_forward) return HRI_ACTIVATION;
+  return f->stage == HR_STAGE_BACKWARD ? HRI_UNKNOWN : HRI_INPUT; /* between two steps: made for the next one */
+}
+
 static hri_category by_stage(const fate *f) {
   switch (f->stage) {
   case HR_STAGE_OPTIMIZER: return f->outlives ? HRI_OPTIMIZER_STATE : HRI_TEMPORARY;
   case HR_STAGE_BACKWARD:
-    if (f->marks & HRI_MARK_FORWARD) return HRI_ACTIVATION; /* recomputed */
+    if (f->recomputed) return f->outlives || f->at_end ? HRI_ACTIVATION : HRI_TEMPORARY;
     return f->outlives ? HRI_GRADIENT : HRI_TEMPORARY;
   case HR_STAGE_FORWARD:
-  case HR_STAGE_LOSS:
-    if (f->borrowed && f->never) return HRI_UNKNOWN; /* a program's own tensor, not one that backward frees */
-    return f->outlives || f->at_end ? HRI_ACTIVATION : HRI_TEMPORARY;
+  case HR_STAGE_LOSS: return f->outlives || f->at_end ? HRI_ACTIVATION : HRI_TEMPORARY;
   case HR_STAGE_INIT: return f->outlives || f->at_end ? HRI_PARAMETER : HRI_TEMPORARY;
   case HR_STAGE_DATA: return HRI_INPUT;
   case HR_STAGE_COMMUNICATION: return HRI_COMMUNICATION;
@@ -58,64 +98,99 @@ static hri_category by_stage(const fate *f) {
   }
 }
 
-typedef struct sizes {
-  uint64_t *items, count;
-} sizes;
-
-static int size_order(const void *a, const void *b) {
-  const uint64_t *x = a, *y = b;
-  return (*x > *y) - (*x < *y);
+static hri_category category_of(const hri_inside *in, const hri_life *life, const fate *f) {
+  hri_category marked = by_marks(f);
+  if (life->alloc == HRI_NEVER && !life->stack) return f->never ? HRI_PERSISTENT : HRI_UNKNOWN;
+  /* cuBLAS takes this much per handle and stream unless CUBLAS_WORKSPACE_CONFIG says otherwise: 2 x 4 MiB + 8 x 16 KiB. */
+  if (life->size == CUBLAS_WORKSPACE_BYTES && !in->stacks[life->stack].site) return HRI_WORKSPACE;
+  if (marked) return marked;
+  return f->borrowed ? by_surroundings(f) : by_stage(f);
 }
 
-/* Sizes of parameters: a gradient has that of its parameter, which decides when a trace ends within backward. */
-static bool parameter_sizes(const hri_inside *in, sizes *found) {
-  const uint16_t *category = in->public.life_category;
-  uint64_t count = 0;
-  for (uint64_t k = 0; k < in->lives->count; k++) count += category[k] == HRI_PARAMETER;
-  found->items = hri_alloc((size_t)(count + 1) * sizeof *found->items);
-  if (!found->items) return false;
+static fate fate_of(const hri_inside *in, const hri_life *life, run around) {
+  const hri_stack_info *stack = &in->stacks[life->stack];
+  fate f = {.stage = hri_life_stage(in, life), .marks = stack->marks, .never = hri_life_kept(in, life)};
+  f.borrowed = stack->stage == HR_STAGE_UNKNOWN;
+  f.recomputed = is_recomputed(stack);
+  f.freed_in = hri_stage_at(in, life->end);
+  /* Of the beginning of the trace, that is: its stage was over, as far as anybody knows. */
+  f.outlives = life->alloc == HRI_NEVER || (!around.cut && life->end > around.end);
+  f.at_end = life->alloc != HRI_NEVER && around.cut && life->end > around.end;
+  return f;
+}
+
+/* ---- gradients where backward was cut ---- */
+
+/* A size that parameters have, and how many of them still lack a gradient. */
+typedef struct size_row {
+  uint64_t size;
+  uint32_t count, left;
+} size_row;
+
+typedef HRI_ARRAY(size_row) size_table;
+typedef struct undecided {
+  uint64_t life, run_end;
+} undecided;
+typedef HRI_ARRAY(undecided) undecided_list;
+
+static int size_order(const void *a, const void *b) {
+  const size_row *x = a, *y = b;
+  return (x->size > y->size) - (x->size < y->size);
+}
+
+static bool list_parameter_sizes(const hri_inside *in, size_table *table) {
+  size_t kept = 0;
   for (uint64_t k = 0; k < in->lives->count; k++)
-    if (category[k] == HRI_PARAMETER) found->items[found->count++] = in->lives->lives[k].size;
-  if (found->count) qsort(found->items, (size_t)found->count, sizeof *found->items, size_order);
+    if (in->public.life_category[k] == HRI_PARAMETER && !hri_array_push(table, ((size_row){in->lives->lives[k].size, 1, 0}))) return false;
+  if (!table->count) return true;
+  qsort(table->items, table->count, sizeof *table->items, size_order);
+  for (size_t k = 1; k < table->count; k++) {
+    if (table->items[k].size == table->items[kept].size) table->items[kept].count++;
+    else table->items[++kept] = table->items[k];
+  }
+  table->count = kept + 1;
   return true;
 }
 
-static fate fate_of(const hri_inside *in, const hri_life *life, uint64_t run_end) {
-  fate f = {hri_life_stage(in, life), in->stacks[life->stack].marks, false, false, life->end == HRI_NEVER,
-            in->stacks[life->stack].stage == HR_STAGE_UNKNOWN};
-  uint64_t last = in->lives->event_count;
-  if (life->alloc == HRI_NEVER) {
-    f.outlives = true; /* of the beginning of the trace, that is: its stage was over, as far as anybody knows */
-    return f;
+/* A gradient has the size of its parameter, and is older than what backward works with at the moment: so the oldest of a
+ * size are the gradients, as many as there are parameters of it. */
+static bool decide(hri_inside *in, const undecided_list *open) {
+  size_table table = {0};
+  bool ok = open->count == 0 || list_parameter_sizes(in, &table);
+  for (size_t k = 0; ok && table.count && k < open->count; k++) {
+    const undecided *u = &open->items[k];
+    const size_row wanted = {in->lives->lives[u->life].size, 0, 0};
+    size_row *row = bsearch(&wanted, table.items, table.count, sizeof wanted, size_order);
+    if (k == 0 || open->items[k - 1].run_end != u->run_end)
+      for (size_t n = 0; n < table.count; n++) table.items[n].left = table.items[n].count;
+    if (!row || !row->left) continue;
+    row->left--;
+    in->public.life_category[u->life] = HRI_GRADIENT;
   }
-  f.outlives = run_end < last && (f.never || life->end > run_end);
-  f.at_end = f.never && run_end >= last;
-  return f;
+  hri_array_free(&table);
+  return ok;
 }
 
 static hr_status from_stacks(hri_inside *in, hr_error *error) {
   const hri_lives *l = in->lives;
   uint16_t *category = in->public.life_category;
-  uint64_t run_end = 0; /* first event of the next stage */
-  sizes known = {0};
-  for (uint64_t k = 0; k < l->count; k++) {
+  run stage_run = {0}, again_run = {0};
+  uint64_t stage_next = 0, again_next = 0; /* events from which on the runs no longer hold */
+  undecided_list open = {0};
+  bool ok = true;
+  for (uint64_t k = 0; k < l->count && ok; k++) {
     const hri_life *life = &l->lives[k];
+    bool made = life->alloc != HRI_NEVER, again = made && is_recomputed(&in->stacks[life->stack]);
     fate f;
-    if (life->alloc != HRI_NEVER && run_end <= life->alloc)
-      for (run_end = life->alloc; run_end < l->event_count && one_run(in->stages[run_end], in->stages[life->alloc]);) run_end++;
-    f = fate_of(in, life, run_end);
-    if (life->alloc == HRI_NEVER && !life->stack) category[k] = f.never ? HRI_PERSISTENT : HRI_UNKNOWN;
-    else if (!(category[k] = (uint16_t)by_marks(&f))) category[k] = (uint16_t)by_stage(&f);
+    if (made && !again && stage_next <= life->alloc) stage_run = run_from(in, life->alloc), stage_next = stage_run.end;
+    if (again && again_next <= life->alloc) again_run = recomputation_from(in, life->alloc), again_next = again_run.end;
+    f = fate_of(in, life, again ? again_run : stage_run);
+    category[k] = (uint16_t)category_of(in, life, &f);
+    if (category[k] == HRI_TEMPORARY && f.at_end && f.stage == HR_STAGE_BACKWARD) ok = hri_array_push(&open, ((undecided){k, stage_run.end}));
   }
-  if (!parameter_sizes(in, &known)) return hri_fail_memory(error, known.count * 8, "the sizes of parameters");
-  for (uint64_t k = l->before_count; k < l->count && known.count; k++) {
-    const hri_life *life = &l->lives[k];
-    if (category[k] == HRI_TEMPORARY && life->end == HRI_NEVER && hri_life_stage(in, life) == HR_STAGE_BACKWARD &&
-        bsearch(&life->size, known.items, (size_t)known.count, sizeof life->size, size_order))
-      category[k] = HRI_GRADIENT;
-  }
-  hri_free(known.items);
-  return HR_OK;
+  ok = ok && decide(in, &open);
+  hri_array_free(&open);
+  return ok ? HR_OK : hri_fail_memory(error, l->count * sizeof(undecided), "the categories of allocations");
 }
 
 /* ---- without stacks ---- */

@@ -54,6 +54,7 @@ static const rule rules[] = {
     {NULL, "*_fused_adam", HRI_MARK_OPTIMIZER},
     /* modules */
     {"torch/nn/modules/module.py", "_call_impl", HRI_MARK_FORWARD},
+    {"torch/nn/modules/module.py", "_wrapped_call_impl", HRI_MARK_FORWARD},
     {"torch/nn/modules/module.py", "_slow_forward", HRI_MARK_FORWARD},
     {NULL, "forward", HRI_MARK_FORWARD},
     {NULL, "nn.Module: *", HRI_MARK_FORWARD},

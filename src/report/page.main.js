@@ -1,9 +1,16 @@
 // The page: one instant and one range in view, shared by all pictures.
+// A pause longer than everything else would squeeze the work into a line.
+function hasLongPause({time, events}) {
+  let longest = 0;
+  for (let k = 1; k <= events; k++) longest = Math.max(longest, time[k] - time[k - 1]);
+  return longest * 2 > time[events];
+}
+
 class App {
   constructor(model) {
     this.model = model;
     this.palette = paletteFor(model.categories);
-    this.axis = model.hasTime ? 'time' : 'event';
+    this.axis = model.hasTime && !hasLongPause(model) ? 'time' : 'event';
     this.lo = 0;
     this.hi = this.span;
     this.setTheme(null);
