@@ -117,7 +117,7 @@ typedef struct hr_growth {
   hr_growth_kind kind;
   uint32_t stack;
   uint16_t category;
-  uint64_t bytes, count;         /* alive at the end that were made within the steps */
+  uint64_t bytes, count;         /* made within the steps and alive at the trace's last allocation */
   double bytes_per_step;         /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
 } hr_growth;

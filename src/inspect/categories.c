@@ -1,9 +1,10 @@
 /* What each allocation holds: as the file states it, else inferred.
  *
  * With stacks: the marks of its stack decide, together with whether it outlived the run of its stage (a run: consecutive
- * events of one stage; forward and loss are one). Without: the instants of most live bytes within each step divide it - what
- * was made before and freed after is an activation, what was made after and outlives the step is a gradient, what lived
- * through the whole trace is persistent, the rest temporary. docs/inspect.md has the table. */
+ * events of one stage; forward and loss are one). A program's own tensors, made in no module, engine or optimizer, are told
+ * by when they are freed. Without stacks: the instants of most live bytes within each step divide it - what was made before
+ * and freed after is an activation, what was made after and outlives the step is a gradient, what lived through at least
+ * one whole step to the end is persistent, the rest temporary. docs/inspect.md has the table. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
@@ -56,6 +57,7 @@ typedef struct fate {
   bool outlives;   /* it is live after its stage's run */
   bool at_end;     /* it is live where its stage's run was cut */
   bool never;      /* the program does not free it */
+  bool last_step;  /* made after the optimizer's last but the one that the trace may end with */
   bool borrowed;   /* its own stack tells no stage: the stage is that of the events around it */
   bool recomputed;
 } fate;
@@ -73,7 +75,7 @@ static hri_category by_marks(const fate *f) {
 static hri_category by_surroundings(const fate *f) {
   bool in_forward = f->stage == HR_STAGE_FORWARD || f->stage == HR_STAGE_LOSS;
   if (in_forward && f->at_end) return HRI_ACTIVATION;
-  if (f->never) return HRI_UNKNOWN;
+  if (f->never) return f->last_step && f->stage != HR_STAGE_BACKWARD ? HRI_INPUT : HRI_UNKNOWN;
   if (!f->outlives) return HRI_TEMPORARY;
   if (f->freed_in == HR_STAGE_BACKWARD) return HRI_ACTIVATION;
   if (in_forward) return HRI_ACTIVATION;
@@ -107,11 +109,24 @@ static hri_category category_of(const hri_inside *in, const hri_life *life, cons
   return f->borrowed ? by_surroundings(f) : by_stage(f);
 }
 
-static fate fate_of(const hri_inside *in, const hri_life *life, run around) {
+/* Where the step begins in which the trace ends. */
+static uint64_t last_step_begin(const hri_inside *in) {
+  const hri_lives *l = in->lives;
+  bool other = false;
+  for (uint64_t k = l->event_count; k > 0; k--) {
+    uint8_t own = l->events[k - 1].action == HR_TRACE_ALLOC ? in->stacks[l->events[k - 1].stack].stage : HR_STAGE_UNKNOWN;
+    if (own == HR_STAGE_OPTIMIZER && other) return k;
+    if (own && own != HR_STAGE_OPTIMIZER) other = true;
+  }
+  return 0;
+}
+
+static fate fate_of(const hri_inside *in, const hri_life *life, run around, uint64_t last_step) {
   const hri_stack_info *stack = &in->stacks[life->stack];
   fate f = {.stage = hri_life_stage(in, life), .marks = stack->marks, .never = hri_life_kept(in, life)};
   f.borrowed = stack->stage == HR_STAGE_UNKNOWN;
   f.recomputed = is_recomputed(stack);
+  f.last_step = f.borrowed && life->alloc != HRI_NEVER && life->alloc >= last_step;
   f.freed_in = hri_stage_at(in, life->end);
   /* Of the beginning of the trace, that is: its stage was over, as far as anybody knows. */
   f.outlives = life->alloc == HRI_NEVER || (!around.cut && life->end > around.end);
@@ -176,6 +191,7 @@ static hr_status from_stacks(hri_inside *in, hr_error *error) {
   uint16_t *category = in->public.life_category;
   run stage_run = {0}, again_run = {0};
   uint64_t stage_next = 0, again_next = 0; /* events from which on the runs no longer hold */
+  uint64_t last_step = last_step_begin(in);
   undecided_list open = {0};
   bool ok = true;
   for (uint64_t k = 0; k < l->count && ok; k++) {
@@ -184,7 +200,7 @@ static hr_status from_stacks(hri_inside *in, hr_error *error) {
     fate f;
     if (made && !again && stage_next <= life->alloc) stage_run = run_from(in, life->alloc), stage_next = stage_run.end;
     if (again && again_next <= life->alloc) again_run = recomputation_from(in, life->alloc), again_next = again_run.end;
-    f = fate_of(in, life, again ? again_run : stage_run);
+    f = fate_of(in, life, again ? again_run : stage_run, last_step);
     category[k] = (uint16_t)category_of(in, life, &f);
     if (category[k] == HRI_TEMPORARY && f.at_end && f.stage == HR_STAGE_BACKWARD) ok = hri_array_push(&open, ((undecided){k, stage_run.end}));
   }
@@ -210,7 +226,7 @@ static void find_top(void *context, const hri_level *level) {
 
 static hri_category by_life(const tops *t, const hri_life *life) {
   uint64_t low = 0, high = t->count - 1, top, end;
-  if (life->alloc == HRI_NEVER) return life->end == HRI_NEVER ? HRI_PERSISTENT : HRI_UNKNOWN;
+  if (life->alloc == HRI_NEVER) return hri_life_kept(t->in, life) ? HRI_PERSISTENT : HRI_UNKNOWN;
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
     if (t->ends[middle] <= life->alloc) low = middle + 1;
@@ -218,6 +234,7 @@ static hri_category by_life(const tops *t, const hri_life *life) {
   }
   top = t->events[low];
   end = t->ends[low];
+  if (low + 1 < t->count && hri_life_kept(t->in, life)) return HRI_PERSISTENT; /* through at least one whole step */
   if (life->alloc <= top) return life->end > top ? HRI_ACTIVATION : HRI_TEMPORARY;
   return life->end == HRI_NEVER || life->end >= end ? HRI_GRADIENT : HRI_TEMPORARY;
 }
@@ -235,6 +252,20 @@ static hr_status from_lives(hri_inside *in, hr_error *error) {
   hri_lives_walk(in->lives, find_top, &t);
   for (uint64_t k = 0; k < in->lives->count; k++) p->life_category[k] = (uint16_t)by_life(&t, &in->lives->lives[k]);
   hri_free(t.events);
+  return HR_OK;
+}
+
+/* Stacks that show no module, engine or optimizer are of a program that does something else than training. */
+static bool stacks_say_nothing(const hri_inside *in) {
+  uint64_t allocs = 0, silent = 0;
+  for (uint64_t k = 0; k < in->lives->event_count; k++)
+    if (in->lives->events[k].action == HR_TRACE_ALLOC) allocs++, silent += in->lives->events[k].stack == 0;
+  return silent < allocs - allocs / 4;
+}
+
+static hr_status from_presence(hri_inside *in) {
+  for (uint64_t k = 0; k < in->lives->before_count; k++)
+    if (hri_life_kept(in, &in->lives->lives[k])) in->public.life_category[k] = HRI_PERSISTENT;
   return HR_OK;
 }
 
@@ -262,5 +293,6 @@ hr_status hri_categories_find(hri_inside *in, bool exact_only, hr_error *error) 
     return HR_OK;
   }
   p->categories_inferred = true;
-  return in->has_stacks ? from_stacks(in, error) : from_lives(in, error);
+  if (in->has_stacks) return from_stacks(in, error);
+  return stacks_say_nothing(in) ? from_presence(in) : from_lives(in, error);
 }

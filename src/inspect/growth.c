@@ -1,5 +1,5 @@
 /* What outlives its step: allocations of one stack (of one size, where there are no stacks) that were made within the steps
- * and live at the end. What a step always leaves behind until the next (gradients, outputs) is only there from the last two
+ * and still live at the last allocation (what goes after it goes with the program, or with the exception that ended it). What a step always leaves behind until the next (gradients, outputs) is only there from the last two
  * steps, so only what older steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a one-off
  * came in a single step. */
 #include "inspect/inside.h"
@@ -25,7 +25,7 @@ static uint64_t collect(const hri_inside *in, survivor *rows) {
     const hri_life *life = &in->lives->lives[k];
     while (step < p->step_count && life->alloc >= p->steps[step].first_event + p->steps[step].event_count) step++;
     if (step == p->step_count) break;
-    if (life->end != HRI_NEVER || life->alloc < p->steps[step].first_event) continue;
+    if (!hri_life_kept(in, life) || life->alloc < p->steps[step].first_event) continue;
     if (rows) rows[count] = (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size, k, step};
     count++;
   }

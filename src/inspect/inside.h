@@ -55,7 +55,7 @@ typedef enum hri_category {
   HRI_COMMUNICATION,
   HRI_WORKSPACE,
   HRI_KV_CACHE,
-  HRI_PERSISTENT, /* lived through the whole trace, and nothing says as what */
+  HRI_PERSISTENT, /* lived through the trace or several steps, and nothing says as what */
   HRI_CATEGORY_COUNT
 } hri_category;
 

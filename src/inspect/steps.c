@@ -1,7 +1,8 @@
 /* Training steps in a trace, by the first of these that gives at least two: labels of ours ("step 7" in a stack),
- * annotations that come again and again ("ProfilerStep#7"), the ends of optimizer runs (from stacks), an allocation of one size that comes at regular distances.
+ * annotations that come again and again ("ProfilerStep#7"; of "Optimizer.step#AdamW.step", which PyTorch itself
+ * writes, the ends), the ends of optimizer runs (from stacks), an allocation of one size that comes at regular distances.
  * What stands before the first and behind the last boundary belongs to no step, but for a last one that an annotation
- * began. */
+ * began, or that has a quarter of the usual events. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
@@ -29,6 +30,10 @@ static size_t stem(const char *name) {
   return count ? count : all;
 }
 
+/* PyTorch annotates each call of an optimizer: the short span at a step's end. */
+static bool is_optimizer_step(const char *name) { return strncmp(name, "Optimizer.step#", 15) == 0; }
+static bool is_zero_grad(const char *name) { return strncmp(name, "Optimizer.zero_grad#", 20) == 0; }
+
 /* Of the names that begin at least twice, the one that covers most time; enclosing ones win over what they enclose. */
 static const char *step_name(const hr_snapshot *s, int32_t device) {
   enum { MOST = 256 }; /* different names looked at: programs have a handful */
@@ -53,24 +58,37 @@ static const char *step_name(const hr_snapshot *s, int32_t device) {
   for (uint32_t k = 0; k < count; k++) {
     if (rows[k].count < 2) continue;
     if (strncmp(rows[k].name, "ProfilerStep#", 13) == 0) return rows[k].name;
+    if (is_zero_grad(rows[k].name)) continue;
     if (best == MOST || rows[k].covered > rows[best].covered) best = k;
   }
   return best == MOST ? NULL : rows[best].name;
 }
 
+/* What follows the last end of an optimizer is a step only if it has a step's events: not the cleaning up, nor a pass of
+ * evaluation that hardly began. */
+static bool end_last(const hri_inside *in, marks *found) {
+  uint64_t usual, left;
+  if (found->count < 2) return found->count == 0 || hri_array_push(found, in->lives->event_count);
+  usual = (found->items[found->count - 1] - found->items[0]) / (found->count - 1);
+  left = in->work_end == HRI_NEVER || in->work_end < found->items[found->count - 1] ? 0 : in->work_end - found->items[found->count - 1];
+  return left < usual / 4 || hri_array_push(found, in->lives->event_count);
+}
+
 static bool from_annotations(const hri_inside *in, marks *found) {
   const hr_snapshot *s = in->public.snapshot;
   const char *name = step_name(s, in->public.device);
+  const bool by_end = name && is_optimizer_step(name);
   if (!name || !in->lives->event_count || !(in->lives->events[0].flags & HR_EVENT_HAS_TIME)) return true;
   for (uint64_t k = 0; k < s->annotation_count; k++) {
     const hr_annotation *a = &s->annotations[k];
     const char *other = hr_snapshot_string(s, a->name);
     uint64_t at;
-    if (a->end || stem(other) != stem(name) || strncmp(other, name, stem(name)) != 0) continue;
+    if (a->end != by_end || stem(other) != stem(name) || strncmp(other, name, stem(name)) != 0) continue;
     at = event_at(in->lives, a->time_us);
     if (found->count && found->items[found->count - 1] >= at) found->items[found->count - 1] = at;
     else if (!hri_array_push(found, at)) return false;
   }
+  if (by_end) return end_last(in, found);
   return found->count == 0 || found->items[found->count - 1] >= in->lives->event_count || hri_array_push(found, in->lives->event_count);
 }
 
@@ -97,8 +115,7 @@ static bool from_optimizer(const hri_inside *in, marks *found) {
     if (inside && !now && !hri_array_push(found, k)) return false;
     inside = now;
   }
-  if (found->count && !hri_array_push(found, in->lives->event_count)) return false;
-  return true;
+  return end_last(in, found);
 }
 
 /* ---- repetition ---- */

@@ -55,33 +55,61 @@ static hr_status read_pools(const hr_snapshot *s, hri_recording *r, hr_error *er
 /* ---- room ---- */
 
 /* A driver call that failed leaves no event of its own, but its traces: right before a segment was taken, others were
- * returned, in one request (which only stacks tell from an empty_cache before it). There was not room for both, which bounds the capacity from above; what was ever reserved bounds
- * it from below. An out-of-memory event states the free bytes. */
+ * returned, in one request (which only stacks tell from an empty_cache before it). There was not room for both, which bounds
+ * the capacity from above; what was ever reserved bounds it from below. An out-of-memory event states the free bytes; where
+ * they would have served the request, a cap refused it, and what was ever reserved is the least that the cap can be.
+ *
+ * Garbage collection returns segments in the same way, until what is left is below its threshold of the allowed bytes: it
+ * shows what is allowed, to the size of the last segment returned. */
 typedef struct room {
   uint64_t reserved, peak, bound, freed;
   uint32_t stack; /* of the first segment returned */
   uint64_t from_oom;
-  bool has_oom;
+  bool has_oom, capped;
+  uint64_t kept, collected_at; /* after garbage collections, the most; before them, the least */
 } room;
+
+static uint64_t add(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+/* What the driver is asked for, by the request of an out-of-memory event. */
+static uint64_t driver_bytes(const hr_alloc_config *c, uint64_t size) {
+  static const uint64_t mib = 1 << 20;
+  if (size <= mib) return 2 * mib;
+  if (c->expandable_segments) return hri_round_up(size, c->large_segment_bytes);
+  return size < 10 * mib ? c->large_segment_bytes : hri_round_up(size, 2 * mib);
+}
+
+/* Segments were returned and one taken in the same request. */
+static void meet_return(room *m, const hri_recording *r, const hr_trace_event *e) {
+  uint64_t before = add(m->reserved, m->freed), both = add(before, e->size) - 1;
+  if (r->config.garbage_collection_threshold == 0) {
+    if (both < m->bound) m->bound = both;
+    return;
+  }
+  if (m->reserved > m->kept) m->kept = m->reserved;
+  if (before < m->collected_at) m->collected_at = before;
+}
 
 static void meet(room *m, hri_recording *r, uint64_t k) {
   const hr_trace_event *e = &r->lives->events[k];
+  if (e->size > HRI_ABSURD_BYTES) return; /* damage: lives leave it out too */
   switch (e->action) {
     case HR_TRACE_SEGMENT_FREE:
     case HR_TRACE_SEGMENT_UNMAP:
       if (!m->freed) m->stack = e->stack;
       m->reserved -= e->size < m->reserved ? e->size : m->reserved;
-      m->freed += e->size;
+      m->freed = add(m->freed, e->size);
       return;
     case HR_TRACE_SEGMENT_ALLOC:
     case HR_TRACE_SEGMENT_MAP:
-      if (m->freed && e->stack && e->stack == m->stack && r->config.garbage_collection_threshold == 0 && m->reserved + m->freed + e->size - 1 < m->bound) m->bound = m->reserved + m->freed + e->size - 1;
-      m->reserved += e->size;
+      if (m->freed && e->stack && e->stack == m->stack) meet_return(m, r, e);
+      m->reserved = add(m->reserved, e->size);
       if (m->reserved > m->peak) m->peak = m->reserved;
       break;
     case HR_TRACE_OOM:
-      m->from_oom = m->reserved + e->addr;
+      m->from_oom = add(m->reserved, e->addr);
       m->has_oom = true;
+      m->capped = e->addr >= driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
       r->oom_recorded = true;
       r->oom_event = k; /* the last one */
       break;
@@ -90,24 +118,45 @@ static void meet(room *m, hri_recording *r, uint64_t k) {
   m->freed = 0;
 }
 
+/* Own addresses begin above all recorded ones that a device can have. */
+static void rise_above(hri_recording *r, uint64_t address, uint64_t bytes) {
+  static const uint64_t highest = UINT64_MAX / 4;
+  if (address < highest && bytes <= HRI_ABSURD_BYTES && address + bytes > r->above) r->above = address + bytes;
+}
+
+static void choose_room(const room *m, const hr_replay_options *o, hri_recording *r) {
+  r->capacity_bytes = UINT64_MAX;
+  r->capacity_from = "unlimited";
+  if (o->capacity_bytes) {
+    r->capacity_bytes = o->capacity_bytes;
+    r->capacity_from = "given";
+  } else if (m->has_oom && m->capped) {
+    r->capacity_bytes = m->peak;
+    r->capacity_from = "a cap below the device's memory, at least what was reserved";
+  } else if (m->has_oom) {
+    r->capacity_bytes = m->from_oom > m->peak ? m->from_oom : m->peak;
+    r->capacity_from = "out-of-memory event";
+  } else if (m->bound != UINT64_MAX && m->bound >= m->peak) {
+    r->capacity_bytes = m->bound;
+    r->capacity_from = "segments returned to make room";
+  }
+  r->allowed_bytes = 0;
+  if (m->collected_at == UINT64_MAX) return;
+  r->allowed_bytes = (uint64_t)((double)(m->kept < m->collected_at ? m->kept : m->collected_at - 1) / r->config.garbage_collection_threshold);
+  if (r->allowed_bytes < m->peak) r->allowed_bytes = m->peak;
+}
+
 static void find_room(const hr_replay_options *o, hri_recording *r) {
-  room m = {.reserved = o->empty_start ? 0 : r->lives->start_reserved_bytes, .bound = UINT64_MAX};
+  room m = {.reserved = o->empty_start ? 0 : r->lives->start_reserved_bytes, .bound = UINT64_MAX, .collected_at = UINT64_MAX};
   m.peak = m.reserved;
   for (uint64_t k = 0; k < r->lives->event_count; k++) {
     const hr_trace_event *e = &r->lives->events[k];
-    if (e->addr > r->above && e->action != HR_TRACE_OOM) r->above = e->addr;
+    if (e->action != HR_TRACE_OOM) rise_above(r, e->addr, e->size);
     meet(&m, r, k);
   }
-  for (uint64_t k = 0; k < r->start.segment_count; k++)
-    if (r->start.segments[k].address > r->above) r->above = r->start.segments[k].address;
-  if (r->above > UINT64_MAX / 4) r->above = 0; /* absurd: own addresses cannot lie above it */
-  r->above += (uint64_t)1 << 42;
-  r->capacity_bytes = o->capacity_bytes ? o->capacity_bytes : m.has_oom ? (m.from_oom > m.peak ? m.from_oom : m.peak) : UINT64_MAX;
-  r->capacity_from = o->capacity_bytes ? "given" : m.has_oom ? "out-of-memory event" : "unlimited";
-  if (!o->capacity_bytes && !m.has_oom && m.bound != UINT64_MAX && m.bound >= m.peak) {
-    r->capacity_bytes = m.bound;
-    r->capacity_from = "segments returned to make room";
-  }
+  for (uint64_t k = 0; k < r->start.segment_count; k++) rise_above(r, r->start.segments[k].address, r->start.segments[k].total_size);
+  r->above += (uint64_t)1 << 42; /* the address space that follows the last range of an expandable segment */
+  choose_room(&m, o, r);
 }
 
 /* ---- opening ---- */
@@ -123,12 +172,12 @@ hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, h
   uint32_t trace = o->trace == UINT32_MAX ? longest_trace(s) : o->trace;
   hr_status status;
   *r = (hri_recording){0};
-  if (s->trace_count == 0 || (o->trace == UINT32_MAX && s->traces[trace].count == 0)) {
-    status = hri_fail(error, HR_ERROR_INPUT, "the snapshot holds no events, only a last state");
+  if (s->trace_count && trace >= s->trace_count) return hri_fail(error, HR_ERROR_USAGE, "the snapshot has %u traces; there is no trace %u", s->trace_count, trace);
+  if (s->trace_count == 0 || s->traces[trace].count == 0) {
+    status = hri_fail(error, HR_ERROR_INPUT, o->trace == UINT32_MAX ? "the snapshot holds no events, only a last state" : "trace %u of the snapshot holds no events", trace);
     return hri_hint(error, status, "record with torch.cuda.memory._record_memory_history(max_entries=1000000) before the work begins");
   }
-  if (trace >= s->trace_count) return hri_fail(error, HR_ERROR_USAGE, "the snapshot has %u traces; there is no trace %u", s->trace_count, trace);
-  if (s->traces[trace].count && (s->events[s->traces[trace].first].flags & HR_EVENT_NO_ADDRESS)) {
+  if ((s->events[s->traces[trace].first].flags & HR_EVENT_NO_ADDRESS)) {
     status = hri_fail(error, HR_ERROR_INPUT, "the snapshot was made by a profiler: it has no addresses and no segments to replay");
     return hri_hint(error, status, "take one with torch.cuda.memory._dump_snapshot()");
   }
