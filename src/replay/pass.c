@@ -4,6 +4,9 @@
  * recorded; what differs is counted. Where the trace returns segments that the allocator would have kept, the program called
  * empty_cache, and the pass does the same. Where the allocator returned them itself to make room, it decides anew. */
 #include "replay/replay.h"
+
+#include <string.h>
+
 #include "replay/world.h"
 
 /* recorded address -> address in this pass */
@@ -20,6 +23,7 @@ typedef struct pass {
   slot *slots;
   uint64_t mask, used;
   uint32_t *pools; /* of the snapshot -> of the allocator */
+  uint64_t recorded_reserved; /* as recorded, before the event at hand */
   bool out_of_memory; /* of the host, for this bookkeeping */
 } pass;
 
@@ -95,8 +99,20 @@ static void fail_at(pass *p, uint64_t event, uint64_t bytes) {
   r->failed_bytes = bytes;
 }
 
+/* It was not the device that refused, but the host, for the bookkeeping (hri_fail_memory). */
+static bool host_refused(const hr_error *error) {
+  static const char words[] = "the host refused";
+  return strncmp(error->message, words, sizeof words - 1) == 0;
+}
+
 static uint32_t pool_of(const pass *p, uint64_t event) {
   return p->recording->event_pool ? p->pools[p->recording->event_pool[event]] : 0;
+}
+
+/* Whether its free was recorded in two halves, in one, or was begun only. */
+static void drop_block(pass *p, slot *at) {
+  if (hr_alloc_free_complete(p->alloc, at->address, NULL) != HR_OK) (void)hr_alloc_free(p->alloc, at->address, NULL);
+  drop(p, at);
 }
 
 static void request(pass *p, uint64_t k) {
@@ -107,13 +123,11 @@ static void request(pass *p, uint64_t k) {
   hr_status status;
   if (e->size == 0 || e->size > HRI_ABSURD_BYTES) return; /* damage: lives leave it out too */
   p->result->request_count++;
-  if (stale) { /* its free was lost */
-    (void)hr_alloc_free(p->alloc, stale->address, NULL);
-    drop(p, stale);
-  }
+  if (stale) drop_block(p, stale); /* its free was lost */
   status = hr_alloc_malloc_in(p->alloc, pool_of(p, k), e->size, e->stream, &address, &error);
   if (status != HR_OK) {
-    fail_at(p, k, e->size);
+    if (host_refused(&error)) p->out_of_memory = true;
+    else fail_at(p, k, e->size);
     return;
   }
   put(p, e->addr, address);
@@ -126,10 +140,12 @@ static void request(pass *p, uint64_t k) {
 static void failed_request(pass *p, uint64_t k) {
   const hr_trace_event *e = &p->recording->lives->events[k];
   uint64_t address;
+  hr_error error;
   if (e->size == 0 || e->size > HRI_ABSURD_BYTES) return;
   p->result->request_count++;
-  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, NULL) != HR_OK) fail_at(p, k, e->size);
-  else (void)hr_alloc_free(p->alloc, address, NULL); /* the program went on without it */
+  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, &error) == HR_OK) (void)hr_alloc_free(p->alloc, address, NULL); /* the program went on without it */
+  else if (host_refused(&error)) p->out_of_memory = true;
+  else fail_at(p, k, e->size);
 }
 
 static void free_block(pass *p, const hr_trace_event *e) {
@@ -139,8 +155,7 @@ static void free_block(pass *p, const hr_trace_event *e) {
     (void)hr_alloc_free_begin(p->alloc, at->address, NULL);
     return;
   }
-  if (hr_alloc_free_complete(p->alloc, at->address, NULL) != HR_OK) (void)hr_alloc_free(p->alloc, at->address, NULL); /* no request was recorded */
-  drop(p, at);
+  drop_block(p, at);
 }
 
 static uint64_t reserved(const pass *p) {
@@ -150,7 +165,7 @@ static uint64_t reserved(const pass *p) {
 }
 
 /* Whether the allocator returned these segments itself, to meet the request that follows, and will do so again. Stacks tell:
- * those of the program's empty_cache are not those of the request. Without stacks, it is so where there was no room. */
+ * those of the program's empty_cache are not those of the request. Without stacks, it is so where there was no room then. */
 static bool made_room(const pass *p, uint64_t k) {
   const hri_recording *r = p->recording;
   const hr_trace_event *first = &r->lives->events[k], *e;
@@ -160,17 +175,20 @@ static bool made_room(const pass *p, uint64_t k) {
   if (e->action == HR_TRACE_OOM) return true;
   if (e->action != HR_TRACE_SEGMENT_ALLOC && e->action != HR_TRACE_SEGMENT_MAP) return false;
   if (e->stack || first->stack) return e->stack == first->stack;
-  return r->capacity_bytes != UINT64_MAX && e->size > r->capacity_bytes - least(reserved(p), r->capacity_bytes);
+  return r->capacity_bytes != UINT64_MAX && e->size > r->capacity_bytes - least(p->recorded_reserved, r->capacity_bytes);
 }
 
 /* The first of a run of returns decides for all of them. */
 static void returned(pass *p, uint64_t k) {
-  if (k > 0 && hri_gives_back(&p->recording->lives->events[k - 1])) return;
-  if (!made_room(p, k)) (void)hr_alloc_empty_cache(p->alloc, NULL);
+  const hr_trace_event *e = &p->recording->lives->events[k];
+  if ((k == 0 || !hri_gives_back(e - 1)) && !made_room(p, k) && hr_alloc_empty_cache(p->alloc, NULL) != HR_OK) p->out_of_memory = true;
+  if (e->size <= HRI_ABSURD_BYTES) p->recorded_reserved -= least(e->size, p->recorded_reserved);
 }
 
 static void taken(pass *p, const hr_trace_event *e) {
   hri_driver_call call = {.address = e->addr, .bytes = e->size, .stream = e->stream, .map = e->action == HR_TRACE_SEGMENT_MAP};
+  if (e->size > HRI_ABSURD_BYTES) return; /* damage */
+  if (p->recorded_reserved < UINT64_MAX / 2) p->recorded_reserved += e->size;
   if (p->agreement) p->agreement->segment_count++;
   hri_world_expect(&p->world, &call);
 }
@@ -209,6 +227,8 @@ static hr_status begin(pass *p, const hr_alloc_config *config, hr_error *error) 
   hr_alloc_hooks hooks = hri_world_hooks(&p->world);
   HRI_TRY(hr_alloc_create(&hooks, config, &p->alloc, error));
   p->world.alloc = p->alloc;
+  if (r->allowed_bytes) hr_alloc_set_allowed(p->alloc, r->allowed_bytes);
+  for (uint64_t k = 0; k < r->start.segment_count; k++) p->recorded_reserved += r->start.segments[k].total_size;
   if (r->start.segment_count)
     HRI_TRY(hr_alloc_import(p->alloc, r->start.segments, r->start.segment_count, r->start.blocks, r->start.block_count, r->lives->snapshot->pools,
                             r->lives->snapshot->pool_count, error));

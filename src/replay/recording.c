@@ -1,8 +1,6 @@
 /* What a trace says about the world it was recorded in: its settings, the room that there was, the pools of addresses. */
 #include "replay/replay.h"
 
-#include <string.h>
-
 /* ---- settings ---- */
 
 /* Text first: it is what the user set. Files without one (before 2.4) may still show expandable segments at work. */
@@ -15,9 +13,12 @@ static void read_settings(const hr_snapshot *s, hri_recording *r) {
   if (have->present && have->text && hr_alloc_config_parse(hr_snapshot_string(s, have->text), c, NULL) == HR_OK) return;
   if (have->present) {
     c->max_split_bytes = have->max_split_size < 0 ? UINT64_MAX : (uint64_t)have->max_split_size;
-    c->garbage_collection_threshold = have->garbage_collection_threshold;
+    if (have->garbage_collection_threshold > 0 && have->garbage_collection_threshold < 1) c->garbage_collection_threshold = have->garbage_collection_threshold;
     c->expandable_segments = have->expandable_segments;
-    memcpy(c->roundup_power2_divisions, have->roundup_power2_divisions, sizeof c->roundup_power2_divisions);
+    for (int k = 0; k < HR_ALLOC_DIVISION_COUNT; k++) { /* only powers of two keep sizes multiples of 512 */
+      uint64_t divisions = have->roundup_power2_divisions[k];
+      c->roundup_power2_divisions[k] = divisions & (divisions - 1) ? 0 : divisions;
+    }
     return;
   }
   for (uint64_t k = 0; k < r->lives->event_count && !grows; k++) grows = r->lives->events[k].action == HR_TRACE_SEGMENT_MAP;
@@ -140,10 +141,14 @@ static void choose_room(const room *m, const hr_replay_options *o, hri_recording
     r->capacity_bytes = m->bound;
     r->capacity_from = "segments returned to make room";
   }
-  r->allowed_bytes = 0;
+}
+
+static void choose_allowed(const room *m, hri_recording *r) {
+  double bytes;
   if (m->collected_at == UINT64_MAX) return;
-  r->allowed_bytes = (uint64_t)((double)(m->kept < m->collected_at ? m->kept : m->collected_at - 1) / r->config.garbage_collection_threshold);
-  if (r->allowed_bytes < m->peak) r->allowed_bytes = m->peak;
+  bytes = (double)(m->kept < m->collected_at ? m->kept : m->collected_at - 1) / r->config.garbage_collection_threshold;
+  if (bytes >= 0x1p62) return; /* damage */
+  r->allowed_bytes = bytes > (double)m->peak ? (uint64_t)bytes : m->peak;
 }
 
 static void find_room(const hr_replay_options *o, hri_recording *r) {
@@ -157,6 +162,7 @@ static void find_room(const hr_replay_options *o, hri_recording *r) {
   for (uint64_t k = 0; k < r->start.segment_count; k++) rise_above(r, r->start.segments[k].address, r->start.segments[k].total_size);
   r->above += (uint64_t)1 << 42; /* the address space that follows the last range of an expandable segment */
   choose_room(&m, o, r);
+  choose_allowed(&m, r);
 }
 
 /* ---- opening ---- */
@@ -174,10 +180,11 @@ hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, h
   *r = (hri_recording){0};
   if (s->trace_count && trace >= s->trace_count) return hri_fail(error, HR_ERROR_USAGE, "the snapshot has %u traces; there is no trace %u", s->trace_count, trace);
   if (s->trace_count == 0 || s->traces[trace].count == 0) {
-    status = hri_fail(error, HR_ERROR_INPUT, o->trace == UINT32_MAX ? "the snapshot holds no events, only a last state" : "trace %u of the snapshot holds no events", trace);
+    if (o->trace == UINT32_MAX) status = hri_fail(error, HR_ERROR_INPUT, "the snapshot holds no events, only a last state");
+    else status = hri_fail(error, HR_ERROR_INPUT, "trace %u of the snapshot holds no events", trace);
     return hri_hint(error, status, "record with torch.cuda.memory._record_memory_history(max_entries=1000000) before the work begins");
   }
-  if ((s->events[s->traces[trace].first].flags & HR_EVENT_NO_ADDRESS)) {
+  if (s->events[s->traces[trace].first].flags & HR_EVENT_NO_ADDRESS) {
     status = hri_fail(error, HR_ERROR_INPUT, "the snapshot was made by a profiler: it has no addresses and no segments to replay");
     return hri_hint(error, status, "take one with torch.cuda.memory._dump_snapshot()");
   }
