@@ -81,6 +81,7 @@ typedef struct hr_pinned_segment {
 /* "Would a request fit?" at one instant, by tests and not by a ratio. */
 typedef struct hr_fragmentation {
   uint64_t request_bytes;  /* rounded; 0: no request is known, only the sums hold */
+  uint64_t segment_bytes;  /* what the device would have to give for it: a segment, or the chunks that an expandable one lacks */
   uint64_t device_free_bytes; /* as the event states it; 0 when unknown */
   bool device_free_known;
   bool fits_block;         /* a free block of its pool takes it as things stand */

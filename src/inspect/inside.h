@@ -28,7 +28,8 @@ typedef enum hri_mark {
   HRI_MARK_GENERATION = 1 << 11,
   HRI_MARK_CHECKPOINT = 1 << 12,
   HRI_MARK_CACHE = 1 << 13, /* keys and values of generation */
-  HRI_MARK_ENGINE = 1 << 14 /* C++ frames of the autograd engine */
+  HRI_MARK_ENGINE = 1 << 14, /* C++ frames of the autograd engine */
+  HRI_MARK_NATIVE = 1 << 15  /* of frames only: not Python */
 } hri_mark;
 
 typedef struct hri_stack_info {
@@ -91,8 +92,6 @@ static inline hr_stage hri_life_stage(const hri_inside *in, const hri_life *life
 /* From a state; `live` counts what is allocated (not pending). */
 void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t event, hr_memory_sums *sums);
 hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_error *error);
-/* The segment that PyTorch would take for a rounded request. */
-uint64_t hri_segment_for(uint64_t rounded);
 
 /* ---- steps.c, growth.c ---- */
 

@@ -35,7 +35,11 @@ static void say_cause(hri_text *t, const hr_inspection *p) {
   const hr_fragmentation *f = &p->fragmentation;
   if (!f->request_bytes) return;
   if (f->fits_block) hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n", SIZE(f->pool_largest_free_bytes));
+  else if (f->device_free_bytes >= f->segment_bytes)
+    hri_text_add(t, "CAPPED: the device has room for the %s needed: a limit below its memory was reached (a memory fraction)\n", SIZE(f->segment_bytes));
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
+  else if (f->device_free_bytes >= f->request_bytes)
+    hri_text_add(t, "TOO BIG by %s: the segment for it takes %s of the device\n", SIZE(f->segment_bytes - f->device_free_bytes), SIZE(f->segment_bytes));
   else if (f->fits_compacted)
     hri_text_add(t, "FRAGMENTED: %s free, but in pieces of at most %s\n", SIZE(free_bytes(p) + f->device_free_bytes),
                  SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes : f->device_free_bytes));
@@ -98,7 +102,7 @@ static void say_fit(hri_text *t, const hr_inspection *p) {
   hri_text_add(t, "  if the pool's free memory were contiguous: %s\n", f->fits_contiguous ? "yes" : "no");
   hri_text_add(t, "  if cached blocks were returned: %-3s (free %s + returnable %s, needed %s)\n",
                f->fits_after_return ? "yes" : "no", SIZE(f->device_free_bytes), SIZE(p->at.free_returnable_bytes),
-               SIZE(hri_segment_for(f->request_bytes)));
+               SIZE(f->segment_bytes));
   hri_text_add(t, "  if all free memory were one piece: %s\n", f->fits_compacted ? "yes" : "no");
 }
 

@@ -109,7 +109,7 @@ static void put_fragmentation(hri_json_writer *w, const hr_inspection *p, uint32
   hri_json_begin_object(w);
   if (f->request_bytes) {
     hri_json_field_u64(w, "request_bytes", f->request_bytes);
-    hri_json_field_u64(w, "segment_bytes", hri_segment_for(f->request_bytes));
+    hri_json_field_u64(w, "segment_bytes", f->segment_bytes);
     hri_json_field_u64(w, "device_free_bytes", f->device_free_bytes);
     hri_json_field_u64(w, "pool_free_bytes", f->pool_free_bytes);
     hri_json_field_u64(w, "pool_largest_free_bytes", f->pool_largest_free_bytes);

@@ -199,8 +199,8 @@ static bool is_library(const char *file, const char *name) {
   for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
     if (strstr(file, parts[k])) return true;
   if (!file[0] || strcmp(file, "??") == 0 || strstr(name, "::")) return true;
-  return ends_with(file, ".cpp") || ends_with(file, ".h") || ends_with(file, ".c") || ends_with(file, ".cu") || ends_with(file, ".so") ||
-         ends_with(file, ".S");
+  if (strstr(file, ".so") || strstr(file, "bin/python")) return true;
+  return ends_with(file, ".cpp") || ends_with(file, ".h") || ends_with(file, ".c") || ends_with(file, ".cu") || ends_with(file, ".S");
 }
 
 static unsigned frame_marks(const hr_snapshot *s, const hr_frame *frame) {
@@ -210,6 +210,7 @@ static unsigned frame_marks(const hr_snapshot *s, const hr_frame *frame) {
   for (size_t k = 0; k < sizeof rules / sizeof *rules && !is_ours(v.file); k++)
     if ((!rules[k].file || strstr(v.file, rules[k].file)) && (!rules[k].name || name_fits(rules[k].name, v.name)))
       marks |= rules[k].marks;
+  if (!is_ours(v.file) && !ends_with(v.file, ".py") && v.file[0] != '<') marks |= HRI_MARK_NATIVE;
   return marks;
 }
 
@@ -248,6 +249,7 @@ static hr_stage stated_stage(const hr_snapshot *s, const hr_frame *frame) {
 static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, const uint16_t *frame_mark) {
   unsigned all = 0, turns[3] = {0}, turn_count = 0, met = 0;
   hri_stack_info info = {0};
+  bool calling = false; /* the frame that called the module is still to come */
   for (uint32_t k = 0; k < stack->count; k++) {
     uint32_t frame = s->stack_frames[stack->first + k];
     unsigned marks = frame_mark[frame], fresh = marks & TURNS & ~met;
@@ -255,10 +257,11 @@ static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, co
     if (stated) info.stage = (uint8_t)stated; /* the outermost: a tensor may be called "loss" */
     /* What is built within a step is no building of the model. */
     if (marks & HRI_MARK_INIT && all & TURNS) marks &= ~(unsigned)HRI_MARK_INIT;
-    all |= marks;
+    all |= marks & ~(unsigned)HRI_MARK_NATIVE;
     met |= fresh;
     if (fresh) turns[turn_count++] = fresh;
-    if (marks & HRI_MARK_FORWARD) info.site = k + 1 < stack->count ? s->stack_frames[stack->first + k + 1] + 1 : 0;
+    if (marks & HRI_MARK_FORWARD) info.site = 0, calling = true;
+    else if (calling && !(marks & HRI_MARK_NATIVE)) info.site = frame + 1, calling = false;
   }
   if (met) all &= ~(unsigned)HRI_MARK_INIT;
   info.marks = (uint16_t)all;
@@ -350,22 +353,39 @@ static const char *operation_of(const char *name, size_t *count) {
     /* Allocation itself is in every stack, and so is dispatch. */
     if (*count == 0 || *count > 40 || strncmp(at, "empty", 5) == 0 || strncmp(at, "detail", 6) == 0 || strncmp(at, "impl", 4) == 0 ||
         strncmp(at, "cuda", 4) == 0 || strncmp(at, "TensorIterator", 14) == 0 || strncmp(at, "structured", 10) == 0 ||
-        strncmp(at, "CUDA", 4) == 0)
+        strncmp(at, "CUDA", 4) == 0 || strncmp(at, "meta::", 6) == 0)
       return NULL;
     return at;
   }
   return NULL;
 }
 
+enum { OPERATION_BYTES = 96 };
+
 static const char *short_file(const char *file) {
   const char *last = strrchr(file, '/');
   return last ? last + 1 : file;
 }
 
-static bool is_torch_call(const char *file, const char *name) {
-  return (strstr(file, "torch/nn/functional.py") || strstr(file, "torch/optim/") || strstr(file, "torch/functional.py") ||
-          strstr(file, "torch/nn/modules/") || strstr(file, "torch/_tensor.py")) &&
-         strcmp(name, "_call_impl") != 0 && strcmp(name, "_wrapped_call_impl") != 0;
+/* What PyTorch's own Python calls an operation: "cross_entropy", "nn.linear" of a module's forward (its file: the class is
+ * not in a frame), "adam._init_group". Empty: nothing worth naming. */
+static void torch_call(const view *v, char text[OPERATION_BYTES]) {
+  static const char *const plumbing[] = {"_call_impl", "_wrapped_call_impl", "_slow_forward", "_apply", "convert", "inner", "<lambda>"};
+  const char *base = short_file(v->file);
+  int stem = (int)strcspn(base, ".");
+  text[0] = 0;
+  if (stem > 40) return;
+  if (strstr(v->file, "torch/nn/modules/module.py")) {
+    for (size_t k = 0; k < sizeof plumbing / sizeof *plumbing; k++)
+      if (strcmp(v->name, plumbing[k]) == 0) return;
+    (void)snprintf(text, OPERATION_BYTES, "%.60s", v->name);
+  } else if (strstr(v->file, "torch/nn/modules/")) {
+    if (strcmp(v->name, "forward") == 0) (void)snprintf(text, OPERATION_BYTES, "nn.%.*s", stem, base);
+    else (void)snprintf(text, OPERATION_BYTES, "nn.%.*s.%.40s", stem, base, v->name);
+  } else if (strstr(v->file, "torch/optim/")) (void)snprintf(text, OPERATION_BYTES, "%.*s.%.40s", stem, base, v->name);
+  else if (strstr(v->file, "torch/nn/functional.py") || strstr(v->file, "torch/functional.py") || strstr(v->file, "torch/_tensor.py") ||
+           strstr(v->file, "torch/nn/init.py") || strstr(v->file, "torch/nn/utils/") || strstr(v->file, "torch/autograd/"))
+    (void)snprintf(text, OPERATION_BYTES, "%.60s", v->name);
 }
 
 typedef struct writing {
@@ -391,23 +411,37 @@ static void write_part(writing *w, const char *part, size_t count) {
 static void write_frame(writing *w, const view *v) {
   char part[200];
   const char *file = short_file(v->file);
-  if (file[0] && !is_ours(v->file)) (void)snprintf(part, sizeof part, "%.80s:%u %.80s", file, v->line, v->name);
+  if (file[0]) (void)snprintf(part, sizeof part, "%.80s:%u %.80s", file, v->line, v->name);
   else (void)snprintf(part, sizeof part, "%.120s", v->name);
   write_part(w, part, strlen(part));
 }
 
-/* The operation that a library's frame names; NULL: none worth naming. */
-static const char *library_call(const view *v, size_t *count) {
+/* The operation that a library's frame names; empty: none worth naming. */
+static void library_call(const view *v, char text[OPERATION_BYTES]) {
   static const char built_in[] = "<built-in method ";
   const char *name = v->name;
-  *count = strlen(name);
+  size_t count = 0;
   if (strncmp(name, built_in, sizeof built_in - 1) == 0) {
     name += sizeof built_in - 1;
-    *count = strcspn(name, " ");
-    return name;
+    count = strcspn(name, " ");
+  } else if (!strstr(name, "::")) {
+    torch_call(v, text);
+    return;
+  } else name = operation_of(name, &count);
+  (void)snprintf(text, OPERATION_BYTES, "%.*s", name ? (int)(count < 60 ? count : 60) : 0, name ? name : "");
+}
+
+/* "layers.0.gate_up  linear, layer 0, forward": the tensor's name, then what else a label of ours tells. */
+static void write_label(const hr_snapshot *s, const hr_stack *at, char *text, size_t capacity) {
+  size_t used = 0;
+  text[0] = 0;
+  for (uint32_t k = 0; k < at->count && used + 1 < capacity; k++) {
+    char held[HRI_NAME_BYTES];
+    const char *name = bounded(hr_snapshot_string(s, s->frames[s->stack_frames[at->first + k]].name), held);
+    const char *before = k == 0 ? "" : k == 1 ? "  " : ", ";
+    (void)snprintf(text + used, capacity - used, "%s%.120s", before, name);
+    used += strlen(text + used);
   }
-  if (strstr(name, "::")) return operation_of(name, count);
-  return is_torch_call(v->file, name) ? name : NULL;
 }
 
 void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, size_t capacity) {
@@ -418,15 +452,22 @@ void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, siz
   view v;
   text[0] = 0;
   if (!at->count) write_part(&w, "(no stack)", 10);
+  if (at->count && is_ours(hr_snapshot_string(s, s->frames[s->stack_frames[at->first]].file))) {
+    write_label(s, at, text, capacity);
+    return;
+  }
   for (uint32_t k = 0; k < at->count && shown < 2; k++) {
-    const char *operation;
-    size_t count;
+    char operation[OPERATION_BYTES] = "";
     view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
-    if (strcmp(v.file, "headroom/layer") == 0) continue; /* it stands in the tensor's name as well */
     if (!is_library(v.file, v.name)) {
       write_frame(&w, &v);
       shown++;
-    } else if (!named && !shown && (operation = library_call(&v, &count)) != NULL) write_part(&w, operation, count), named = true;
+      continue;
+    }
+    if (named || shown) continue;
+    library_call(&v, operation);
+    named = operation[0] != 0;
+    if (named) write_part(&w, operation, strlen(operation));
   }
   if (w.used || !at->count) return;
   view_frame(s, &s->frames[s->stack_frames[at->first + at->count - 1]], &v);

@@ -98,6 +98,7 @@ hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *op
   HRI_TRY(hri_recording_open(snapshot, o, &rec, error));
   status = follow(&rec, o, replay, error);
   config.order = rec.config.order;
+  config.order = rec.config.order;
   if (status == HR_OK && o->alloc_conf) status = hri_replay_pass(&rec, &config, &replay->asked, NULL, error);
   hri_recording_close(&rec);
   return status;

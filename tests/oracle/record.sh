@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes tests/alloc/oracle and tests/snapshots/real anew: fetches PyTorch's wheels and NVIDIA's headers with pip, runs PyTorch's allocator and
 # PyTorch on the fake device. README.md has the formats.
-#   tests/oracle/record.sh WORK     a folder for about 10 GB
+#   tests/oracle/record.sh WORK     a folder for about 20 GB
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tests=$(dirname "$here")
@@ -63,3 +63,10 @@ snapshots 2.15.0 13 2.15
 snapshots 2.12.0 13 2.12 gpt2-varied too-big-oom
 snapshots 2.9.1 12 2.9 gpt2-varied gpt2-varied-expandable fragmented-oom
 snapshots 2.1.2 12 2.1 gpt2-varied
+
+recorders=()
+for version in 2.1.2:12 2.4.1:12 2.7.1:12 2.9.1:12 2.10.0:12 2.11.0:13 2.12.0:13 2.13.0:13 2.14.0:13 2.15.0:13; do
+  prepare "${version%:*}" "${version#*:}"
+  recorders+=("${version%:*}=$work/fake-${version%:*}/record")
+done
+python3 "$here/messages.py" "$tests/snapshots/real/messages.txt" "${recorders[@]}"
