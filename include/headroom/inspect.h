@@ -183,7 +183,8 @@ typedef struct hr_difference {
   uint16_t before_category, after_category;
   uint64_t size;
 } hr_difference;
-/* Rows with a change, largest change first; stacks are the same when their frames are. The caller frees with hr_differences_free. */
+/* Rows with a change, largest change first; stacks count as the same when operation and innermost frame of the program are. The
+ * caller frees with hr_differences_free. */
 hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by, hr_difference **rows,
                              uint64_t *count, hr_error *error);
 void hr_differences_free(hr_difference *rows);

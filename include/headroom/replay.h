@@ -33,7 +33,7 @@ typedef struct hr_replay_result {
   uint64_t retries, device_allocs, device_frees; /* num_alloc_retries, cudaMalloc or map calls, cudaFree or unmap calls */
   bool failed;             /* a request could not be met within the capacity */
   uint64_t failed_event, failed_bytes; /* the first that could not */
-  uint64_t past_failure_events; /* recorded after the failure; they are replayed too, without the failed request */
+  uint64_t past_failure_events; /* recorded after the failure; they are replayed too, without the failed request, up to the 200th failure */
 } hr_replay_result;
 
 typedef struct hr_replay {
@@ -45,14 +45,15 @@ typedef struct hr_replay {
   bool recorded_failed;       /* the trace has an out-of-memory event */
   uint64_t recorded_failed_event;
   uint64_t capacity_bytes;    /* used; UINT64_MAX: unlimited */
-  const char *capacity_from;  /* "given", "out-of-memory event", "unlimited" */
+  const char *capacity_from;  /* "given", "out-of-memory event", "a cap ...", "segments returned to make room", "unlimited" */
   hr_replay_trust trust;
   char trust_reason[512];     /* why not exact, in a sentence; "" when exact */
   bool began_empty;
   uint64_t start_live_bytes, start_reserved_bytes;
 } hr_replay;
 
-/* USAGE for settings that do not parse; INPUT for a snapshot without events of an allocator (profiler-made). */
+/* USAGE for settings that do not parse and a trace that is not there; INPUT for a trace without events of an allocator (none, or a
+ * profiler's) and for one that is damaged beyond replay; UNSUPPORTED for the asynchronous backend. */
 hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_error *error);
 
 /* Tries a sensible set of settings (expandable segments; max_split_size; power-of-two roundings; the combinations

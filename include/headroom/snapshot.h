@@ -36,7 +36,7 @@ typedef enum hr_trace_action {
 
 enum {
   HR_EVENT_HAS_TIME = 1,     /* time_us is known */
-  HR_EVENT_NO_ADDRESS = 2,   /* profiler-made: addr is an identity given by the reader, not an address */
+  HR_EVENT_NO_ADDRESS = 2,   /* the file states none: addr is 0 */
   HR_EVENT_NOTE_IS_METADATA = 4 /* note is the user_metadata; else the compile_context */
 };
 
@@ -167,7 +167,8 @@ void hr_snapshot_destroy(hr_snapshot *snapshot); /* NULL is fine */
 /* Whether the file looks like a snapshot by its first bytes (so that `explain` can tell it from a log). */
 bool hr_snapshot_recognise(const void *bytes, uint64_t count);
 
-/* Writes what PyTorch's own tools and viewer read (a pickle; ".gz" compresses). Atomic: the old file or the whole new one.
+/* Writes what PyTorch's own tools and viewer read (a pickle; ".gz" compresses). Atomic: the old file or the whole new one (a
+ * device or a pipe is written to; a symbolic link is replaced, not what it names).
  * Categories of events and blocks are written where the snapshot states any; the viewer then needs an event of category
  * "unknown", which is added if none is. INPUT where blocks do not tile their segment or a number is above 2^53 - 1, which
  * the viewer could not hold; docs/snapshots.md has the rules. */

@@ -103,20 +103,61 @@ void hr_alloc_destroy(hr_alloc *alloc) {
 
 /* ---- statistics ---- */
 
-/* The families are one row of equal structs: allocation .. inactive_split, allocated_bytes .. requested_bytes, oversize. */
-enum { STAT_COUNT = 9 * HR_ALLOC_POOL_KINDS + 2 };
-_Static_assert(offsetof(hr_alloc_stats, oversize_segments) == (STAT_COUNT - 1) * sizeof(hr_alloc_stat), "all statistics are in a row");
+/* Both structs begin with a row of families: three stats each in the public one. */
+enum { OVERSIZE = HRI_FAMILY_COUNT * HR_ALLOC_POOL_KINDS };
+_Static_assert(offsetof(hr_alloc_stats, oversize_allocations) == OVERSIZE * sizeof(hr_alloc_stat), "all families are in a row");
+_Static_assert(offsetof(hri_alloc_stats, oversize_allocations) == HRI_FAMILY_COUNT * sizeof(hri_alloc_family), "here, too");
 
-void hr_alloc_get_stats(const hr_alloc *alloc, hr_alloc_stats *stats) { *stats = alloc->stats; }
+static void expand(const hri_alloc_family *f, const int64_t reset_current[2], hr_alloc_stat out[HR_ALLOC_POOL_KINDS]) {
+  hr_alloc_stat *all = &out[HR_ALLOC_ALL];
+  *all = (hr_alloc_stat){.peak = f->peak[HR_ALLOC_ALL]};
+  for (int k = 0; k < 2; k++) {
+    const int64_t current = f->current[k], freed = f->freed[k], allocated = freed + current - reset_current[k];
+    out[k + 1] = (hr_alloc_stat){current, f->peak[k + 1], allocated, freed};
+    all->current += current;
+    all->allocated += allocated;
+    all->freed += freed;
+  }
+}
+
+void hr_alloc_get_stats(const hr_alloc *alloc, hr_alloc_stats *stats) {
+  const hri_alloc_stats *s = &alloc->stats;
+  const hri_alloc_family *families = (const hri_alloc_family *)s;
+  for (int i = 0; i < HRI_FAMILY_COUNT; i++)
+    expand(&families[i], s->reset_current[i], (hr_alloc_stat *)stats + (ptrdiff_t)i * HR_ALLOC_POOL_KINDS);
+  stats->oversize_allocations = s->oversize_allocations;
+  stats->oversize_segments = s->oversize_segments;
+  stats->num_alloc_retries = s->num_alloc_retries;
+  stats->num_ooms = s->num_ooms;
+  stats->num_sync_all_streams = s->num_sync_all_streams;
+  stats->num_device_alloc = s->num_device_alloc;
+  stats->num_device_free = s->num_device_free;
+  stats->max_split_size = s->max_split_size;
+}
 
 void hr_alloc_reset_peak_stats(hr_alloc *alloc) {
-  hr_alloc_stat *stats = (hr_alloc_stat *)&alloc->stats;
-  for (int i = 0; i < STAT_COUNT; i++) stats[i].peak = stats[i].current;
+  hri_alloc_stats *s = &alloc->stats;
+  for (int i = 0; i < HRI_FAMILY_COUNT; i++) {
+    hri_alloc_family *f = (hri_alloc_family *)s + i;
+    f->peak[HR_ALLOC_ALL] = f->current[0] + f->current[1];
+    f->peak[HR_ALLOC_SMALL] = f->current[0];
+    f->peak[HR_ALLOC_LARGE] = f->current[1];
+  }
+  s->oversize_allocations.peak = s->oversize_allocations.current;
+  s->oversize_segments.peak = s->oversize_segments.current;
 }
 
 void hr_alloc_reset_accumulated_stats(hr_alloc *alloc) {
-  hr_alloc_stat *stats = (hr_alloc_stat *)&alloc->stats;
-  for (int i = 0; i < STAT_COUNT; i++) stats[i].allocated = stats[i].freed = 0;
-  alloc->stats.num_alloc_retries = alloc->stats.num_ooms = alloc->stats.num_sync_all_streams = 0;
-  alloc->stats.num_device_alloc = alloc->stats.num_device_free = 0;
+  hri_alloc_stats *s = &alloc->stats;
+  for (int i = 0; i < HRI_FAMILY_COUNT; i++) {
+    hri_alloc_family *f = (hri_alloc_family *)s + i;
+    for (int k = 0; k < 2; k++) {
+      s->reset_current[i][k] = f->current[k];
+      f->freed[k] = 0;
+    }
+  }
+  s->oversize_allocations.allocated = s->oversize_allocations.freed = 0;
+  s->oversize_segments.allocated = s->oversize_segments.freed = 0;
+  s->num_alloc_retries = s->num_ooms = s->num_sync_all_streams = 0;
+  s->num_device_alloc = s->num_device_free = 0;
 }

@@ -58,6 +58,9 @@ typedef struct hri_free_set {
   uint64_t stream;
   hri_alloc_half *half;
   hri_block *latest;   /* the block inserted last; it goes to its bin when the next one comes. NULL: none */
+  hri_block *lent;     /* taken for a request, but still in its bin (free_set.c). NULL: none */
+  hri_block **lent_link, **found_link; /* what points at it; and at the block that the last search found in a bin */
+  uint64_t lent_bin, found_bin;
   hri_block *unmapped; /* treap by address */
   uint64_t summary;    /* bit w: words[w] is not 0 */
   uint64_t words[HRI_BIN_WORDS];
@@ -109,6 +112,24 @@ struct hri_block {
 static inline bool hri_block_active(const hri_block *b) { return b->allocated || b->waits || b->event_count > 0; }
 static inline bool hri_block_split(const hri_block *b) { return b->prev != NULL || b->next != NULL; }
 
+/* A family of statistics. Each request changes five of them, so they are kept short: the current value of all is the sum of the two
+ * kinds', and what was allocated since the last reset is what was freed plus what current has grown by. */
+typedef struct hri_alloc_family {
+  int64_t peak[HR_ALLOC_POOL_KINDS];
+  int64_t current[2], freed[2]; /* small, large */
+} hri_alloc_family;
+
+enum { HRI_FAMILY_COUNT = 9 };
+
+typedef struct hri_alloc_stats { /* the families in the order of hr_alloc_stats */
+  hri_alloc_family allocation, segment, active, inactive_split;
+  hri_alloc_family allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
+  hr_alloc_stat oversize_allocations, oversize_segments;
+  int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free;
+  int64_t max_split_size;
+  int64_t reset_current[HRI_FAMILY_COUNT][2]; /* current values when the totals were reset last */
+} hri_alloc_stats;
+
 typedef struct hri_alloc_capture {
   uint32_t pool;
   bool capture;
@@ -117,7 +138,7 @@ typedef struct hri_alloc_capture {
 struct hr_alloc {
   hr_alloc_hooks hooks;
   hr_alloc_config config;
-  hr_alloc_stats stats;
+  hri_alloc_stats stats;
   bool split_limit_changed; /* max_split_bytes was another one once: oversize statistics cannot be recounted */
   uint64_t allowed_bytes;  /* UINT64_MAX: no cap */
   uint64_t reserved_bytes; /* taken from the hooks */
@@ -137,7 +158,7 @@ struct hr_alloc {
   uint64_t spare_count;
   uint64_t made_count; /* of numbers for `order` given so far */
 
-  /* active blocks by address: linear probing, at most three quarters full */
+  /* active blocks by address: linear probing, at most half full, so that most are found where they are looked for first */
   struct hri_alloc_slot {
     uint32_t tag;   /* of the address */
     uint32_t place; /* block's number + 1; 0: empty */
@@ -160,6 +181,8 @@ struct hr_alloc {
  * called while alloc->history is not NULL. */
 void hri_history_record(hr_alloc *alloc, hr_trace_action action, uint64_t address, uint64_t size, uint64_t block_bytes, uint64_t stream,
                         uint32_t pool, uint64_t label);
+/* Both events of a free that waits for nothing, at one time. */
+void hri_history_record_free(hr_alloc *alloc, const hri_block *block);
 /* Called first by every public call that may record, while alloc->history is not NULL: all that was recorded is in the structures, and
  * nothing else, so this is where a mapped history writes down the state. */
 void hri_history_tick(hr_alloc *alloc);
@@ -173,7 +196,7 @@ void hri_history_destroy(hr_alloc *alloc);
 /* At least `blocks` spare blocks and room for one more in the table. */
 hr_status hri_alloc_prepare_slow(hr_alloc *alloc, uint64_t blocks, hr_error *error);
 static inline hr_status hri_alloc_prepare(hr_alloc *alloc, uint64_t blocks, hr_error *error) {
-  if (alloc->spare_count >= blocks && alloc->table_count * 2 < alloc->table_mask) return HR_OK;
+  if (alloc->spare_count >= blocks && alloc->table_count < alloc->table_mask / 2) return HR_OK;
   return hri_alloc_prepare_slow(alloc, blocks, error);
 }
 hri_block *hri_block_take(hr_alloc *alloc, hri_free_set *set, uint64_t address, uint64_t size); /* prepared */
@@ -195,11 +218,23 @@ hri_block *hri_alloc_each_block(const hr_alloc *alloc, uint64_t *cursor);
 
 void hri_free_set_insert(hri_block *block); /* into block->set, as a free block of its size */
 void hri_free_set_remove(hri_block *block);
+/* Takes out the block that hri_free_set_first just found, to be used whole or split. It stays in its bin as long as this set is not
+ * searched or changed. */
+void hri_free_set_lend(hri_block *block);
+/* The end of a block's use while the block it was taken from, or is the front of, is still in its bin. */
+static inline bool hri_free_set_lent(const hri_block *block) {
+  const hri_block *lent = block->set->lent;
+  return lent != NULL && (block == lent || (block->next == lent && !hri_block_active(lent)));
+}
+void hri_free_set_settle_slow(hri_free_set *set);
+static inline void hri_free_set_settle(hri_free_set *set) { /* nothing is lent any more */
+  if (set->lent != NULL) hri_free_set_settle_slow(set);
+}
 /* The first block at or after (size, order, address); NULL: none. */
-hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order, uint64_t address);
+hri_block *hri_free_set_at_least(hri_free_set *set, uint64_t size, uint64_t order, uint64_t address);
 /* The last block before (size, order, address). */
-hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order, uint64_t address);
-static inline hri_block *hri_free_set_first(const hri_free_set *set, uint64_t size) { return hri_free_set_at_least(set, size, 0, 0); }
+hri_block *hri_free_set_before(hri_free_set *set, uint64_t size, uint64_t order, uint64_t address);
+static inline hri_block *hri_free_set_first(hri_free_set *set, uint64_t size) { return hri_free_set_at_least(set, size, 0, 0); }
 static inline hri_block *hri_free_set_next(const hri_block *b) { return hri_free_set_at_least(b->set, b->size, b->order, b->address + 1); }
 static inline hri_block *hri_free_set_previous(const hri_block *b) { return hri_free_set_before(b->set, b->size, b->order, b->address); }
 void hri_unmapped_insert(hri_block *block);
@@ -212,7 +247,11 @@ hr_status hri_alloc_pool_add(hr_alloc *alloc, hr_pool id, hri_alloc_pool **pool,
 hri_alloc_pool *hri_alloc_pool_find(const hr_alloc *alloc, hr_pool id);
 void hri_alloc_pool_destroy(hri_alloc_pool *pool);
 /* The set of a stream; made when missing. NULL when memory was refused. */
-hri_free_set *hri_alloc_half_set(hri_alloc_half *half, uint64_t stream);
+hri_free_set *hri_alloc_half_set_slow(hri_alloc_half *half, uint64_t stream);
+static inline hri_free_set *hri_alloc_half_set(hri_alloc_half *half, uint64_t stream) {
+  if (half->sets.count > 0 && half->sets.items[0]->stream == stream) return half->sets.items[0]; /* mostly the default stream, 0 */
+  return hri_alloc_half_set_slow(half, stream);
+}
 
 /* ---- streams.c ---- */
 
@@ -262,13 +301,14 @@ static inline void hri_stat_decrease(hr_alloc_stat *s, uint64_t amount) {
   s->freed += (int64_t)amount;
 }
 /* `kind`: of the half. */
-static inline void hri_stats_increase(hr_alloc_stat stats[HR_ALLOC_POOL_KINDS], unsigned kind, uint64_t amount) {
-  hri_stat_increase(&stats[HR_ALLOC_ALL], amount);
-  hri_stat_increase(&stats[kind], amount);
+static inline void hri_stats_increase(hri_alloc_family *f, unsigned kind, uint64_t amount) {
+  const int64_t current = f->current[kind - 1] += (int64_t)amount, all = current + f->current[2 - kind];
+  if (__builtin_expect(current > f->peak[kind], 0)) f->peak[kind] = current;
+  if (__builtin_expect(all > f->peak[HR_ALLOC_ALL], 0)) f->peak[HR_ALLOC_ALL] = all;
 }
-static inline void hri_stats_decrease(hr_alloc_stat stats[HR_ALLOC_POOL_KINDS], unsigned kind, uint64_t amount) {
-  hri_stat_decrease(&stats[HR_ALLOC_ALL], amount);
-  hri_stat_decrease(&stats[kind], amount);
+static inline void hri_stats_decrease(hri_alloc_family *f, unsigned kind, uint64_t amount) {
+  f->current[kind - 1] -= (int64_t)amount;
+  f->freed[kind - 1] += (int64_t)amount;
 }
 
 #endif

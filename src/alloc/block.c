@@ -62,7 +62,7 @@ static hr_status grow_table(hr_alloc *alloc, hr_error *error) {
 
 hr_status hri_alloc_prepare_slow(hr_alloc *alloc, uint64_t blocks, hr_error *error) {
   while (alloc->spare_count < blocks) HRI_TRY(grow_slab(alloc, error));
-  if (alloc->table_count >= alloc->table_mask / 4 * 3) HRI_TRY(grow_table(alloc, error));
+  if (alloc->table_count >= alloc->table_mask / 2) HRI_TRY(grow_table(alloc, error));
   return HR_OK;
 }
 

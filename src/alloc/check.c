@@ -101,11 +101,17 @@ static hr_status check_segments(check *c) {
 
 /* ---- free sets, table, queues ---- */
 
-static hr_status check_set(check *c, const hri_free_set *set) {
+static bool comes_before(const hri_block *a, const hri_block *b) {
+  if (a->size != b->size) return a->size < b->size;
+  if (a->order != b->order) return a->order < b->order;
+  return a->address < b->address;
+}
+
+static hr_status check_set(check *c, hri_free_set *set) {
   const hri_block *before = NULL;
   for (const hri_block *b = hri_free_set_first(set, 0); b != NULL; before = b, b = hri_free_set_next(b)) {
     if (!b->in_use || b->set != set || !b->mapped || hri_block_active(b)) return wrong(c, b, "is in a free set and not free");
-    if (before != NULL && (before->size > b->size || (before->size == b->size && before->order >= b->order && (before->order > b->order || before->address >= b->address))))
+    if (before != NULL && !comes_before(before, b))
       return wrong(c, b, "is out of order in its free set");
     if (before != NULL && hri_free_set_previous(b) != before)
       return wrong(c, b, "has another one before it in its free set");
@@ -154,7 +160,9 @@ static hr_status compare(const check *c, const char *name, int kind, int64_t hav
 }
 
 static hr_status check_stats(const check *c) {
-  const hr_alloc_stats *s = &c->alloc->stats;
+  hr_alloc_stats stats;
+  const hr_alloc_stats *s = &stats;
+  hr_alloc_get_stats(c->alloc, &stats);
   for (int k = 0; k < HR_ALLOC_POOL_KINDS; k++) {
     const recount *r = &c->count[k];
     HRI_TRY(compare(c, "allocation", k, s->allocation[k].current, r->allocation));

@@ -105,7 +105,7 @@ static hr_status map_block(hr_alloc *alloc, hri_block *block, uint64_t size, boo
   hri_free_set_insert(block);
   alloc->reserved_bytes += bytes;
   half->pool->reserved_bytes += bytes;
-  hri_stats_increase(alloc->stats.reserved_bytes, half->kind, bytes);
+  hri_stats_increase(&alloc->stats.reserved_bytes, half->kind, bytes);
   alloc->stats.num_device_alloc++;
   if (alloc->history != NULL)
     hri_history_record(alloc, HR_TRACE_SEGMENT_MAP, address, bytes, bytes, block->set->stream, half->pool->number, alloc->label);
@@ -186,7 +186,7 @@ hr_status hri_expandable_unmap(hr_alloc *alloc, hri_block *block, hr_error *erro
   hri_block_merge(alloc, block, block->next);
   hri_unmapped_insert(block);
   alloc->reserved_bytes -= end - begin;
-  hri_stats_decrease(alloc->stats.reserved_bytes, half->kind, end - begin);
+  hri_stats_decrease(&alloc->stats.reserved_bytes, half->kind, end - begin);
   half->pool->reserved_bytes -= end - begin;
   alloc->stats.num_device_free++;
   if (alloc->history != NULL)

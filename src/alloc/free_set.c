@@ -8,15 +8,18 @@
  * The block inserted last stays outside of the bins until the next one comes: what a split leaves is often merged again by the very
  * next free, and need not go through a bin for that.
  *
+ * A block that a search finds in a bin stays there when it is taken ("lent"), whole or split, until the set is searched or changed
+ * again: when the next thing to happen is that the request's block is freed, which is what becomes of most temporary tensors, the bin is right
+ * as it is. Its key may be wrong meanwhile, so it leaves by the link that points at it.
+ *
  * Parts of expandable segments without memory are a treap by address alone. */
 #include "alloc/alloc.h"
 
-static uint64_t bin_of(uint64_t size) {
-  const uint64_t units = size / HRI_ALLOC_UNIT, exact = UINT64_C(2) << HRI_BIN_BITS;
-  if (units < exact) return units;
-  const int exponent = 63 - __builtin_clzll(units);
-  const uint64_t part = (units >> (exponent - HRI_BIN_BITS)) & ((UINT64_C(1) << HRI_BIN_BITS) - 1);
-  return exact + ((uint64_t)(exponent - HRI_BIN_BITS - 1) << HRI_BIN_BITS) + part;
+/* Without a branch, as sizes come in any order: exponent 0 gives the exact bins. */
+static inline uint64_t bin_of(uint64_t size) {
+  const uint64_t units = size / HRI_ALLOC_UNIT;
+  const uint64_t exponent = 63 - HRI_BIN_BITS - (uint64_t)__builtin_clzll(units | UINT64_C(1) << HRI_BIN_BITS);
+  return (exponent << HRI_BIN_BITS) + (units >> exponent);
 }
 
 /* Where a block stands in its treap; unmapped ones are in theirs by address alone. */
@@ -60,9 +63,15 @@ static inline void treap_insert(hri_block **root, hri_block *block) {
   *root = block;
 }
 
-static inline void treap_remove(hri_block **root, const hri_block *block) {
+static inline hri_block **treap_link(hri_block **root, const hri_block *block) {
   const place at = place_of(block);
   while (*root != block) root = &(*root)->child[!less(at, place_of(*root))];
+  return root;
+}
+
+/* Removes what *root points at. */
+static inline void treap_unlink(hri_block **root) {
+  const hri_block *block = *root;
   hri_block *a = block->child[0], *b = block->child[1];
   while (a != NULL && b != NULL) {
     if (priority(a) >= priority(b)) {
@@ -78,13 +87,13 @@ static inline void treap_remove(hri_block **root, const hri_block *block) {
   *root = a != NULL ? a : b;
 }
 
-/* The first at or after `at`; or, with `below`, the last before it. */
-static inline hri_block *treap_search(hri_block *tree, place at, bool below) {
-  hri_block *found = NULL;
-  while (tree != NULL) {
-    const bool is_less = less(place_of(tree), at);
-    found = is_less == below ? tree : found;
-    tree = tree->child[is_less];
+/* What points at the first at or after `at`; or, with `below`, at the last before it. NULL: none. */
+static inline hri_block **treap_search(hri_block **root, place at, bool below) {
+  hri_block **found = NULL;
+  while (*root != NULL) {
+    const bool is_less = less(place_of(*root), at);
+    found = is_less == below ? root : found;
+    root = &(*root)->child[is_less];
   }
   return found;
 }
@@ -98,18 +107,23 @@ static void bin_insert(hri_free_set *set, hri_block *block) {
   set->summary |= UINT64_C(1) << bin / 64;
 }
 
-static void bin_remove(hri_free_set *set, const hri_block *block) {
-  const uint64_t bin = bin_of(block->size);
-  treap_remove(&set->bins[bin], block);
+static void bin_unlink(hri_free_set *set, uint64_t bin, hri_block **link) {
+  treap_unlink(link);
   if (set->bins[bin] != NULL) return;
   set->words[bin / 64] &= ~(UINT64_C(1) << bin % 64);
   if (set->words[bin / 64] == 0) set->summary &= ~(UINT64_C(1) << bin / 64);
 }
 
-static hri_block *bins_at_least(const hri_free_set *set, place at) {
+static hri_block *found_at(hri_free_set *set, uint64_t bin, hri_block **link) {
+  set->found_bin = bin;
+  set->found_link = link;
+  return *link;
+}
+
+static hri_block *bins_at_least(hri_free_set *set, place at) {
   const uint64_t bin = bin_of(at.size);
-  hri_block *found = treap_search(set->bins[bin], at, false);
-  if (found != NULL) return found;
+  hri_block **found = treap_search(&set->bins[bin], at, false);
+  if (found != NULL) return found_at(set, bin, found);
   uint64_t word = bin / 64, bits = set->words[word] & ~UINT64_C(1) << bin % 64; /* the bins above: ~1 << n clears 0 .. n */
   if (bits == 0) {
     const uint64_t words = set->summary & ~UINT64_C(1) << word;
@@ -117,15 +131,16 @@ static hri_block *bins_at_least(const hri_free_set *set, place at) {
     word = (uint64_t)__builtin_ctzll(words);
     bits = set->words[word];
   }
-  found = set->bins[word * 64 + (uint64_t)__builtin_ctzll(bits)];
-  while (found->child[0] != NULL) found = found->child[0];
-  return found;
+  const uint64_t next = word * 64 + (uint64_t)__builtin_ctzll(bits);
+  found = &set->bins[next];
+  while ((*found)->child[0] != NULL) found = &(*found)->child[0];
+  return found_at(set, next, found);
 }
 
-static hri_block *bins_before(const hri_free_set *set, place at) {
+static hri_block *bins_before(hri_free_set *set, place at) {
   const uint64_t bin = bin_of(at.size);
-  hri_block *found = treap_search(set->bins[bin], at, true);
-  if (found != NULL) return found;
+  hri_block **found = treap_search(&set->bins[bin], at, true);
+  if (found != NULL) return *found;
   uint64_t word = bin / 64, bits = set->words[word] & ((UINT64_C(1) << bin % 64) - 1);
   if (bits == 0) {
     const uint64_t words = set->summary & ((UINT64_C(1) << word) - 1);
@@ -133,34 +148,67 @@ static hri_block *bins_before(const hri_free_set *set, place at) {
     word = 63 - (uint64_t)__builtin_clzll(words);
     bits = set->words[word];
   }
-  found = set->bins[word * 64 + 63 - (uint64_t)__builtin_clzll(bits)];
-  while (found->child[1] != NULL) found = found->child[1];
-  return found;
+  hri_block *last = set->bins[word * 64 + 63 - (uint64_t)__builtin_clzll(bits)];
+  while (last->child[1] != NULL) last = last->child[1];
+  return last;
 }
 
 /* ---- the set ---- */
 
-void hri_free_set_insert(hri_block *block) {
-  hri_free_set *set = block->set;
-  if (set->half->search_count != 0) block->age_base = set->half->search_count;
+static void put_latest(hri_free_set *set, hri_block *block) {
   if (set->latest != NULL) bin_insert(set, set->latest);
   set->latest = block;
 }
 
-void hri_free_set_remove(hri_block *block) {
-  hri_free_set *set = block->set;
-  if (set->latest == block) set->latest = NULL;
-  else bin_remove(set, block);
+void hri_free_set_settle_slow(hri_free_set *set) {
+  hri_block *lent = set->lent;
+  set->lent = NULL;
+  bin_unlink(set, set->lent_bin, set->lent_link);
+  if (!hri_block_active(lent)) put_latest(set, lent);
 }
 
-hri_block *hri_free_set_at_least(const hri_free_set *set, uint64_t size, uint64_t order, uint64_t address) {
+void hri_free_set_insert(hri_block *block) {
+  hri_free_set *set = block->set;
+  if (set->half->search_count != 0) block->age_base = set->half->search_count;
+  if (block == set->lent) return; /* what a split left of it */
+  hri_free_set_settle(set);
+  put_latest(set, block);
+}
+
+void hri_free_set_remove(hri_block *block) {
+  hri_free_set *set = block->set;
+  hri_free_set_settle(set);
+  if (set->latest == block) {
+    set->latest = NULL;
+    return;
+  }
+  const uint64_t bin = bin_of(block->size);
+  bin_unlink(set, bin, treap_link(&set->bins[bin], block));
+}
+
+void hri_free_set_lend(hri_block *block) {
+  hri_free_set *set = block->set;
+  if (set->latest == block) {
+    set->latest = NULL;
+  } else if (*set->found_link == block) {
+    set->lent = block;
+    set->lent_link = set->found_link;
+    set->lent_bin = set->found_bin;
+  } else {
+    hri_free_set_remove(block);
+  }
+}
+
+hri_block *hri_free_set_at_least(hri_free_set *set, uint64_t size, uint64_t order, uint64_t address) {
+  hri_free_set_settle(set);
   const place at = {size, order, address};
   hri_block *found = bins_at_least(set, at), *latest = set->latest;
   if (latest == NULL || less(place_of(latest), at)) return found;
   return found == NULL || less(place_of(latest), place_of(found)) ? latest : found;
 }
 
-hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t order, uint64_t address) {
+hri_block *hri_free_set_before(hri_free_set *set, uint64_t size, uint64_t order, uint64_t address) {
+  hri_free_set_settle(set);
   const place at = {size, order, address};
   hri_block *found = bins_before(set, at), *latest = set->latest;
   if (latest == NULL || !less(place_of(latest), at)) return found;
@@ -171,8 +219,9 @@ hri_block *hri_free_set_before(const hri_free_set *set, uint64_t size, uint64_t 
 
 void hri_unmapped_insert(hri_block *block) { treap_insert(&block->set->unmapped, block); }
 
-void hri_unmapped_remove(hri_block *block) { treap_remove(&block->set->unmapped, block); }
+void hri_unmapped_remove(hri_block *block) { treap_unlink(treap_link(&block->set->unmapped, block)); }
 
 hri_block *hri_unmapped_at_least(const hri_free_set *set, uint64_t address) {
-  return treap_search(set->unmapped, (place){0, 0, address}, false);
+  hri_block *root = set->unmapped, **link = treap_search(&root, (place){0, 0, address}, false);
+  return link == NULL ? NULL : *link;
 }

@@ -1,9 +1,9 @@
 /* Recording of events: the same ring in memory and in a mapped file.
  *
- * Recording one event is six stores, a clock read and the store that publishes it. All that a mapped history needs besides happens at
- * the beginning of a call (hri_history_tick), when the structures agree with the events: each time half of the ring was
- * written, the whole state goes into the file, so that what the ring loses is not needed to know the last state. The ring
- * has at least 16,384 places, whatever number of events was asked for, so that this stays rare. */
+ * Recording one event is one store of 48 bytes, a clock read (one for both events of a free that waits for nothing) and the store that
+ * publishes it. All that a mapped history needs besides happens at the beginning of a call (hri_history_tick), when the structures agree
+ * with the events: each time half of the ring was written, the whole state goes into the file, so that what the ring loses is not needed
+ * to know the last state. The ring has at least 16,384 places, whatever number of events was asked for, so that this stays rare. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -25,20 +25,33 @@ static void take_pages(hri_history *h) {
   h->ahead = rest > count ? h->slot + count : UINT64_MAX;
 }
 
-void hri_history_record(hr_alloc *alloc, hr_trace_action action, uint64_t address, uint64_t size, uint64_t block_bytes, uint64_t stream,
-                        uint32_t pool, uint64_t label) {
-  hri_history *h = alloc->history;
-  hri_history_event *e = &h->ring[h->slot];
-  if (h->stopped) return;
+static inline void record(hri_history *h, const hri_history_event *event) {
   if (__builtin_expect(h->slot == h->ahead, 0)) take_pages(h);
-  e->addr = address;
-  e->size = size;
-  e->stream = stream;
-  e->time_us = alloc->hooks.clock_us ? alloc->hooks.clock_us(alloc->hooks.context) : hri_clock_us(&h->clock);
-  e->label = label;
-  e->rest = hri_history_rest((uint32_t)action, pool, block_bytes);
+  h->ring[h->slot] = *event;
   if (++h->slot == h->capacity) h->slot = 0;
   __atomic_store_n(h->published, ++h->count, __ATOMIC_RELEASE);
+}
+
+static inline int64_t now_us(const hr_alloc *alloc) {
+  return alloc->hooks.clock_us ? alloc->hooks.clock_us(alloc->hooks.context) : hri_clock_us(&alloc->history->clock);
+}
+
+void hri_history_record(hr_alloc *alloc, hr_trace_action action, uint64_t address, uint64_t size, uint64_t block_bytes, uint64_t stream,
+                        uint32_t pool, uint64_t label) {
+  if (alloc->history->stopped) return;
+  const hri_history_event event = {.addr = address, .size = size, .stream = stream, .time_us = now_us(alloc), .label = label,
+                                   .rest = hri_history_rest((uint32_t)action, pool, block_bytes)};
+  record(alloc->history, &event);
+}
+
+void hri_history_record_free(hr_alloc *alloc, const hri_block *b) {
+  if (alloc->history->stopped) return;
+  const uint32_t pool = b->set->half->pool->number;
+  hri_history_event event = {.addr = b->address, .size = b->requested, .stream = b->set->stream, .time_us = now_us(alloc), .label = b->label,
+                             .rest = hri_history_rest(HR_TRACE_FREE_REQUESTED, pool, b->size)};
+  record(alloc->history, &event);
+  event.rest = hri_history_rest(HR_TRACE_FREE_COMPLETED, pool, b->size);
+  record(alloc->history, &event);
 }
 
 /* ---- the mapped file ---- */
@@ -133,15 +146,21 @@ static hr_status write_state(const hr_alloc *alloc, hri_history *h, hr_error *er
   return HR_OK;
 }
 
-void hri_history_tick(hr_alloc *alloc) {
-  hri_history *h = alloc->history;
+/* Not part of the tick itself: an hr_error is more than a kilobyte to clear. */
+static __attribute__((noinline)) void keep_file(hr_alloc *alloc, hri_history *h) {
   hr_error error = {0};
   hr_status status = HR_OK;
-  if (!h->file || h->stopped) return;
   if (h->pool_count < alloc->pools.count) status = note_pools(alloc, h, &error);
   if (status == HR_OK && memcmp(&h->config, &alloc->config, sizeof h->config) != 0) status = note_settings(alloc, h, &error);
   if (status == HR_OK && h->count >= h->state_due) status = write_state(alloc, h, &error);
   if (status != HR_OK) give_up(h, &error);
+}
+
+void hri_history_tick(hr_alloc *alloc) {
+  hri_history *h = alloc->history;
+  if (!h->file || h->stopped) return;
+  const bool same = h->pool_count >= alloc->pools.count && h->count < h->state_due;
+  if (!same || memcmp(&h->config, &alloc->config, sizeof h->config) != 0) keep_file(alloc, h);
 }
 
 void hri_history_renew(hr_alloc *alloc) {

@@ -160,14 +160,14 @@ static void link_after(hr_alloc *alloc, hri_block *block, hri_block *last) {
 }
 
 static void count_block(hr_alloc *alloc, const hri_block *b, unsigned kind) {
-  hr_alloc_stats *stats = &alloc->stats;
+  hri_alloc_stats *stats = &alloc->stats;
   if (!hri_block_active(b)) return;
-  hri_stats_increase(stats->active, kind, 1);
-  hri_stats_increase(stats->active_bytes, kind, b->size);
-  hri_stats_increase(stats->requested_bytes, kind, b->requested);
+  hri_stats_increase(&stats->active, kind, 1);
+  hri_stats_increase(&stats->active_bytes, kind, b->size);
+  hri_stats_increase(&stats->requested_bytes, kind, b->requested);
   if (!b->allocated) return;
-  hri_stats_increase(stats->allocation, kind, 1);
-  hri_stats_increase(stats->allocated_bytes, kind, b->size);
+  hri_stats_increase(&stats->allocation, kind, 1);
+  hri_stats_increase(&stats->allocated_bytes, kind, b->size);
   if (b->size >= alloc->config.max_split_bytes) hri_stat_increase(&stats->oversize_allocations, 1);
 }
 
@@ -193,7 +193,7 @@ static hr_status add_range(import *im, const hr_segment *s, hri_free_set *set, h
     hri_alloc_insert(alloc, block);
   }
   alloc->reserved_bytes += s->total_size;
-  hri_stats_increase(alloc->stats.reserved_bytes, set->half->kind, s->total_size);
+  hri_stats_increase(&alloc->stats.reserved_bytes, set->half->kind, s->total_size);
   set->half->pool->reserved_bytes += s->total_size;
   return HR_OK;
 }
@@ -217,7 +217,7 @@ static void finish_place(hr_alloc *alloc, hri_block *first) {
   if (first->expandable == NULL) {
     uint64_t bytes = 0;
     for (const hri_block *b = first; b != NULL; b = b->next) bytes += b->size;
-    hri_stats_increase(alloc->stats.segment, kind, 1);
+    hri_stats_increase(&alloc->stats.segment, kind, 1);
     if (bytes >= alloc->config.max_split_bytes) hri_stat_increase(&alloc->stats.oversize_segments, 1);
   }
   for (hri_block *b = first; b != NULL; b = b->next) {
@@ -227,8 +227,8 @@ static void finish_place(hr_alloc *alloc, hri_block *first) {
     } else if (!hri_block_active(b)) {
       hri_free_set_insert(b);
       if (b->expandable != NULL || !hri_block_split(b)) continue;
-      hri_stats_increase(alloc->stats.inactive_split, kind, 1);
-      hri_stats_increase(alloc->stats.inactive_split_bytes, kind, b->size);
+      hri_stats_increase(&alloc->stats.inactive_split, kind, 1);
+      hri_stats_increase(&alloc->stats.inactive_split_bytes, kind, b->size);
     }
   }
 }
@@ -283,7 +283,7 @@ static void forget(hr_alloc *alloc) {
   alloc->pools.items[0]->reserved_bytes = 0;
   if (alloc->table != NULL) memset(alloc->table, 0, (alloc->table_mask + 1) * sizeof *alloc->table);
   alloc->table_count = alloc->reserved_bytes = 0;
-  alloc->stats = (hr_alloc_stats){.max_split_size = alloc->stats.max_split_size};
+  alloc->stats = (hri_alloc_stats){.max_split_size = alloc->stats.max_split_size};
 }
 
 static bool is_empty(const hr_alloc *alloc) {

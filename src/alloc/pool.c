@@ -15,7 +15,7 @@ static size_t set_place(const hri_alloc_half *half, uint64_t stream) {
   return low;
 }
 
-hri_free_set *hri_alloc_half_set(hri_alloc_half *half, uint64_t stream) {
+hri_free_set *hri_alloc_half_set_slow(hri_alloc_half *half, uint64_t stream) {
   const size_t place = set_place(half, stream);
   if (place < half->sets.count && half->sets.items[place]->stream == stream) return half->sets.items[place];
   if (!hri_array_reserve(&half->sets, half->sets.count + 1)) return NULL;

@@ -11,8 +11,8 @@ static void release_block(hr_alloc *alloc, hri_block *block) {
   alloc->hooks.release(alloc->hooks.context, block->address, block->size);
   alloc->reserved_bytes -= block->size;
   half->pool->reserved_bytes -= block->size;
-  hri_stats_decrease(alloc->stats.segment, half->kind, 1);
-  hri_stats_decrease(alloc->stats.reserved_bytes, half->kind, block->size);
+  hri_stats_decrease(&alloc->stats.segment, half->kind, 1);
+  hri_stats_decrease(&alloc->stats.reserved_bytes, half->kind, block->size);
   if (block->size >= alloc->config.max_split_bytes) hri_stat_decrease(&alloc->stats.oversize_segments, 1);
   hri_free_set_remove(block);
   hri_block_give(alloc, block);

@@ -4,7 +4,7 @@
 
 typedef struct request {
   uint64_t bytes, size;   /* as asked; rounded */
-  uint64_t segment_bytes; /* what a new segment for it would take */
+  uint64_t segment_bytes; /* what a new segment for it would take; set when the cache has nothing */
   hri_free_set *set;
   hri_block *block; /* out of its free set; NULL: none yet */
 } request;
@@ -44,6 +44,7 @@ static uint64_t size_with_growth(const hri_block *b) {
 /* The best fit is an expandable block: the next ones are better while they could grow less; with the setting off, only plain blocks
  * will do. */
 static hri_block *choose_expandable(const hr_alloc *alloc, hri_block *b) {
+  if (alloc->config.expandable_segments && size_with_growth(b) == b->size) return b; /* the next ones are no smaller */
   hri_block *next = hri_free_set_next(b);
   if (alloc->config.expandable_segments) {
     while (b->expandable != NULL && next != NULL && size_with_growth(next) < size_with_growth(b)) {
@@ -69,7 +70,7 @@ static bool search(hr_alloc *alloc, request *r) {
   if (r->size < limit && b->size >= limit) return false;
   uint64_t most;
   if (r->size >= limit && hri_add(r->size, alloc->config.max_non_split_rounding_bytes, &most) && b->size >= most) return false;
-  hri_free_set_remove(b);
+  hri_free_set_lend(b);
   r->block = b;
   return true;
 }
@@ -84,8 +85,8 @@ static void enter_segment(hr_alloc *alloc, request *r, uint64_t address) {
   r->block = hri_block_take(alloc, r->set, address, bytes);
   hri_block_number(alloc, r->block);
   r->block->segment_label = alloc->label;
-  hri_stats_increase(alloc->stats.segment, half->kind, 1);
-  hri_stats_increase(alloc->stats.reserved_bytes, half->kind, bytes);
+  hri_stats_increase(&alloc->stats.segment, half->kind, 1);
+  hri_stats_increase(&alloc->stats.reserved_bytes, half->kind, bytes);
   if (bytes >= alloc->config.max_split_bytes) hri_stat_increase(&alloc->stats.oversize_segments, 1);
   alloc->stats.num_device_alloc++;
   if (alloc->history != NULL)
@@ -164,10 +165,10 @@ static void split(hr_alloc *alloc, request *r) {
   r->block = front;
   if (front->expandable != NULL) return;
   if (was_split) {
-    hri_stats_decrease(alloc->stats.inactive_split_bytes, kind, front->size);
+    hri_stats_decrease(&alloc->stats.inactive_split_bytes, kind, front->size);
   } else {
-    hri_stats_increase(alloc->stats.inactive_split_bytes, kind, rest->size);
-    hri_stats_increase(alloc->stats.inactive_split, kind, 1);
+    hri_stats_increase(&alloc->stats.inactive_split_bytes, kind, rest->size);
+    hri_stats_increase(&alloc->stats.inactive_split, kind, 1);
   }
 }
 
@@ -176,22 +177,22 @@ static void activate(hr_alloc *alloc, request *r) {
   if (should_split(alloc, r)) {
     split(alloc, r);
   } else if (hri_block_split(r->block) && r->block->expandable == NULL) {
-    hri_stats_decrease(alloc->stats.inactive_split_bytes, kind, r->block->size);
-    hri_stats_decrease(alloc->stats.inactive_split, kind, 1);
+    hri_stats_decrease(&alloc->stats.inactive_split_bytes, kind, r->block->size);
+    hri_stats_decrease(&alloc->stats.inactive_split, kind, 1);
   }
   hri_block *b = r->block;
-  hr_alloc_stats *stats = &alloc->stats;
+  hri_alloc_stats *stats = &alloc->stats;
   b->allocated = true;
   b->requested = r->bytes;
   b->label = alloc->label;
   if (alloc->history != NULL)
     hri_history_record(alloc, HR_TRACE_ALLOC, b->address, r->bytes, b->size, r->set->stream, r->set->half->pool->number, b->label);
   hri_alloc_insert(alloc, b);
-  hri_stats_increase(stats->allocation, kind, 1);
-  hri_stats_increase(stats->allocated_bytes, kind, b->size);
-  hri_stats_increase(stats->active, kind, 1);
-  hri_stats_increase(stats->active_bytes, kind, b->size);
-  hri_stats_increase(stats->requested_bytes, kind, r->bytes);
+  hri_stats_increase(&stats->allocation, kind, 1);
+  hri_stats_increase(&stats->allocated_bytes, kind, b->size);
+  hri_stats_increase(&stats->active, kind, 1);
+  hri_stats_increase(&stats->active_bytes, kind, b->size);
+  hri_stats_increase(&stats->requested_bytes, kind, r->bytes);
   if (b->size >= alloc->config.max_split_bytes) hri_stat_increase(&stats->oversize_allocations, 1);
 }
 
@@ -203,12 +204,13 @@ static hr_status fail(hr_alloc *alloc, const request *r, hr_error *error) {
   alloc->stats.num_ooms++;
   if (alloc->on_oom != NULL) alloc->on_oom(alloc->on_oom_context, alloc, r->segment_bytes, free_bytes);
   if (error == NULL) return HR_ERROR_MEMORY;
+  const hri_alloc_family *live_bytes = &alloc->stats.allocated_bytes;
   char wanted[32], segment[32], held[32], live[32], device_free[32], device[32], cap[32];
   hri_fail(error, HR_ERROR_MEMORY,
            "out of memory: a request of %s needs %s from the device, which has %s free of %s; this allocator holds %s (%s in use)%s%s",
            hri_size_text(r->size, wanted), hri_size_text(r->segment_bytes, segment), hri_size_text(free_bytes, device_free),
            hri_size_text(total, device), hri_size_text(alloc->reserved_bytes, held),
-           hri_size_text((uint64_t)alloc->stats.allocated_bytes[HR_ALLOC_ALL].current, live),
+           hri_size_text((uint64_t)(live_bytes->current[0] + live_bytes->current[1]), live),
            alloc->allowed_bytes == UINT64_MAX ? "" : " and may hold ",
            alloc->allowed_bytes == UINT64_MAX ? "" : hri_size_text(alloc->allowed_bytes, cap));
   error->requested_bytes = r->size;
@@ -228,13 +230,13 @@ hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool_number, uint64_t byt
   }
   if ((alloc->busy_first != NULL || alloc->deferred_first != NULL) && !hri_alloc_capturing(alloc)) hri_streams_poll(alloc);
   request r = {.bytes = bytes, .size = round_size(&alloc->config, bytes)};
-  r.segment_bytes = segment_size(&alloc->config, r.size);
   hri_alloc_pool *pool = alloc->pools.items[pool_number];
   r.set = hri_alloc_half_set(r.size <= HRI_ALLOC_SMALL_LIMIT ? &pool->small : &pool->large, stream);
   if (r.set == NULL) return hri_fail_memory(error, sizeof *r.set, "the free blocks of a stream");
   HRI_TRY(hri_alloc_prepare(alloc, 1, error));
   if (!search(alloc, &r) &&
       !(alloc->hooks.free_memory != NULL && alloc->hooks.free_memory(alloc->hooks.context) && search(alloc, &r))) {
+    r.segment_bytes = segment_size(&alloc->config, r.size);
     HRI_TRY(obtain_with_retries(alloc, &r, error));
     if (r.block == NULL) return fail(alloc, &r, error);
   }

@@ -109,6 +109,7 @@ void hri_streams_defer(hr_alloc *alloc, hri_block *block) {
     return;
   }
   block->waits = true;
+  hri_free_set_settle(block->set); /* child[] is needed below */
   block->child[1] = NULL;
   *(alloc->deferred_last != NULL ? &alloc->deferred_last->child[1] : &alloc->deferred_first) = block;
   alloc->deferred_last = block;

@@ -39,11 +39,23 @@ static hr_status input_failed(const input *in, hr_error *error) {
 
 /* ---- a log ---- */
 
+static bool is_compressed(const input *in) {
+  static const char *const starts[] = {"\x1f\x8b", "PK\x03\x04", "\xfd" "7zXZ", "\x28\xb5\x2f\xfd", "BZh"};
+  for (size_t k = 0; k < sizeof starts / sizeof *starts; k++)
+    if (in->first_count > strlen(starts[k]) && memcmp(in->first, starts[k], strlen(starts[k])) == 0) return true;
+  return false;
+}
+
 static hr_status read_log(input *in, hr_explanation **explanation, hr_error *error) {
   static char bytes[64 * 1024];
   hr_explainer *explainer = NULL;
-  hr_status status = hr_explainer_create(NULL, &explainer, error);
+  hr_status status;
   size_t got;
+  if (is_compressed(in)) {
+    status = text_fail(error, HR_ERROR_INPUT, "%s is compressed and no snapshot", in->path);
+    return text_hint(error, status, "unpack it first: zcat FILE | headroom explain -");
+  }
+  status = hr_explainer_create(NULL, &explainer, error);
   if (status == HR_OK) status = hr_explainer_feed(explainer, in->first, in->first_count, error);
   while (status == HR_OK && (got = fread(bytes, 1, sizeof bytes, in->file)) > 0)
     status = hr_explainer_feed(explainer, bytes, got, error);

@@ -18,7 +18,7 @@ static void print_where(const hr_oom_failure *f) {
   if (f->device_index >= 0) (void)printf(", device %d", f->device_index);
   if (f->framework[0]) (void)printf(", under %s", f->framework);
   if (f->phase[0]) (void)printf(", in %s", f->phase);
-  if (f->repeats) (void)printf(" (printed %llu times)", (unsigned long long)f->repeats + 1);
+  if (f->repeats) (void)printf(f->line ? " (printed %llu times)" : " (the last of %llu failures)", (unsigned long long)f->repeats + 1);
   (void)printf("\n");
 }
 

@@ -144,7 +144,8 @@ static void row_name(const side *sides, hr_group_by by, const hr_difference *d, 
   const hr_inspection *p = sides[after].inspection;
   if (by == HR_BY_CATEGORY) (void)snprintf(text, capacity, "%.60s", category_of(p, after ? d->after_category : d->before_category));
   else if (by == HR_BY_SIZE) (void)snprintf(text, capacity, "%s each", SIZE_TEXT(d->size));
-  else hr_inspect_stack_text(p->snapshot, after ? d->after_stack : d->before_stack, text, capacity);
+  else if (after ? d->after_stack : d->before_stack) hr_inspect_stack_text(p->snapshot, after ? d->after_stack : d->before_stack, text, capacity);
+  else (void)snprintf(text, capacity, "(no stack) %.60s", category_of(p, after ? d->after_category : d->before_category));
 }
 
 static void print_change(uint64_t before, uint64_t after) {

@@ -126,7 +126,8 @@ static bool judge_cap(hr_oom_failure *f, const ledger *l) {
   const hr_oom_value *cap = &f->figures[HR_OOM_ALLOWED];
   const char *held = l->reserved > 0 ? "reserved" : "allocated";
   uint64_t have = l->reserved > 0 ? l->reserved : l->allocated;
-  uint64_t slack = cap->slack_bytes + l->slack + f->figures[HR_OOM_RESERVED].slack_bytes;
+  uint64_t slack = cap->slack_bytes + f->figures[HR_OOM_REQUESTED].slack_bytes +
+                   f->figures[l->reserved > 0 ? HR_OOM_RESERVED : HR_OOM_ALLOCATED].slack_bytes;
   if (!hri_oom_known(cap)) return false;
   if (have + l->requested <= cap->bytes) {
     hri_oom_line(f, "a cap of %s is printed but is not the cause: %s %s + requested %s stay below it", HRI_OOM_SIZE(cap->bytes), held,
@@ -140,15 +141,26 @@ static bool judge_cap(hr_oom_failure *f, const ledger *l) {
     hri_oom_line(f, "the device itself had %s free", HRI_OOM_SIZE(l->free));
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a cap of %s refused it, with %s free on the device", HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(l->free));
   } else {
-    hri_oom_line(f, l->knows_free ? "without the cap the device would not have had the memory either"
-                          : "how much the device had free is not in the text");
+    if (!l->knows_free) hri_oom_line(f, "how much the device had free is not in the text");
+    else if (l->free < l->requested) hri_oom_line(f, "without the cap the device would not have had the memory either");
+    else hri_oom_line(f, "the device itself had %s free; the figures are rounded, so this is close", HRI_OOM_SIZE(l->free));
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a cap of %s refused it", HRI_OOM_SIZE(cap->bytes));
   }
   return true;
 }
 
-static bool judge_free_enough(hr_oom_failure *f, const ledger *l) {
+/* What free memory serves: an expandable segment of tensors above 1 MiB grows by chunks of 20 MiB. */
+static uint64_t usable_free(const hri_oom_message *m, const ledger *l) {
+  return m->expandable && l->requested > 2ull << 20 ? l->free / (20ull << 20) * (20ull << 20) : l->free;
+}
+
+static bool judge_free_enough(const hri_oom_message *m, hr_oom_failure *f, const ledger *l) {
   if (!l->knows_free || l->free < l->requested) return false;
+  if (usable_free(m, l) < l->requested) {
+    hri_oom_line(f, "free %s, of which expandable segments can use %s: they grow by 20 MiB at a time", HRI_OOM_SIZE(l->free),
+                 HRI_OOM_SIZE(usable_free(m, l)));
+    return false;
+  }
   hri_oom_line(f, "free %s >= requested %s, and it failed all the same", HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->requested));
   hri_oom_line(f, "what can do that: another process or rank that took memory and gave it back; a limit of a container, MIG or vGPU");
   hri_oom_line(f, "or figures read a moment after the failure; address space of the driver in pieces; a cap that is not printed");
@@ -158,7 +170,7 @@ static bool judge_free_enough(hr_oom_failure *f, const ledger *l) {
 }
 
 static bool judge_live(hr_oom_failure *f, const ledger *l) {
-  uint64_t live = sub(l->allocated, l->pools);
+  uint64_t live = sub(l->allocated, l->pools), least;
   if (!l->knows_allocated || !l->knows_total) return false;
   if (l->allocated > l->total + l->slack) {
     hri_oom_line(f, "allocated %s > total %s: the driver has spilled %s into host memory", HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(l->total),
@@ -166,9 +178,12 @@ static bool judge_live(hr_oom_failure *f, const ledger *l) {
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live memory alone exceeds the device by %s", HRI_OOM_SIZE(l->allocated - l->total));
     return true;
   }
-  if (live + l->requested <= l->total + l->slack) return false;
+  /* The request printed is a segment: the least that the tensor itself can have been. */
+  least = l->requested <= 2ull << 20 ? 0 : l->requested <= 20ull << 20 ? 1ull << 20 : l->requested - (2ull << 20);
+  if (live + least <= l->total + l->slack) return false;
   hri_oom_line(f, "live tensors %s + requested %s = %s > total %s", HRI_OOM_SIZE(live), HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(live + l->requested),
        HRI_OOM_SIZE(l->total));
+  hri_oom_line(f, "whether what is live belongs there or piled up (a leak, one long batch) a text cannot tell: a snapshot does");
   hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "live tensors and the request exceed the whole device by %s",
       HRI_OOM_SIZE(live + l->requested - l->total));
   return true;
@@ -291,7 +306,7 @@ static void judge_caching(hri_oom_message *m) {
   l = ledger_of(f->figures);
   divide(f);
   note_segment(f);
-  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(f, &l) || judge_live(f, &l) || judge_others(m, &l) ||
+  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(f, &l) || judge_others(m, &l) ||
       judge_pools(f, &l) || judge_pieces(m, &l) || judge_outside(f, &l))
     return;
   judge_full(f, &l);
@@ -303,7 +318,7 @@ static void judge_async(hri_oom_message *m) {
   divide(f);
   if (f->figures[HR_OOM_ALLOWED].state == HR_OOM_NOT_KNOWN)
     hri_oom_line(f, "\"would exceed allowed memory\" is this backend's wording; no cap is set");
-  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(f, &l) || judge_live(f, &l)) return;
+  if (judge_absurd(f, &l) || judge_cap(f, &l) || judge_free_enough(m, f, &l) || judge_live(f, &l)) return;
   l.knows_unallocated = true; /* the driver's pool has no such figure */
   l.reserved = l.allocated;
   if (!judge_outside(f, &l)) judge_full(f, &l);

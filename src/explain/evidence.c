@@ -25,7 +25,8 @@ hri_oom_facts hri_oom_facts_of(const hr_oom_evidence *evidence) {
   if (i->oom_count > 0) {
     f.oom = &i->ooms[i->oom_count - 1];
     f.request = i->fragmentation.request_bytes ? i->fragmentation.request_bytes : f.oom->size;
-    f.need = hri_oom_segment(f.request);
+    f.need = i->fragmentation.segment_bytes ? i->fragmentation.segment_bytes : hri_oom_segment(f.request);
+    if (f.need < f.request) f.need = f.request; /* an expandable segment grows by less: the rest of the request is among the cached bytes */
     f.knows_free = i->fragmentation.device_free_known || f.oom->device_free_bytes > 0;
     f.device_free = f.oom->device_free_bytes;
   }
@@ -67,46 +68,36 @@ static void divide(hr_oom_failure *f, const hri_oom_facts *k) {
   if (k->total) f->excess_bytes = hri_oom_less(f->share_total_bytes, k->total);
 }
 
-static bool is_python(const char *file) {
-  size_t length = strlen(file);
-  return length > 3 && strcmp(file + length - 3, ".py") == 0;
+void hri_oom_stack_text(const hr_snapshot *s, uint32_t stack, char *out, size_t capacity) {
+  if (s->stacks[stack].count) hr_inspect_stack_text(s, stack, out, capacity);
+  else (void)snprintf(out, capacity, "no stack was recorded");
 }
 
-/* The frame that says most to a person: the innermost of Python that is not PyTorch's own, else of Python, else the innermost. */
-void hri_oom_stack_text(const hr_snapshot *s, uint32_t stack, char *out, size_t capacity) {
-  const hr_stack *st = &s->stacks[stack];
-  const hr_frame *best = NULL;
-  int best_rank = 0;
-  for (uint32_t i = 0; i < st->count; i++) {
-    const hr_frame *frame = &s->frames[s->stack_frames[st->first + i]];
-    const char *file = hr_snapshot_string(s, frame->file);
-    int rank = !is_python(file) ? 1 : strstr(file, "/torch/") ? 2 : 3;
-    if (rank > best_rank) {
-      best = frame;
-      best_rank = rank;
+/* Of the stacks, the largest that says where it is: what has none is only counted. */
+static void note_stacks(hr_oom_failure *f, const hr_inspection *i) {
+  char where[160];
+  for (uint64_t g = 0; g < i->group_count[HR_BY_STACK]; g++) {
+    const hr_live_group *group = &i->groups[HR_BY_STACK][g];
+    if (i->snapshot->stacks[group->stack].count == 0) {
+      hri_oom_line(f, "%s in %llu tensors have no stack%s", SIZE(group->bytes), (unsigned long long)group->count,
+                   i->group_count[HR_BY_STACK] > 1 ? " (backward runs in threads without a Python stack)" : "");
+      continue;
     }
-  }
-  if (!best) {
-    (void)snprintf(out, capacity, "no stack was recorded");
+    hri_oom_stack_text(i->snapshot, group->stack, where, sizeof where);
+    hri_oom_line(f, "most by one stack: %s in %llu tensors, %s", SIZE(group->bytes), (unsigned long long)group->count, where);
     return;
   }
-  const char *file = hr_snapshot_string(s, best->file), *slash = strrchr(file, '/');
-  (void)snprintf(out, capacity, file[0] ? "%.60s (%.60s:%u)" : "%.60s", hr_snapshot_string(s, best->name), slash ? slash + 1 : file, best->line);
 }
 
 void hri_oom_note_live(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_inspection *i = k->i;
-  char where[160];
   for (uint64_t g = 0; g < i->group_count[HR_BY_CATEGORY] && g < 2; g++) {
     const hr_live_group *group = &i->groups[HR_BY_CATEGORY][g];
     const char *category = group->category < i->category_count ? i->categories[group->category] : "unknown";
     hri_oom_line(f, "live: %s in %llu tensors of category %s%s", SIZE(group->bytes), (unsigned long long)group->count, category,
                  i->categories_inferred ? " (inferred)" : "");
   }
-  if (i->group_count[HR_BY_STACK] == 0) return;
-  hri_oom_stack_text(i->snapshot, i->groups[HR_BY_STACK][0].stack, where, sizeof where);
-  hri_oom_line(f, "most by one stack: %s in %llu tensors, %s", SIZE(i->groups[HR_BY_STACK][0].bytes),
-               (unsigned long long)i->groups[HR_BY_STACK][0].count, where);
+  note_stacks(f, i);
 }
 
 void hri_oom_fill(hr_oom_failure *f, const hri_oom_facts *k) {

@@ -26,7 +26,7 @@ static inline void hri_oom_set(hr_oom_failure *f, hr_oom_figure figure, hr_oom_s
 uint64_t hri_oom_segment(uint64_t request);
 static inline uint64_t hri_oom_less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-/* The frame of a stack that says most to a person, "train_step (model.py:42)". */
+/* A stack in the words of hr_inspect_stack_text, "linear < model.py:42 train_step". */
 void hri_oom_stack_text(const hr_snapshot *s, uint32_t stack, char *out, size_t capacity);
 /* Lines about what was live: the largest categories, the largest stack. */
 void hri_oom_note_live(hr_oom_failure *f, const hri_oom_facts *k);

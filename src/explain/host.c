@@ -67,12 +67,12 @@ void hr_explain_host(const hr_host_facts *h, hr_oom_failure *f) {
   if (h->other_bytes) figure(f, HR_OOM_OTHER_PROCESSES, h->other_bytes);
   f->process_count = h->other_count;
   add_shares(f, h);
-  if (h->group_room_bytes < h->requested_bytes && h->group_room_bytes <= h->address_space_room_bytes)
+  if (h->available_bytes < h->requested_bytes && h->available_bytes < h->group_room_bytes && h->available_bytes < h->address_space_room_bytes)
+    judge_machine(f, h);
+  else if (h->group_room_bytes < h->requested_bytes && h->group_room_bytes <= h->address_space_room_bytes)
     judge_cap(f, "its memory control group (container, systemd)", "give the container or service more memory (docker --memory, MemoryMax)", h->group_room_bytes, h);
   else if (h->address_space_room_bytes < h->requested_bytes)
     judge_cap(f, "its address-space limit (RLIMIT_AS)", "lift the limit: ulimit -v unlimited", h->address_space_room_bytes, h);
-  else if (h->available_bytes < h->requested_bytes)
-    judge_machine(f, h);
   else {
     f->cause = HR_OOM_UNKNOWN;
     f->certainty = HR_OOM_UNDECIDABLE;

@@ -35,6 +35,7 @@ typedef struct hri_oom_message {
   hri_oom_kind kind;
   uint64_t processes[HRI_OOM_MAX_PROCESSES], process_slack[HRI_OOM_MAX_PROCESSES]; /* "process N has X" */
   uint32_t process_count;
+  bool expandable; /* the text says that expandable segments are on */
   bool capturing; /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
   hr_oom_failure failure;
 } hri_oom_message;

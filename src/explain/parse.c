@@ -49,11 +49,12 @@ static const head heads[] = {
     {"exit code", "", HRI_OOM_NOTHING},
     {"exited with code", "", HRI_OOM_NOTHING},
     {"exit status", "", HRI_OOM_NOTHING},
-    {"oomkilled", "kernel", HRI_OOM_HOST},
+    {"oomkilled", "", HRI_OOM_NOTHING},
     {"srun: error:", "", HRI_OOM_NOTHING},
-    {"oom-kill", "kernel", HRI_OOM_HOST},
-    {"oom_kill", "kernel", HRI_OOM_HOST},
-    {"low on memory", "ray", HRI_OOM_HOST},
+    {"oom-kill", "", HRI_OOM_NOTHING},
+    {"oom_kill", "", HRI_OOM_NOTHING},
+    {"node running low on memory", "ray", HRI_OOM_HOST},
+    {"killed due to memory pressure (oom)", "ray", HRI_OOM_HOST},
     {"ray.exceptions.outofmemoryerror", "ray", HRI_OOM_HOST},
     {"java.lang.outofmemoryerror", "java", HRI_OOM_FOREIGN},
     {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
@@ -91,11 +92,15 @@ static unsigned hash3(const char *p) {
 }
 
 size_t hri_oom_find(const char *text, size_t from, size_t count) {
-  bool maybe[4096] = {false}; /* which hashes of three bytes start a head */
-  for (size_t h = 0; h < HEADS; h++)
-    maybe[hash3(heads[h].words)] = true;
-  for (size_t at = from; at + 3 <= count; at++)
-    if (maybe[hash3(text + at)] && head_at(text, at, count) < HEADS) return at;
+  unsigned char maybe[512] = {0}; /* a bit for each hash of three bytes that starts a head */
+  for (size_t h = 0; h < HEADS; h++) {
+    unsigned hash = hash3(heads[h].words);
+    maybe[hash >> 3] = (unsigned char)(maybe[hash >> 3] | 1u << (hash & 7));
+  }
+  for (size_t at = from; at + 3 <= count; at++) {
+    unsigned hash = hash3(text + at);
+    if (maybe[hash >> 3] >> (hash & 7) & 1 && head_at(text, at, count) < HEADS) return at;
+  }
   return count;
 }
 
@@ -220,6 +225,7 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   (void)size_before(text, count, "allocated in private pools", &f[HR_OOM_PRIVATE_POOLS]);
   (void)size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]);
   (void)size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]);
+  message->expandable = hri_oom_word(text, 0, count, "expandable_segments is enabled") < count;
   read_device(text, count, &message->failure);
   read_processes(text, count, message);
 }
@@ -344,6 +350,33 @@ static reading read_memory_head(const around *a) {
   return (reading){HRI_OOM_NOTHING, ""};
 }
 
+/* "srun: error: gpu01: tasks 0-3: out of memory": of a task, not of what a task printed. */
+static bool ends_task(const around *a) {
+  static const char words[] = ": out of memory";
+  size_t end = a->count - a->after < 100 ? a->count : a->after + 100;
+  size_t at = hri_oom_word(a->text, a->after, end, words), task = hri_oom_word(a->text, a->after, end, "task");
+  return at < end && task < at && (is_digit(a->text[at - 1]) || a->text[at - 1] == ']');
+}
+
+/* Reports of the kernel, Slurm, systemd, docker and Kubernetes; not names of settings, and not counters that stand at 0. */
+static reading read_kill_head(const char *words, const around *a) {
+  static const char *const reports[] = {":constraint", " event", "' "};
+  reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
+  size_t at = a->after;
+  if (strcmp(words, "oomkilled") == 0) {
+    bool no = after_has(a, 9, "false") || after_starts(a, "}}");
+    return no ? nothing : certain;
+  }
+  for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
+    if (after_starts(a, reports[i]) && !before_ends(a, "detected 0")) return certain;
+  if (after_starts(a, "er") && before_ends(a, "invoked")) return certain;
+  if (before_ends(a, "result '") || before_ends(a, "result=")) return certain; /* systemd */
+  while (at < a->count && strchr(" :=\"", a->text[at]) && a->text[at])
+    at++;
+  if (words[3] == '_' && at > a->after && at < a->count && a->text[at] >= '1' && a->text[at] <= '9') return (reading){HRI_OOM_HOST_LIKELY, "kernel"};
+  return after_starts(a, "er") ? (reading){HRI_OOM_HOST_LIKELY, "kernel"} : nothing;
+}
+
 static reading read_other_head(const char *words, const around *a) {
   reading nothing = {HRI_OOM_NOTHING, ""};
   if (strcmp(words, "enforce fail at") == 0) {
@@ -361,8 +394,8 @@ static reading read_other_head(const char *words, const around *a) {
     return after_has(a, 60, "for an array") ? (reading){HRI_OOM_HOST, "numpy"} : nothing;
   if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
     return after_has(a, 400, "cannot allocate memory") ? (reading){HRI_OOM_HOST_LIKELY, "mmap"} : nothing;
-  if (strcmp(words, "srun: error:") == 0)
-    return after_has(a, 100, "out of memory") ? (reading){HRI_OOM_HOST, "slurm"} : nothing;
+  if (strcmp(words, "srun: error:") == 0) return ends_task(a) ? (reading){HRI_OOM_HOST, "slurm"} : nothing;
+  if (strncmp(words, "oom", 3) == 0) return read_kill_head(words, a);
   if (strcmp(words, "cudahostalloc") == 0)
     return after_has(a, 120, "out of memory") ? (reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
   if (words[0] == 'r') { /* resource_exhausted also means quotas of other services */

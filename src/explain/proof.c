@@ -5,10 +5,12 @@
 
 #define SIZE HRI_OOM_SIZE
 
+static bool repeats_request(const hr_replay *r) { return r->recorded.failed && r->recorded.failed_event == r->recorded_failed_event; }
+
 /* A replay that repeats the recorded failure: only against it does another outcome say anything. */
 static bool repeats_failure(const hri_oom_facts *k) {
   const hr_replay *r = k->evidence->replay;
-  return r && k->oom && r->recorded.failed && r->recorded.failed_event == r->recorded_failed_event && r->trust != HR_REPLAY_ROUGH;
+  return r && k->oom && repeats_request(r) && r->trust != HR_REPLAY_ROUGH;
 }
 
 /* Where the recording lost its beginning, other settings are replayed from a state that came about under the recorded ones; a
@@ -24,11 +26,13 @@ uint32_t hri_oom_proof_count(const hri_oom_facts *k) {
 
 static void add_proof(hr_oom_failure *f, const hri_oom_facts *k, const hr_replay_result *result) {
   const hr_replay *r = k->evidence->replay;
+  const char *now = r->recorded.alloc_conf;
   char text[HR_OOM_LINE_BYTES], proof[HR_OOM_LINE_BYTES];
   if (result->alloc_conf[0])
-    (void)snprintf(text, sizeof text, "set PYTORCH_ALLOC_CONF=%.170s (PYTORCH_CUDA_ALLOC_CONF before 2.9)", result->alloc_conf);
+    (void)snprintf(text, sizeof text, "set PYTORCH_ALLOC_CONF=%.140s%s (PYTORCH_CUDA_ALLOC_CONF before 2.9)", result->alloc_conf,
+                   now[0] ? " in place of what is set" : "");
   else
-    (void)snprintf(text, sizeof text, "leave PYTORCH_ALLOC_CONF unset: PyTorch's defaults");
+    (void)snprintf(text, sizeof text, "leave PYTORCH_ALLOC_CONF unset, now %.120s: PyTorch's defaults", now);
   (void)snprintf(proof, sizeof proof, "replay of %llu requests: reserved peak %s (%s recorded)%s%s%s", (unsigned long long)result->request_count,
                  SIZE(result->reserved_peak_bytes), SIZE(r->recorded.reserved_peak_bytes),
                  k->oom ? ", no failure up to where the recording ends within " : "",
@@ -64,17 +68,25 @@ void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_replay_result *listed[LISTED];
   uint32_t proofs = hri_oom_proof_count(k), count = 0;
   if (!r) return;
-  if (k->oom && r->trust == HR_REPLAY_ROUGH)
-    hri_oom_line(f, "replay is only rough, so it proves nothing: %.170s", r->trust_reason);
-  else if (k->oom && !repeats_failure(k))
+  if (k->oom && !repeats_request(r))
     hri_oom_line(f, "replay does not repeat the failure under the recorded settings, so it proves nothing here");
+  else if (k->oom && r->trust == HR_REPLAY_ROUGH)
+    hri_oom_line(f, "replay is only rough, so it proves nothing: %.150s%s", r->trust_reason, strlen(r->trust_reason) > 150 ? "..." : "");
   else if (k->oom && k->evidence->result_count && proofs == 0)
     advise_untested(f, k);
+  if (f->cause == HR_OOM_GROWTH) { /* what grows fills any arrangement: the leak is to be mended first */
+    if (k->oom && proofs) hri_oom_line(f, "replay: other settings carry this request; what grows will fill them too");
+    return;
+  }
+  if (k->oom && k->knows_free && k->device_free >= k->need) { /* room was there: a limit is to be raised, not to be lived with */
+    if (proofs) hri_oom_line(f, "replay: other settings carry this request within the %s that the process got", SIZE(r->capacity_bytes));
+    return;
+  }
   for (uint32_t n = 0; n < k->evidence->result_count && count < LISTED; n++) {
     const hr_replay_result *result = &k->evidence->results[n];
     bool helps = k->oom ? proofs > 0 && !result->failed
                         : r->trust != HR_REPLAY_ROUGH && r->began_empty && result->reserved_peak_bytes < r->recorded.reserved_peak_bytes / 20 * 19;
-    if (!helps || adds_nothing(result, listed, count)) continue;
+    if (!helps || strlen(result->alloc_conf) > 140 || adds_nothing(result, listed, count)) continue; /* a setting cut short is another one */
     add_proof(f, k, result);
     listed[count++] = result;
   }

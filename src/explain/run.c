@@ -115,6 +115,10 @@ static hr_status read_run(const char *path, hr_run_explanation *run, hr_error *e
   hri_json root = {0}, plan;
   const char *state;
   hr_status status;
+  if (!hri_path_exists(path)) {
+    status = hri_fail(error, HR_ERROR_IO, "there is no %s: the directory is not one of a run", path);
+    return hri_hint(error, status, "give the directory that headroom train wrote, or a log or a snapshot");
+  }
   HRI_TRY(hri_json_read(path, 16 << 20, &root, error));
   HRI_TRY_OUT(hri_json_get_string(&root, "state", &state, error));
   HRI_TRY_OUT(read_state(state, &root, run, error));
@@ -161,7 +165,8 @@ static bool grows(const hr_run_explanation *run) {
 }
 
 static void note_process(hr_oom_failure *f, const hr_run_explanation *run) {
-  if (run->last[0]) hri_oom_line(f, "last: step %llu of %llu, %s", (unsigned long long)run->step + 1, (unsigned long long)run->steps, run->last);
+  uint64_t step = run->step < run->steps ? run->step + 1 : run->step; /* what is saved at the end belongs to the last step */
+  if (run->last[0]) hri_oom_line(f, "last: step %llu of %llu, %s", (unsigned long long)step, (unsigned long long)run->steps, run->last);
   if (run->first_resident_bytes && run->resident_bytes)
     hri_oom_line(f, "the process had %s resident after its first step and %s after its last", SIZE(run->first_resident_bytes),
                  SIZE(run->resident_bytes));
@@ -203,6 +208,19 @@ static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_statu
     hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(NO_FAILURE), "it says that it runs and left no trail: it does, or was killed");
     break;
   }
+}
+
+/* What to do with the run itself, behind what its cause asks for. */
+static void advise_run(hr_oom_failure *f, const hr_run_explanation *run) {
+  static const char *const advice[] = {[HR_RUN_UNKNOWN] = "if no process of it is left: headroom train --resume RUN goes on from the last checkpoint",
+                                       [HR_RUN_RUNNING] = "headroom inspect RUN shows what its plan holds at the peak",
+                                       [HR_RUN_DONE] = "headroom inspect RUN shows what its plan held at the peak",
+                                       [HR_RUN_STOPPED] = "headroom train --resume RUN goes on from the last checkpoint",
+                                       [HR_RUN_FAILED] = "mend what the error names, then headroom train --resume RUN goes on from the last checkpoint",
+                                       [HR_RUN_KILLED] = "headroom train --resume RUN goes on from the last checkpoint"};
+  hri_oom_advise(f);
+  if (f->cause == HR_OOM_NO_FAILURE || f->cause == HR_OOM_UNKNOWN)
+    hr_oom_add_advice(f, HR_OOM_ADVICE, advice[run->end], "none", "", 0);
 }
 
 static hr_status read_all(const char *directory, hr_run_explanation *run, hr_status *outcome, hr_error *error) {
@@ -252,7 +270,7 @@ hr_status hr_explain_run(const char *directory, hr_run_explanation **out, hr_err
   if (run->resident_bytes) f->figures[HR_OOM_THIS_PROCESS] = (hr_oom_value){HR_OOM_READ, run->resident_bytes, 0};
   if (run->usable_bytes) f->figures[HR_OOM_FREE] = (hr_oom_value){HR_OOM_READ, run->usable_bytes, 0};
   judge_run(f, run, outcome);
-  hri_oom_advise(f);
+  advise_run(f, run);
   *out = run;
   return HR_OK;
 }

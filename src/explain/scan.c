@@ -7,8 +7,8 @@
  * end), and BEHIND bytes before it stay for the traceback that names the framework. Lines of other ranks between the lines
  * of one message are left out by the marks.
  *
- * Bounded time: a byte is normalised once, searched once; reading one message costs at most HRI_OOM_TEXT_BYTES times a
- * constant, and after MAX_PARSED messages they are only counted. */
+ * Bounded time: a byte is normalised once, searched once; a head that turns out to be none costs a copy of HRI_OOM_TEXT_BYTES,
+ * reading a message that many bytes times a constant, and after MAX_PARSED messages they are only counted. */
 #include <headroom/explain.h>
 
 #include "base/mem.h"
@@ -324,14 +324,16 @@ static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
       e->searched = at + 1;
       continue;
     }
-    e->parsed++;
     count = one_message(e, at, m, &start);
-    memset(&e->message, 0, sizeof e->message);
+    if (e->message.kind != HRI_OOM_NOTHING) memset(&e->message, 0, sizeof e->message); /* 10 KiB, and most heads are no message */
     e->message.failure.rank = e->marks.items[m].rank;
     e->message.failure.line = e->marks.items[m].line;
     e->message.failure.event = UINT64_MAX;
     e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
-    if (e->message.kind != HRI_OOM_NOTHING) HRI_TRY(keep(e, at, error));
+    if (e->message.kind != HRI_OOM_NOTHING) {
+      e->parsed++;
+      HRI_TRY(keep(e, at, error));
+    }
     /* With lines of other ranks between, an offset in the copy is no offset in the window: then only the head is done. */
     if (end > start && count - start <= e->count - at && memcmp(e->one + start, e->text + at, end - start) == 0)
       e->searched = at + (end - start);
@@ -395,6 +397,7 @@ hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr
   const char *next = bytes;
   e->bytes += count;
   for (size_t i = 0; i < count; i++) {
+    if (next[i] == 0) continue; /* UTF-16, which PowerShell writes, has one beside each letter of a message */
     if (next[i] == '\n' || next[i] == '\r') {
       bool line_end = next[i] == '\n';
       if (e->line_count > 0 || e->continued) HRI_TRY(end_line(e, true, error));

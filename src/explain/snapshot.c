@@ -15,7 +15,8 @@
  *   live + request >> other steps    an outlier batch, never certain
  *   F + C >= N                       fragmented, likely, from 5 % of R on and with the same exception
  *   total - R - F > total / 10       another process or past the allocator
- *   else                             too big: certain with a known total and steps that show no growth */
+ *   else                             too big: certain where the total could not hold what is live and the request, and steps as
+ *                                    large as this one show no growth */
 #include "explain/evidence.h"
 
 #include <stdlib.h>
@@ -42,6 +43,12 @@ static double stated_fraction(const hr_snapshot *s) {
   return fraction > 0 && fraction < 1 ? fraction : 0;
 }
 
+/* At most what the driver was asked for in one of several failures. */
+static uint64_t need_at_most(const hri_oom_facts *k, uint64_t size) {
+  if (!k->i->snapshot->settings.expandable_segments) return hri_oom_segment(size);
+  return hri_round_up(size, size > MIB(1) ? MIB(20) : MIB(2));
+}
+
 static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
   double fraction = stated_fraction(k->i->snapshot);
   uint64_t allowed = (uint64_t)(fraction * (double)k->total);
@@ -49,13 +56,13 @@ static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
   if (!k->knows_free || k->device_free < k->need) return false;
   hri_oom_line(f, "free on the device %s >= %s asked of the driver, and it failed all the same", SIZE(k->device_free), SIZE(k->need));
   for (uint32_t n = 0; n < k->i->oom_count; n++)
-    if (k->i->ooms[n].device_free_bytes >= hri_oom_segment(k->i->ooms[n].size)) alike++;
+    if (k->i->ooms[n].device_free_bytes >= need_at_most(k, k->i->ooms[n].size)) alike++;
   if (fraction > 0 && allowed > 0 && k->reserved <= allowed && k->reserved + k->need > allowed) {
     hri_oom_set(f, HR_OOM_ALLOWED, HR_OOM_DERIVED, allowed);
     hri_oom_line(f, "reserved %s + %s > allowed %s (%.3g of the device, from the recorded settings)", SIZE(k->reserved), SIZE(k->need),
                  SIZE(allowed), fraction);
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a cap of %s refused it, with %s free on the device", SIZE(allowed), SIZE(k->device_free));
-  } else if (fraction > 0) {
+  } else if (fraction > 0 && (!k->total || k->reserved + k->need > allowed)) {
     hri_oom_line(f, "the recorded settings cap this process at %.3g of the device", fraction);
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "a cap refused it, with %s free on the device", SIZE(k->device_free));
   } else if (alike >= 2) {
@@ -115,6 +122,16 @@ static void note_pinned(hr_oom_failure *f, const hri_oom_facts *k) {
   hri_oom_line(f, "%s live pin a segment with %s free: %s", SIZE(g->pinned[0].live_bytes), SIZE(g->pinned[0].free_bytes), where);
 }
 
+/* Whether each step before left and needed about what the second did. A leak that comes from many places is no stack's. */
+static bool steps_are_even(const hri_oom_facts *k) {
+  const hr_inspection *i = k->i;
+  const hr_step_sums *second, *last;
+  if (i->step_count < 3 || k->leak) return false;
+  second = &i->steps[1];
+  last = &i->steps[i->step_count - 2];
+  return last->end_live_bytes <= second->end_live_bytes + k->live / 10 && last->peak_live_bytes <= second->peak_live_bytes + second->peak_live_bytes / 10;
+}
+
 /* Whether pieces are the cause and not just the last straw of a device that fills up: there is always a request then that would
  * have gone well in one piece, and the next one fails. 0: no, or too little to say; 1: likely; 2: a proof makes it certain. As much
  * was live before, and it went well: that speaks for pieces, and where the steps are known and none of them leaves more
@@ -125,7 +142,7 @@ static int in_pieces(const hri_oom_facts *k) {
   if (!k->knows_free || k->cached == 0 || have < k->need) return 0;
   spare = have - k->need;
   if (spare >= capacity / 4) return 2;
-  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes) return k->i->step_count >= 4 && !k->leak ? 2 : 1;
+  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes) return k->i->step_count >= 4 && steps_are_even(k) ? 2 : 1;
   return spare >= (k->i->step_count >= 2 ? capacity / 10 : capacity / 6);
 }
 
@@ -185,6 +202,13 @@ static uint32_t step_of(const hr_inspection *i, uint64_t event) {
   return i->step_count > 0 && event >= i->steps[i->step_count - 1].first_event ? i->step_count - 1 : i->step_count;
 }
 
+/* Whether the three steps before rose, and this one goes on at most twice as steeply: batches that get larger, not one. */
+static bool goes_on_rising(const hri_oom_facts *k, uint32_t step, uint64_t wanted) {
+  const hr_step_sums *before = &k->i->steps[step - 3];
+  uint64_t a = before[0].peak_live_bytes, b = before[1].peak_live_bytes, c = before[2].peak_live_bytes;
+  return a < b && b < c && wanted - c <= 2 * (c - b);
+}
+
 /* A fifth above the median of the steps and a tenth above each of the three before: what grows slowly is no outlier. */
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t wanted = k->oom->live_bytes + k->request, usual = k->i->usual_peak_bytes;
@@ -193,6 +217,11 @@ static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
   if (wanted < usual + usual / 5) return false;
   for (uint32_t s = step - 3; s < step; s++)
     if (wanted < k->i->steps[s].peak_live_bytes + k->i->steps[s].peak_live_bytes / 10) return false;
+  if (goes_on_rising(k, step, wanted)) {
+    hri_oom_line(f, "this step: live %s + request %s = %s; the three before rose to %s: the batches get larger", SIZE(k->oom->live_bytes),
+                 SIZE(k->request), SIZE(wanted), SIZE(k->i->steps[step - 1].peak_live_bytes));
+    return false;
+  }
   hri_oom_line(f, "this step: live %s + request %s = %s; the other steps peaked at %s (median of %u)", SIZE(k->oom->live_bytes), SIZE(k->request),
                SIZE(wanted), SIZE(usual), k->i->step_count);
   hri_oom_say(f, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY, "step %u needs %.0f %% more than the others: an outlier batch", step + 1,
@@ -211,13 +240,19 @@ static bool judge_missing(hr_oom_failure *f, const hri_oom_facts *k, uint64_t pa
   return true;
 }
 
+/* Whether the steps before needed about as much and left nothing behind: then neither growth nor this batch is the cause. */
+static bool is_usual_step(const hri_oom_facts *k) {
+  const hr_inspection *i = k->i;
+  return steps_are_even(k) && is_training(k->oom->stage) && k->oom->live_bytes + k->request <= i->usual_peak_bytes + i->usual_peak_bytes / 10;
+}
+
 static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t have = k->device_free + k->cached, missing = hri_oom_less(k->total, k->reserved + k->device_free);
-  bool steps_known = k->i->step_count >= 3 && !k->leak;
-  bool whole = k->total && missing < k->total / 10;
+  bool never = k->total && have + missing + k->pools_free < k->request;
   if (have < k->need)
-    hri_oom_line(f, "free %s + cached %s = %s < %s asked of the driver: short by %s", SIZE(k->device_free), SIZE(k->cached), SIZE(have),
-                 SIZE(k->need), SIZE(k->need - have));
+    hri_oom_line(f, "free %s + cached %s = %s < %s asked of the driver: short by %s%s", SIZE(k->device_free), SIZE(k->cached), SIZE(have),
+                 SIZE(k->need), SIZE(k->need - have),
+                 hri_oom_proof_count(k) ? "; the settings below carry this request, but hardly much more" : "");
   else
     hri_oom_line(f, "in one piece it would have fit, with %s left of %s: nearly full%s", SIZE(have - k->need), SIZE(k->reserved + k->device_free),
                  hri_oom_proof_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
@@ -225,7 +260,7 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   if (!k->total) hri_oom_line(f, "the device's total is not in a snapshot: what other processes hold of it is not known");
   hri_oom_note_live(f, k);
   if (have < k->need)
-    hri_oom_say(f, HR_OOM_TOO_BIG, whole && steps_known ? HR_OOM_CERTAIN : HR_OOM_LIKELY, "too big by %s: live tensors fill what this process has",
+    hri_oom_say(f, HR_OOM_TOO_BIG, never && is_usual_step(k) && !hri_oom_proof_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY, "too big by %s: live tensors fill what this process has",
                 SIZE(k->need - have));
   else
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill what this process has: %s of %s", SIZE(k->live),
@@ -234,6 +269,8 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
 
 static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
   if (!k->knows_free) hri_oom_line(f, "how much the device had free is not in the snapshot");
+  if (k->need > k->request && k->request < MIB(10) && !k->i->snapshot->settings.expandable_segments)
+    hri_oom_line(f, "for %s PyTorch asks the driver for a segment of %s, which is the size that its error names", SIZE(k->request), SIZE(k->need));
   if (judge_absurd(f, k) || judge_cap(f, k) || judge_cached(f, k) || judge_pools(f, k) || judge_shrunk(f, k) || judge_growth(f, k) ||
       judge_missing(f, k, 4) || judge_pieces(f, k, true) || judge_outlier(f, k) || judge_pieces(f, k, false) || judge_missing(f, k, 10))
     return;
@@ -291,6 +328,11 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
     f->certainty = HR_OOM_LIKELY;
     hri_oom_line(f, "%llu of %llu events contradict each other, so nothing here is certain", (unsigned long long)k.i->odd_count,
                  (unsigned long long)k.i->event_count);
+  }
+  if (k.total && k.reserved + k.device_free > k.total) {
+    if (f->certainty == HR_OOM_CERTAIN) f->certainty = HR_OOM_LIKELY;
+    hri_oom_line(f, "the total given, %s, is less than the %s that the snapshot accounts for: it is another device's", SIZE(k.total),
+                 SIZE(k.reserved + k.device_free));
   }
   hri_oom_add_proofs(f, &k);
   hri_oom_advise(f);

@@ -100,11 +100,11 @@ static hri_category by_stage(const fate *f) {
   }
 }
 
-static hri_category category_of(const hri_inside *in, const hri_life *life, const fate *f) {
+static hri_category category_of(const hri_life *life, const fate *f) {
   hri_category marked = by_marks(f);
   if (life->alloc == HRI_NEVER && !life->stack) return f->never ? HRI_PERSISTENT : HRI_UNKNOWN;
   /* cuBLAS takes this much per handle and stream unless CUBLAS_WORKSPACE_CONFIG says otherwise: 2 x 4 MiB + 8 x 16 KiB. */
-  if (life->size == CUBLAS_WORKSPACE_BYTES && !in->stacks[life->stack].site) return HRI_WORKSPACE;
+  if (life->size == CUBLAS_WORKSPACE_BYTES) return HRI_WORKSPACE;
   if (marked) return marked;
   return f->borrowed ? by_surroundings(f) : by_stage(f);
 }
@@ -201,7 +201,7 @@ static hr_status from_stacks(hri_inside *in, hr_error *error) {
     if (made && !again && stage_next <= life->alloc) stage_run = run_from(in, life->alloc), stage_next = stage_run.end;
     if (again && again_next <= life->alloc) again_run = recomputation_from(in, life->alloc), again_next = again_run.end;
     f = fate_of(in, life, again ? again_run : stage_run, last_step);
-    category[k] = (uint16_t)category_of(in, life, &f);
+    category[k] = (uint16_t)category_of(life, &f);
     if (category[k] == HRI_TEMPORARY && f.at_end && f.stage == HR_STAGE_BACKWARD) ok = hri_array_push(&open, ((undecided){k, stage_run.end}));
   }
   ok = ok && decide(in, &open);

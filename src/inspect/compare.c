@@ -1,5 +1,6 @@
-/* Two inspections, row by row. Rows of both sides get a key that means the same in either file: the hash of the frames' texts,
- * the category's name, the size; then both lists are sorted by it and merged. */
+/* Two inspections, row by row. Rows of both sides get a key that means the same in either file: the hash of the stack as it is
+ * shown (operation and innermost frame: what called it may differ from run to run), of the category's name, the size; then
+ * both lists are sorted by it and merged. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
@@ -16,17 +17,12 @@ static uint64_t hash_text(uint64_t h, const char *text) {
 }
 
 static uint64_t key_of(const hr_inspection *p, hr_group_by by, const hr_live_group *g) {
-  const hr_snapshot *s = p->snapshot;
+  char brief[HRI_NAME_BYTES];
   uint64_t h = 0xcbf29ce484222325u;
   if (by == HR_BY_SIZE) return g->size;
-  if (by == HR_BY_CATEGORY) return hash_text(h, p->categories[g->category]);
-  for (uint32_t k = 0; k < s->stacks[g->stack].count; k++) {
-    const hr_frame *f = &s->frames[s->stack_frames[s->stacks[g->stack].first + k]];
-    h = hash_text(hash_text(h, hr_snapshot_string(s, f->name)), hr_snapshot_string(s, f->file));
-    h = (h ^ f->line) * 0x9e3779b97f4a7c15u;
-    h ^= h >> 29;
-  }
-  return h;
+  if (by == HR_BY_CATEGORY || !g->stack) return hash_text(h, p->categories[g->category]);
+  hri_stack_text(p->snapshot, g->stack, 1, brief, sizeof brief);
+  return hash_text(h, brief);
 }
 
 static int row_order(const void *a, const void *b) {
@@ -55,11 +51,15 @@ static int change_order(const void *a, const void *b) {
   return (x->size > y->size) - (x->size < y->size);
 }
 
+/* Of several with one key the largest comes first, and stands for all. */
 static void add_side(hr_difference *d, const hr_live_group *g, bool after) {
-  *(after ? &d->after_bytes : &d->before_bytes) = g->bytes;
-  *(after ? &d->after_count : &d->before_count) = g->count;
-  *(after ? &d->after_stack : &d->before_stack) = g->stack;
-  *(after ? &d->after_category : &d->before_category) = g->category;
+  uint64_t *bytes = after ? &d->after_bytes : &d->before_bytes, *count = after ? &d->after_count : &d->before_count;
+  if (!*count) {
+    *(after ? &d->after_stack : &d->before_stack) = g->stack;
+    *(after ? &d->after_category : &d->before_category) = g->category;
+  }
+  *bytes += g->bytes;
+  *count += g->count;
   d->size = g->size;
 }
 
@@ -71,10 +71,10 @@ hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *a
   *rows = old && fresh ? hri_alloc_zero((size_t)(n + m + 1), sizeof **rows) : NULL;
   while (*rows && (i < n || k < m)) {
     hr_difference *d = &(*rows)[*count];
-    bool from_old = k == m || (i < n && old[i].key <= fresh[k].key), from_fresh = i == n || (k < m && fresh[k].key <= old[i].key);
+    uint64_t key = k == m || (i < n && old[i].key < fresh[k].key) ? old[i].key : fresh[k].key;
     *d = (hr_difference){0};
-    if (from_old) add_side(d, old[i++].group, false);
-    if (from_fresh) add_side(d, fresh[k++].group, true);
+    while (i < n && old[i].key == key) add_side(d, old[i++].group, false);
+    while (k < m && fresh[k].key == key) add_side(d, fresh[k++].group, true);
     *count += d->before_bytes != d->after_bytes || d->before_count != d->after_count;
   }
   hri_free(old);

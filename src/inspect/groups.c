@@ -21,8 +21,10 @@ static int group_order(const void *a, const void *b) {
   return (x->size > y->size) - (x->size < y->size);
 }
 
+/* What has no stack (the autograd thread's tensors) is told apart by category. */
 static uint64_t key_of(const hri_inside *in, hr_group_by by, uint64_t life) {
-  if (by == HR_BY_STACK) return in->stacks[in->lives->lives[life].stack].plain;
+  uint32_t plain = in->stacks[in->lives->lives[life].stack].plain;
+  if (by == HR_BY_STACK) return plain ? plain : (uint64_t)1 << 32 | in->public.life_category[life];
   return by == HR_BY_CATEGORY ? in->public.life_category[life] : in->lives->lives[life].size;
 }
 

@@ -43,6 +43,9 @@ typedef struct hri_stack_info {
 /* One entry per stack of the snapshot; freed with hri_free. */
 hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_error *error);
 
+/* hr_inspect_stack_text with another number of frames. */
+void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity);
+
 /* ---- stages.c, categories.c ---- */
 
 typedef enum hri_category {
@@ -92,6 +95,8 @@ static inline hr_stage hri_life_stage(const hri_inside *in, const hri_life *life
 /* From a state; `live` counts what is allocated (not pending). */
 void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t event, hr_memory_sums *sums);
 hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_error *error);
+/* The segment that PyTorch takes for a rounded request, expandable ones aside. */
+uint64_t hri_segment_for(uint64_t rounded);
 
 /* ---- steps.c, growth.c ---- */
 

@@ -5,6 +5,11 @@
 
 #define MIB ((uint64_t)1 << 20)
 
+uint64_t hri_segment_for(uint64_t rounded) {
+  if (rounded <= MIB) return 2 * MIB;
+  return rounded < 10 * MIB ? 20 * MIB : hri_round_up(rounded, 2 * MIB);
+}
+
 /* Bytes that empty_cache would return from a segment: all of it when nothing in it is live. Of expandable ones, the mapped
  * chunks that a free block covers; a mapped range begins at a chunk's boundary. */
 static uint64_t returnable(const hri_state *state, const hr_segment *g) {
@@ -106,15 +111,16 @@ static void search_pool(const hri_inside *in, const hr_trace_event *oom, hr_frag
   }
 }
 
-/* What an expandable segment has to map: whole chunks behind (or before) the free block that a mapped range ends with. */
+/* What an expandable segment has to map: whole chunks behind the free block that a mapped range ends with. */
 static uint64_t chunks_for(const hri_inside *in, const hr_trace_event *oom, uint64_t rounded, bool *expandable) {
   uint64_t chunk = rounded > MIB ? 20 * MIB : 2 * MIB, edge = 0;
   *expandable = in->public.snapshot->settings.expandable_segments;
   for (uint64_t k = 0; k < in->state.segment_count; k++) {
     const hr_segment *g = &in->state.segments[k];
-    const hr_block *last = &in->state.blocks[g->first_block + g->block_count - 1];
+    const hr_block *last;
     if (!g->expandable || g->large != (rounded > MIB) || g->stream != oom->stream || g->pool != oom->pool || !g->block_count) continue;
     *expandable = true;
+    last = &in->state.blocks[g->first_block + g->block_count - 1];
     if (last->state == HR_BLOCK_INACTIVE && last->size > edge) edge = last->size;
   }
   return hri_round_up(rounded - (edge < rounded ? edge : 0), chunk);
@@ -124,9 +130,7 @@ static uint64_t chunks_for(const hri_inside *in, const hr_trace_event *oom, uint
 static uint64_t segment_for(const hri_inside *in, const hr_trace_event *oom, uint64_t rounded) {
   bool expandable;
   uint64_t chunks = chunks_for(in, oom, rounded, &expandable);
-  if (expandable && !oom->pool) return chunks;
-  if (rounded <= MIB) return 2 * MIB;
-  return rounded < 10 * MIB ? 20 * MIB : hri_round_up(rounded, 2 * MIB);
+  return expandable ? chunks : hri_segment_for(rounded);
 }
 
 hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_error *error) {

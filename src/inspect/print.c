@@ -8,9 +8,13 @@ enum { DEFAULT_TOP = 10, LINE = 100, PINNED_SHOWN = 3 };
 
 static double share(uint64_t part, uint64_t whole) { return whole ? 100.0 * (double)part / (double)whole : 0; }
 
-static void add_brief(hri_text *t, const hr_snapshot *s, uint32_t stack, size_t columns) {
+static void add_brief(hri_text *t, const hr_inspection *p, uint32_t stack, size_t columns) {
   char brief[LINE];
-  hr_inspect_stack_text(s, stack, brief, columns < LINE ? columns : LINE);
+  if (!stack && ((const hri_inside *)p)->silent_backward) {
+    hri_text_add(t, "(no stack: the autograd thread)\n");
+    return;
+  }
+  hr_inspect_stack_text(p->snapshot, stack, brief, columns < LINE ? columns : LINE);
   hri_text_add(t, "%s\n", brief);
 }
 
@@ -36,10 +40,11 @@ static void say_cause(hri_text *t, const hr_inspection *p) {
   if (!f->request_bytes) return;
   if (f->fits_block) hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n", SIZE(f->pool_largest_free_bytes));
   else if (f->device_free_bytes >= f->segment_bytes)
-    hri_text_add(t, "CAPPED: the device has room for the %s needed: a limit below its memory was reached (a memory fraction)\n", SIZE(f->segment_bytes));
+    hri_text_add(t, "CAPPED: the device has the %s needed; a limit below its memory (a fraction) was reached\n", SIZE(f->segment_bytes));
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
   else if (f->device_free_bytes >= f->request_bytes)
-    hri_text_add(t, "TOO BIG by %s: the segment for it takes %s of the device\n", SIZE(f->segment_bytes - f->device_free_bytes), SIZE(f->segment_bytes));
+    hri_text_add(t, "NO ROOM for a segment of %s; free in the pool %s, in pieces of at most %s\n", SIZE(f->segment_bytes),
+                 SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
   else if (f->fits_compacted)
     hri_text_add(t, "FRAGMENTED: %s free, but in pieces of at most %s\n", SIZE(free_bytes(p) + f->device_free_bytes),
                  SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes : f->device_free_bytes));
@@ -55,7 +60,7 @@ static void say_failure(hri_text *t, const hr_inspection *p, const hr_oom_event 
   hri_text_add(t, "  %s live in %s reserved", SIZE(oom->live_bytes), SIZE(oom->reserved_bytes));
   if (p->oom_total > 1) hri_text_add(t, "; the last of %llu failures", (unsigned long long)p->oom_total);
   hri_text_add(t, "\n");
-  if (oom->stack) hri_text_add(t, "  at "), add_brief(t, p->snapshot, oom->stack, LINE - 5);
+  if (oom->stack) hri_text_add(t, "  at "), add_brief(t, p, oom->stack, LINE - 5);
 }
 
 static void say_instant(hri_text *t, const hr_inspection *p) {
@@ -117,7 +122,7 @@ static void list_pinned(hri_text *t, const hr_inspection *p) {
     hri_text_add(t, "  %10s of %s free (largest %s), kept by %llu block%s of %s\n", SIZE(g->free_bytes), SIZE(g->total_bytes),
                  SIZE(g->largest_free_bytes), (unsigned long long)g->live_count, g->live_count == 1 ? "" : "s", SIZE(g->live_bytes));
     hri_text_add(t, "             %.40s, ", category_name(p, g->category));
-    add_brief(t, p->snapshot, g->stack, LINE - 32);
+    add_brief(t, p, g->stack, LINE - 32);
   }
   if (f->pinned_count > PINNED_SHOWN) hri_text_add(t, "  and %u more segments\n", f->pinned_count - PINNED_SHOWN);
 }
@@ -155,7 +160,7 @@ static void add_group(hri_text *t, const hr_inspection *p, hr_group_by by, const
   if (by == HR_BY_CATEGORY) return;
   if (by == HR_BY_SIZE) hri_text_add(t, "%10s each  ", SIZE(g->size));
   hri_text_add(t, "%-15.40s ", category_name(p, g->category));
-  add_brief(t, p->snapshot, g->stack, by == HR_BY_SIZE ? LINE - 56 : LINE - 40);
+  add_brief(t, p, g->stack, by == HR_BY_SIZE ? LINE - 56 : LINE - 40);
 }
 
 static void add_groups(hri_text *t, const hr_inspection *p, hr_group_by by, uint64_t top) {
@@ -174,7 +179,7 @@ static void add_largest(hri_text *t, const hr_inspection *p, uint32_t top) {
   for (uint32_t k = 0; k < shown; k++) {
     const hr_live_tensor *x = &p->largest[k];
     hri_text_add(t, "  %10s  %-15.40s ", SIZE(x->bytes), category_name(p, x->category));
-    add_brief(t, p->snapshot, x->stack, LINE - 31);
+    add_brief(t, p, x->stack, LINE - 31);
   }
 }
 
@@ -190,7 +195,7 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, kinds[g->kind]);
     if (g->kind == HR_GROWTH_LEAK) hri_text_add(t, "%10s per step, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
-    add_brief(t, p->snapshot, g->stack, g->kind == HR_GROWTH_LEAK ? LINE - 66 : LINE - 48);
+    add_brief(t, p, g->stack, g->kind == HR_GROWTH_LEAK ? LINE - 66 : LINE - 48);
   }
 }
 

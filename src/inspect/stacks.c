@@ -393,11 +393,11 @@ typedef struct writing {
   size_t used, capacity;
 } writing;
 
-static void write_part(writing *w, const char *part, size_t count) {
+static void write_after(writing *w, const char *separator, const char *part, size_t count) {
   size_t room = w->capacity - 1 - w->used;
   if (w->used) {
-    size_t take = room < 3 ? room : 3;
-    memcpy(w->text + w->used, " < ", take);
+    size_t length = strlen(separator), take = room < length ? room : length;
+    memcpy(w->text + w->used, separator, take);
     w->used += take;
     room -= take;
   }
@@ -407,6 +407,8 @@ static void write_part(writing *w, const char *part, size_t count) {
   w->used += count;
   w->text[w->used] = 0;
 }
+
+static void write_part(writing *w, const char *part, size_t count) { write_after(w, " < ", part, count); }
 
 static void write_frame(writing *w, const view *v) {
   char part[200];
@@ -432,44 +434,56 @@ static void library_call(const view *v, char text[OPERATION_BYTES]) {
 }
 
 /* "layers.0.gate_up  linear, layer 0, forward": the tensor's name, then what else a label of ours tells. */
-static void write_label(const hr_snapshot *s, const hr_stack *at, char *text, size_t capacity) {
-  size_t used = 0;
-  text[0] = 0;
-  for (uint32_t k = 0; k < at->count && used + 1 < capacity; k++) {
-    char held[HRI_NAME_BYTES];
+static void write_label(writing *w, const hr_snapshot *s, const hr_stack *at) {
+  char held[HRI_NAME_BYTES];
+  for (uint32_t k = 0; k < at->count; k++) {
     const char *name = bounded(hr_snapshot_string(s, s->frames[s->stack_frames[at->first + k]].name), held);
-    const char *before = k == 0 ? "" : k == 1 ? "  " : ", ";
-    (void)snprintf(text + used, capacity - used, "%s%.120s", before, name);
-    used += strlen(text + used);
+    write_after(w, k == 1 ? "  " : ", ", name, strlen(name));
   }
 }
 
-void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, size_t capacity) {
+/* Of the frames before the program's own: the outermost of the C++ operators that were called one in the other ("linear", not
+ * the "addmm" that it calls), else what the innermost of PyTorch's Python says. */
+static void find_operation(const hr_snapshot *s, const hr_stack *at, char operation[OPERATION_BYTES]) {
+  bool python = false;
+  view v;
+  operation[0] = 0;
+  for (uint32_t k = 0; k < at->count; k++) {
+    char found[OPERATION_BYTES] = "";
+    bool native;
+    view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
+    if (!is_library(v.file, v.name)) return;
+    native = strstr(v.name, "at::_ops::") || strstr(v.name, "torch::autograd::generated::");
+    python = python || ends_with(v.file, ".py");
+    if (operation[0] && (python || !native)) continue;
+    library_call(&v, found);
+    if (found[0]) memcpy(operation, found, sizeof found);
+  }
+}
+
+void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity) {
   const hr_stack *at = &s->stacks[stack];
   writing w = {text, 0, capacity};
+  char operation[OPERATION_BYTES];
   unsigned shown = 0;
-  bool named = false;
   view v;
   text[0] = 0;
   if (!at->count) write_part(&w, "(no stack)", 10);
   if (at->count && is_ours(hr_snapshot_string(s, s->frames[s->stack_frames[at->first]].file))) {
-    write_label(s, at, text, capacity);
+    write_label(&w, s, at);
     return;
   }
-  for (uint32_t k = 0; k < at->count && shown < 2; k++) {
-    char operation[OPERATION_BYTES] = "";
+  find_operation(s, at, operation);
+  if (operation[0]) write_part(&w, operation, strlen(operation));
+  for (uint32_t k = 0; k < at->count && shown < frames; k++) {
     view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
-    if (!is_library(v.file, v.name)) {
-      write_frame(&w, &v);
-      shown++;
-      continue;
-    }
-    if (named || shown) continue;
-    library_call(&v, operation);
-    named = operation[0] != 0;
-    if (named) write_part(&w, operation, strlen(operation));
+    if (is_library(v.file, v.name)) continue;
+    write_frame(&w, &v);
+    shown++;
   }
   if (w.used || !at->count) return;
   view_frame(s, &s->frames[s->stack_frames[at->first + at->count - 1]], &v);
   write_frame(&w, &v);
 }
+
+void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, size_t capacity) { hri_stack_text(s, stack, 2, text, capacity); }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNSPLIT_BYTES = 1 << 20, SMALL_SEGMENT_BYTES = 2 << 20 };
+enum { UNSPLIT_BYTES = 1 << 20, SMALL_SEGMENT_BYTES = 2 << 20, LARGE_CHUNK_BYTES = 20 << 20 };
 
 /* ---- segments ---- */
 
@@ -102,8 +102,8 @@ static void paint(cells *c) {
   }
 }
 
-/* Whether the range is large-pool memory is not in events: a small segment has exactly 2 MiB, and small expandable memory is
- * mapped in chunks of that; large expandable memory comes in chunks of 20 MiB by default. */
+/* Whether the range is large-pool memory is not in events: a small segment has exactly 2 MiB; of expandable memory several
+ * chunks are unmapped in one event, large ones have 20 MiB each by default. */
 static hr_segment segment_of(const cells *c, const range *r) {
   const hr_trace_event *e;
   hr_segment g = {0};
@@ -114,13 +114,13 @@ static hr_segment segment_of(const cells *c, const range *r) {
   g.pool = e->pool;
   g.device = c->l->device;
   g.expandable = e->action == HR_TRACE_SEGMENT_UNMAP;
-  g.large = e->size != SMALL_SEGMENT_BYTES;
+  g.large = g.expandable ? e->size % LARGE_CHUNK_BYTES == 0 : e->size != SMALL_SEGMENT_BYTES;
   return g;
 }
 
+/* Each expandable segment has more address space than the device has memory, so ranges of two never touch. */
 static bool same_range(const hr_segment *a, const hr_segment *b) {
-  return a->address + a->total_size == b->address && a->expandable && b->expandable && a->stream == b->stream &&
-         a->large == b->large && a->pool == b->pool;
+  return a->address + a->total_size == b->address && a->expandable && b->expandable && a->stream == b->stream && a->pool == b->pool;
 }
 
 static bool take_segments(cells *c, hri_state *state) {
@@ -134,9 +134,10 @@ static bool take_segments(cells *c, hri_state *state) {
     g = segment_of(c, r);
     g.address = c->cuts[k];
     g.total_size = c->cuts[k + 1] - c->cuts[k];
-    if (last && last->address + last->total_size == g.address && (before == c->paint[k] || same_range(last, &g)))
+    if (last && last->address + last->total_size == g.address && (before == c->paint[k] || same_range(last, &g))) {
       last->total_size += g.total_size;
-    else state->segments[state->segment_count++] = g;
+      last->large = last->large && g.large; /* ten small chunks look like a large one, but not the other way round */
+    } else state->segments[state->segment_count++] = g;
     before = c->paint[k];
   }
   return true;

@@ -64,10 +64,27 @@ static const char *step_name(const hr_snapshot *s, int32_t device) {
   return best == MOST ? NULL : rows[best].name;
 }
 
+/* Before the first end of an optimizer there is a step too, from its batch or forward on. */
+static bool begin_first(const hri_inside *in, marks *found) {
+  uint64_t end = found->count ? found->items[0] : 0;
+  for (uint64_t k = 0; in->has_stacks && k < end; k++) {
+    const hr_trace_event *e = &in->lives->events[k];
+    uint8_t own = in->stacks[e->stack].stage;
+    if (e->action != HR_TRACE_ALLOC || own == HR_STAGE_INIT || own == HR_STAGE_UNKNOWN) continue;
+    if (own == HR_STAGE_OPTIMIZER) return true; /* the rest of one */
+    if (!hri_array_push(found, 0)) return false;
+    memmove(found->items + 1, found->items, (found->count - 1) * sizeof *found->items);
+    found->items[0] = k;
+    return true;
+  }
+  return true;
+}
+
 /* What follows the last end of an optimizer is a step only if it has a step's events: not the cleaning up, nor a pass of
  * evaluation that hardly began. */
-static bool end_last(const hri_inside *in, marks *found) {
+static bool add_ends(const hri_inside *in, marks *found) {
   uint64_t usual, left;
+  if (!begin_first(in, found)) return false;
   if (found->count < 2) return found->count == 0 || hri_array_push(found, in->lives->event_count);
   usual = (found->items[found->count - 1] - found->items[0]) / (found->count - 1);
   left = in->work_end == HRI_NEVER || in->work_end < found->items[found->count - 1] ? 0 : in->work_end - found->items[found->count - 1];
@@ -88,7 +105,7 @@ static bool from_annotations(const hri_inside *in, marks *found) {
     if (found->count && found->items[found->count - 1] >= at) found->items[found->count - 1] = at;
     else if (!hri_array_push(found, at)) return false;
   }
-  if (by_end) return end_last(in, found);
+  if (by_end) return add_ends(in, found);
   return found->count == 0 || found->items[found->count - 1] >= in->lives->event_count || hri_array_push(found, in->lives->event_count);
 }
 
@@ -115,7 +132,7 @@ static bool from_optimizer(const hri_inside *in, marks *found) {
     if (inside && !now && !hri_array_push(found, k)) return false;
     inside = now;
   }
-  return end_last(in, found);
+  return add_ends(in, found);
 }
 
 /* ---- repetition ---- */

@@ -9,6 +9,9 @@
 
 #include "replay/world.h"
 
+/* A program that goes on after more failures than this does not learn from them; each costs a walk over all that is free. */
+enum { MOST_FAILURES = 200 };
+
 /* recorded address -> address in this pass */
 typedef struct slot {
   uint64_t recorded, address; /* recorded 0: free */
@@ -23,6 +26,7 @@ typedef struct pass {
   slot *slots;
   uint64_t mask, used;
   uint32_t *pools; /* of the snapshot -> of the allocator */
+  uint64_t failures;
   uint64_t recorded_reserved; /* as recorded, before the event at hand */
   bool out_of_memory; /* of the host, for this bookkeeping */
 } pass;
@@ -93,6 +97,7 @@ static void drop(pass *p, slot *gone) {
 
 static void fail_at(pass *p, uint64_t event, uint64_t bytes) {
   hr_replay_result *r = p->result;
+  p->failures++;
   if (r->failed) return;
   r->failed = true;
   r->failed_event = event;
@@ -227,7 +232,7 @@ static hr_status begin(pass *p, const hr_alloc_config *config, hr_error *error) 
   hr_alloc_hooks hooks = hri_world_hooks(&p->world);
   HRI_TRY(hr_alloc_create(&hooks, config, &p->alloc, error));
   p->world.alloc = p->alloc;
-  if (r->allowed_bytes) hr_alloc_set_allowed(p->alloc, r->allowed_bytes);
+  if (r->allowed_bytes && config->garbage_collection_threshold > 0) hr_alloc_set_allowed(p->alloc, r->allowed_bytes);
   for (uint64_t k = 0; k < r->start.segment_count; k++) p->recorded_reserved += r->start.segments[k].total_size;
   if (r->start.segment_count)
     HRI_TRY(hr_alloc_import(p->alloc, r->start.segments, r->start.segment_count, r->start.blocks, r->start.block_count, r->lives->snapshot->pools,
@@ -253,20 +258,33 @@ static void sum_up(pass *p) {
   if (p->agreement) p->agreement->same_segment_count = p->world.matched_count;
 }
 
+static hr_status run(pass *p, const hr_alloc_config *config, bool follow, hr_error *error) {
+  const hri_recording *r = p->recording;
+  hr_status status;
+  *p->result = (hr_replay_result){0};
+  (void)hr_alloc_config_print(config, p->result->alloc_conf, sizeof p->result->alloc_conf);
+  hri_world_init(&p->world, r->capacity_bytes, r->above, follow);
+  status = begin(p, config, error);
+  for (uint64_t k = 0; status == HR_OK && k < r->lives->event_count && !p->out_of_memory && !p->world.failed && !p->world.strayed; k++) {
+    if (p->failures < MOST_FAILURES) step(p, k);
+    else if (p->agreement && r->lives->events[k].action == HR_TRACE_ALLOC) p->agreement->compared_count++; /* not as recorded: not at all */
+  }
+  if (status == HR_OK && (p->out_of_memory || p->world.failed)) status = hri_fail_memory(error, (p->mask + 1) * sizeof *p->slots, "a replay");
+  if (status == HR_OK && !p->world.strayed) sum_up(p);
+  hr_alloc_destroy(p->alloc);
+  hri_world_deinit(&p->world);
+  hri_free(p->slots);
+  hri_free(p->pools);
+  return status;
+}
+
 hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config *config, hr_replay_result *result, hri_agreement *agreement, hr_error *error) {
   pass p = {.recording = recording, .result = result, .agreement = agreement};
   hr_status status;
-  *result = (hr_replay_result){0};
   if (agreement) *agreement = (hri_agreement){0};
-  (void)hr_alloc_config_print(config, result->alloc_conf, sizeof result->alloc_conf);
-  hri_world_init(&p.world, recording->capacity_bytes, recording->above, agreement != NULL);
-  status = begin(&p, config, error);
-  for (uint64_t k = 0; status == HR_OK && k < recording->lives->event_count && !p.out_of_memory && !p.world.failed; k++) step(&p, k);
-  if (status == HR_OK && (p.out_of_memory || p.world.failed)) status = hri_fail_memory(error, (p.mask + 1) * sizeof *p.slots, "a replay");
-  if (status == HR_OK) sum_up(&p);
-  hr_alloc_destroy(p.alloc);
-  hri_world_deinit(&p.world);
-  hri_free(p.slots);
-  hri_free(p.pools);
-  return status;
+  status = run(&p, config, agreement != NULL, error);
+  if (status != HR_OK || !p.world.strayed) return status;
+  *agreement = (hri_agreement){0};
+  p = (pass){.recording = recording, .result = result, .agreement = agreement};
+  return run(&p, config, false, error);
 }

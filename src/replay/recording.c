@@ -53,6 +53,45 @@ static hr_status read_pools(const hr_snapshot *s, hri_recording *r, hr_error *er
   return HR_OK;
 }
 
+/* ---- streams ---- */
+
+/* Every stream of a pool costs the allocator 27 KiB. */
+enum { MOST_PLACES = 4096, PLACE_SLOTS = 4 * MOST_PLACES };
+
+typedef struct places {
+  struct {
+    uint64_t stream;
+    uint32_t pool;
+    bool used;
+  } slots[PLACE_SLOTS];
+  uint32_t count;
+} places;
+
+static void meet_place(places *p, uint64_t stream, uint32_t pool) {
+  uint64_t at = ((stream ^ (uint64_t)pool << 48) * 0x9e3779b97f4a7c15u >> 40) % PLACE_SLOTS;
+  for (; p->slots[at].used; at = (at + 1) % PLACE_SLOTS)
+    if (p->slots[at].stream == stream && p->slots[at].pool == pool) return;
+  if (p->count++ > MOST_PLACES) return;
+  p->slots[at].stream = stream;
+  p->slots[at].pool = pool;
+  p->slots[at].used = true;
+}
+
+static hr_status check_places(const hri_recording *r, hr_error *error) {
+  const hri_lives *l = r->lives;
+  places *p = hri_alloc_zero(1, sizeof *p);
+  uint64_t count;
+  if (!p) return hri_fail_memory(error, sizeof *p, "the streams of a trace");
+  for (uint64_t k = 0; k < l->event_count && p->count <= MOST_PLACES; k++)
+    if (l->events[k].action == HR_TRACE_ALLOC || l->events[k].action == HR_TRACE_OOM)
+      meet_place(p, l->events[k].stream, r->event_pool ? r->event_pool[k] : 0);
+  for (uint64_t k = 0; k < r->start.segment_count && p->count <= MOST_PLACES; k++) meet_place(p, r->start.segments[k].stream, r->start.segments[k].pool);
+  count = p->count;
+  hri_free(p);
+  if (count <= MOST_PLACES && l->snapshot->pool_count <= MOST_PLACES) return HR_OK;
+  return hri_fail(error, HR_ERROR_INPUT, "the trace names more than %d streams and pools, more than a device has: it is damaged", MOST_PLACES);
+}
+
 /* ---- room ---- */
 
 /* A driver call that failed leaves no event of its own, but its traces: right before a segment was taken, others were
@@ -61,7 +100,7 @@ static hr_status read_pools(const hr_snapshot *s, hri_recording *r, hr_error *er
  * they would have served the request, a cap refused it, and what was ever reserved is the least that the cap can be.
  *
  * Garbage collection returns segments in the same way, until what is left is below its threshold of the allowed bytes: it
- * shows what is allowed, to the size of the last segment returned. */
+ * shows the least that can be allowed. */
 typedef struct room {
   uint64_t reserved, peak, bound, freed;
   uint32_t stack; /* of the first segment returned */
@@ -192,6 +231,7 @@ hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, h
   status = o->empty_start ? HR_OK : hri_state_at(r->lives, HRI_NEVER, &r->start, error);
   if (status == HR_OK) read_settings(s, r);
   if (status == HR_OK) status = read_pools(s, r, error);
+  if (status == HR_OK) status = check_places(r, error);
   if (status == HR_OK) find_room(o, r);
   else hri_recording_close(r);
   return status;

@@ -146,6 +146,7 @@ static hr_status try_all(const hri_recording *rec, const hr_replay *replay, rank
   for (uint32_t k = 0; k < SETTINGS; k++) {
     hr_alloc_config config = hr_alloc_config_default();
     ranked row = {.place = k + 1};
+    config.memory_fraction = rec->config.memory_fraction; /* a cap is no layout: a failure that lifting it avoids is no proof */
     HRI_TRY(hr_alloc_config_parse(settings[k], &config, error));
     config.order = rec->config.order;
     HRI_TRY(hri_replay_pass(rec, &config, &row.result, NULL, error));

@@ -14,7 +14,7 @@ typedef struct hri_recording {
   bool config_stated;        /* ... by the file; else read off what happened */
   uint64_t capacity_bytes;   /* UINT64_MAX: unlimited */
   const char *capacity_from;
-  uint64_t allowed_bytes;    /* what a memory fraction allowed, as garbage collection shows; 0: none */
+  uint64_t allowed_bytes;    /* for garbage collection alone: the least that a memory fraction allowed, by what was collected; 0: not known */
   uint64_t above;            /* no recorded address is higher */
   uint32_t *event_pool;      /* per event of the trace: the pool that its address belongs to; NULL: all default */
   bool oom_recorded;

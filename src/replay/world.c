@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { MOST_EXPECTED = 1024, MOST_RETURNED = 4096, MOST_HELD = 1 << 16 };
+enum { MOST_EXPECTED = 1024, MOST_RETURNED = 4096, MOST_HELD = 1 << 16, MOST_RANGES = 1 << 12 };
 
 static const uint64_t granule = 2u << 20;
 
@@ -70,14 +70,24 @@ static uint64_t own_address(hri_world *w, uint64_t bytes) {
   return address;
 }
 
+static size_t returned_at(const hri_world *w, uint64_t address) {
+  size_t low = 0, high = w->returned.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (w->returned.items[middle].address < address) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 static void give_back(hri_world *w, uint64_t address, uint64_t bytes) {
   hri_range range = {address, hri_round_up(bytes, granule)};
-  size_t at = 0;
+  size_t at = returned_at(w, address);
+  if (w->returned.count == MOST_RETURNED) return; /* not used again, which only wastes addresses */
   if (!hri_array_push(&w->returned, range)) {
-    w->failed = true; /* the range is lost, which only wastes addresses */
+    w->failed = true;
     return;
   }
-  while (w->returned.items[at].address < address) at++;
   memmove(w->returned.items + at + 1, w->returned.items + at, (w->returned.count - 1 - at) * sizeof range);
   w->returned.items[at] = range;
   if (at + 1 < w->returned.count && range.address + range.bytes == w->returned.items[at + 1].address) {
@@ -117,6 +127,7 @@ static void hold(hri_world *w, uint64_t address, uint64_t bytes) {
   size_t at = held_at(w, address);
   hri_range range = {address, bytes};
   if (!w->follow || address >= w->own_base) return;
+  if (w->held.count == MOST_HELD) w->strayed = true;
   if (!hri_array_push(&w->held, range)) {
     w->failed = true;
     return;
@@ -169,13 +180,18 @@ static bool begins_range(const hri_world *w, uint64_t address) {
   return false;
 }
 
+static void add_range(hri_world *w, uint64_t address) {
+  if (w->ranges.count == MOST_RANGES) w->strayed = true;
+  if (!hri_array_push(&w->ranges, address)) w->failed = true;
+}
+
 /* The first part of a range that is mapped is its beginning. */
 static uint64_t reserve_range(void *context, uint64_t bytes, uint64_t stream) {
   hri_world *w = context;
   for (size_t k = 0; k < w->expected.count; k++) {
     const hri_driver_call *call = &w->expected.items[k];
     if (!call->map || call->stream != stream || !is_clear(w, call->address, call->bytes) || begins_range(w, call->address)) continue;
-    if (!hri_array_push(&w->ranges, call->address)) w->failed = true;
+    add_range(w, call->address);
     return call->address;
   }
   return own_address(w, bytes);
@@ -191,6 +207,7 @@ static void release_range(void *context, uint64_t address, uint64_t bytes) {
 static bool map(void *context, uint64_t address, uint64_t bytes) {
   hri_world *w = context;
   if (!has_room(w, bytes)) return false;
+  if (address < w->own_base && (bytes > w->own_base - address || !is_clear(w, address, bytes))) return false; /* a range that grows into another */
   for (size_t k = 0; k < w->expected.count; k++) {
     hri_driver_call *call = &w->expected.items[k];
     if (!call->map || call->address != address || call->bytes < bytes) continue;
@@ -210,18 +227,20 @@ static void unmap(void *context, uint64_t address, uint64_t bytes) {
 }
 
 static void device_memory(void *context, uint64_t *free_bytes, uint64_t *total_bytes) {
+  static const uint64_t most = (uint64_t)1 << 41; /* ranges for more would reach into the own addresses */
   const hri_world *w = context;
   bool known = w->capacity_bytes != UINT64_MAX;
-  uint64_t reserved = known ? reserved_bytes(w) : 0;
-  *free_bytes = known && reserved < w->capacity_bytes ? w->capacity_bytes - reserved : 0;
-  *total_bytes = known ? w->capacity_bytes : 0;
+  uint64_t total = w->capacity_bytes < most ? w->capacity_bytes : most, reserved = known ? reserved_bytes(w) : 0;
+  *free_bytes = known && reserved < total ? total - reserved : 0;
+  *total_bytes = known ? total : 0;
 }
 
 /* Imported segments: their bytes are in the allocator's own count. */
 static bool adopt(void *context, hr_alloc_adopt kind, uint64_t address, uint64_t bytes) {
   hri_world *w = context;
+  if (address >= w->own_base) return false;
   if (kind != HR_ALLOC_ADOPT_RANGE) hold(w, address, bytes);
-  else if (w->follow && !hri_array_push(&w->ranges, address)) w->failed = true;
+  else if (w->follow) add_range(w, address);
   return true;
 }
 

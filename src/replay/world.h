@@ -29,6 +29,7 @@ typedef struct hri_world {
   uint64_t released_count, refused_count;
   bool failed;                   /* the host refused memory for this bookkeeping */
   bool follow;                   /* recorded addresses are handed out */
+  bool strayed;                  /* ... but there are more of them than any device has: only damage has so many */
 } hri_world;
 
 void hri_world_init(hri_world *world, uint64_t capacity_bytes, uint64_t above, bool follow);

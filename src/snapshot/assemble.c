@@ -99,7 +99,7 @@ static hr_status add_block(hri_snapshot_decoder *d, const hri_read_block *read, 
   if (block.state == HR_BLOCK_INACTIVE) block.requested_size = 0;
   else if (!read->has_requested) block.requested_size = block.size;
   if (block.requested_size > block.size) block.requested_size = block.size, s->repaired_count++;
-  *total += block.size;
+  if (!hri_add(*total, block.size, total)) return hri_snapshot_decoder_fail(d, "a segment has blocks of 2^64 bytes");
   return hri_snapshot_add_block(&d->builder, &block) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
 

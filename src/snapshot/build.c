@@ -1,9 +1,13 @@
 /* Interning tables are open addressing over 32-bit indexes; the hash of each entry is kept, so that growing a table reads
- * no strings and a lookup compares content only where all 64 bits of hash agree. */
+ * no strings and a lookup compares content only where all 64 bits of hash agree. Hashes begin at a secret of the builder:
+ * who knew them could write a file of strings that all meet in one slot, and reading it would take quadratic time. What is
+ * made does not depend on it. */
 #include "snapshot/build.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 /* ---- growth within the limit ---- */
 
@@ -41,9 +45,9 @@ static const unsigned char *hash_long(const unsigned char *p, uint64_t count, ui
   return p;
 }
 
-static uint64_t hash_bytes(const void *bytes, uint64_t count) {
+static uint64_t hash_bytes(uint64_t seed, const void *bytes, uint64_t count) {
   const unsigned char *p = bytes;
-  uint64_t h = 0x9e3779b97f4a7c15u ^ count, word;
+  uint64_t h = seed ^ count, word;
   if (count >= 32) p = hash_long(p, count, &h), count %= 32;
   for (; count >= 8; count -= 8, p += 8) {
     memcpy(&word, p, 8);
@@ -109,7 +113,7 @@ uint32_t hri_snapshot_add_string(hri_snapshot_builder *b, const char *chars, uin
   char *to;
   if (!count && t->count) return 0;
   if (!room(b, t)) return 0;
-  hash = hash_bytes(chars, count);
+  hash = hash_bytes(b->seed, chars, count);
   if (count && memchr(chars, 0, count))
     for (uint64_t k = 0; k < count; k++) zeros += !chars[k];
   if (!zeros) {
@@ -130,7 +134,7 @@ uint32_t hri_snapshot_add_string(hri_snapshot_builder *b, const char *chars, uin
   if (!zeros && count) memcpy(to, chars, count);
   s->text[s->text_bytes + stored] = 0;
   if (zeros) { /* it may equal one that holds the replacement itself */
-    hash = hash_bytes(s->text + s->text_bytes, stored);
+    hash = hash_bytes(b->seed, s->text + s->text_bytes, stored);
     at = hash & t->mask;
     while ((found = look(t, hash, &at)) != UINT32_MAX)
       if (strcmp(hr_snapshot_string(s, found), s->text + s->text_bytes) == 0) return found;
@@ -144,7 +148,7 @@ uint32_t hri_snapshot_add_frame(hri_snapshot_builder *b, uint32_t name, uint32_t
   hri_intern *t = &b->frame_index;
   hr_snapshot *s = b->snapshot;
   const hr_frame frame = {name, file, line};
-  uint64_t hash = hash_bytes(&frame, sizeof frame), at;
+  uint64_t hash = hash_bytes(b->seed, &frame, sizeof frame), at;
   uint32_t found;
   if (!room(b, t)) return 0;
   at = hash & t->mask;
@@ -162,7 +166,7 @@ uint32_t hri_snapshot_add_stack(hri_snapshot_builder *b, const uint32_t *frames,
   uint32_t found;
   if (!count && t->count) return 0;
   if (!room(b, t)) return 0;
-  hash = hash_bytes(frames, count * sizeof *frames);
+  hash = hash_bytes(b->seed, frames, count * sizeof *frames);
   at = hash & t->mask;
   while ((found = look(t, hash, &at)) != UINT32_MAX) {
     const hr_stack *have = &s->stacks[found];
@@ -181,7 +185,7 @@ uint32_t hri_snapshot_add_pool(hri_snapshot_builder *b, uint64_t first, uint64_t
   hri_intern *t = &b->pool_index;
   hr_snapshot *s = b->snapshot;
   const hr_pool pool = {{first, second}};
-  uint64_t hash = hash_bytes(&pool, sizeof pool), at;
+  uint64_t hash = hash_bytes(b->seed, &pool, sizeof pool), at;
   uint32_t found;
   if (!room(b, t)) return 0;
   at = hash & t->mask;
@@ -195,7 +199,7 @@ uint32_t hri_snapshot_add_pool(hri_snapshot_builder *b, uint64_t first, uint64_t
 uint16_t hri_snapshot_add_category(hri_snapshot_builder *b, uint32_t string) {
   hri_intern *t = &b->category_index;
   hr_snapshot *s = b->snapshot;
-  uint64_t hash = hash_bytes(&string, sizeof string), at;
+  uint64_t hash = hash_bytes(b->seed, &string, sizeof string), at;
   uint32_t found;
   if (!room(b, t)) return 0;
   at = hash & t->mask;
@@ -251,8 +255,14 @@ bool hri_snapshot_add_annotation(hri_snapshot_builder *b, const hr_annotation *a
 
 /* ---- the whole ---- */
 
+static uint64_t secret(void) {
+  uint64_t seed;
+  if (getentropy(&seed, sizeof seed) != 0) seed = (uint64_t)time(NULL) ^ (uint64_t)(uintptr_t)&seed; /* an old kernel */
+  return seed;
+}
+
 hr_status hri_snapshot_build(hri_snapshot_builder *b, uint64_t memory_limit, hr_error *error) {
-  *b = (hri_snapshot_builder){.memory_limit = memory_limit};
+  *b = (hri_snapshot_builder){.memory_limit = memory_limit, .seed = secret()};
   b->snapshot = hri_alloc_zero(1, sizeof *b->snapshot);
   if (b->snapshot) {
     b->snapshot->format = "";
@@ -296,8 +306,12 @@ static int annotation_order(const void *a, const void *b) {
   return (x->place > y->place) - (x->place < y->place);
 }
 
-static bool sort_annotations(hr_snapshot *s) {
-  placed *rows = hri_alloc_zero((size_t)s->annotation_count, sizeof *rows);
+static bool sort_annotations(hri_snapshot_builder *b) {
+  hr_snapshot *s = b->snapshot;
+  const uint64_t more = 2 * s->annotation_count * sizeof(placed); /* sorting may take the rows once more */
+  placed *rows;
+  if (b->memory_limit && (b->memory_bytes > b->memory_limit || more > b->memory_limit - b->memory_bytes)) return false;
+  rows = hri_alloc_zero((size_t)s->annotation_count, sizeof *rows);
   if (!rows) return false;
   for (uint64_t k = 0; k < s->annotation_count; k++) rows[k] = (placed){s->annotations[k], k};
   qsort(rows, (size_t)s->annotation_count, sizeof *rows, annotation_order);
@@ -318,7 +332,7 @@ static void recount(hr_snapshot *s, hr_segment *segment) {
 hr_status hri_snapshot_build_end(hri_snapshot_builder *b, hr_snapshot **snapshot, hr_error *error) {
   hr_snapshot *s = b->snapshot;
   *snapshot = NULL;
-  if (b->failed || !s || (s->annotation_count && !sort_annotations(s))) {
+  if (b->failed || !s || (s->annotation_count && !sort_annotations(b))) {
     uint64_t held = b->memory_bytes;
     hri_snapshot_build_deinit(b);
     return hri_fail_memory(error, held, "a snapshot");

@@ -22,6 +22,7 @@ typedef struct hri_snapshot_builder {
   uint64_t stack_capacity, stack_frame_capacity, frame_capacity, text_capacity, string_capacity, category_capacity;
   uint64_t memory_limit; /* 0 = none */
   uint64_t memory_bytes; /* held by the arrays and tables */
+  uint64_t seed;         /* of all hashes */
   bool failed;           /* memory was refused or the limit met; sticky, calls then return 0 */
 } hri_snapshot_builder;
 

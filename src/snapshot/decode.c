@@ -93,6 +93,8 @@ hr_status hri_snapshot_decoder_fail(const hri_snapshot_decoder *d, const char *f
   va_start(args, format);
   (void)vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  for (char *c = text; *c; c++) /* the file's words may hold anything, and a terminal obeys it */
+    if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
   if (d->scan) return hri_json_scan_fail(d->scan, d->error, "%s", text);
   code = hri_fail(d->error, HR_ERROR_INPUT, "%s: byte %llu: %s", d->name, (unsigned long long)d->at, text);
   return hri_hint(d->error, code, "the file is damaged or no memory snapshot; take it anew with torch.cuda.memory._dump_snapshot");

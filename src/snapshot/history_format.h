@@ -126,11 +126,16 @@ typedef struct hri_history_settings { /* the last note of this kind holds */
 
 enum { HRI_HISTORY_STACK_CACHE = 1024 };
 
+typedef struct hri_history_frames {
+  uint32_t name, phase; /* the snapshot's frame + 1; 0: not yet made */
+} hri_history_frames;
+
 typedef struct hri_history_names {
   hri_snapshot_builder *builder;
   HRI_ARRAY(const hri_history_label *) labels; /* number - 1; borrowed */
   HRI_ARRAY(uint32_t) pools;                   /* the snapshot's pool of each number */
   HRI_ARRAY(uint16_t) categories;              /* of each label */
+  HRI_ARRAY(hri_history_frames) frames;        /* of each label: a text is looked up once, however many steps use it */
   struct {
     uint64_t label;
     uint32_t stack;

@@ -13,6 +13,7 @@ typedef struct reader {
   hri_history_header head; /* a copy, checked */
   hri_history_names names;
   uint64_t oldest;                /* number of the first event that the ring keeps */
+  uint64_t note_bytes;            /* of the chunks read so far */
   hr_error *error;
 } reader;
 
@@ -39,6 +40,7 @@ static hr_status read_header(reader *r) {
   if (h->version != HRI_HISTORY_VERSION) return bad(r, FIELD(version), "this version reads histories of version 1", h->version);
   if (h->header_bytes != HRI_HISTORY_HEADER_BYTES) return bad(r, FIELD(header_bytes), "the header must have 4096 bytes", h->header_bytes);
   if (h->event_bytes != sizeof(hri_history_event)) return bad(r, FIELD(event_bytes), "an event must have 48 bytes", h->event_bytes);
+  if (h->device < -1 || h->device > INT16_MAX) return bad(r, FIELD(device), "a device is -1 (the CPU) to 32767", (uint32_t)h->device);
   if (h->ring_offset % 8 || h->ring_offset > r->count) return bad(r, FIELD(ring_offset), "the ring must begin within the file", h->ring_offset);
   room = (r->count - h->ring_offset) / sizeof(hri_history_event);
   if (h->ring_capacity < 2 || h->ring_capacity > room) return bad(r, FIELD(ring_capacity), "the ring must lie within the file", h->ring_capacity);
@@ -83,6 +85,8 @@ static hr_status read_chunk(reader *r, uint64_t index) {
   uint64_t at = 0;
   if (!inside(r, &extent)) return bad(r, field, "a chunk of notes must lie within the file", extent.offset);
   if (used > extent.bytes || used % 8) return bad(r, field, "a chunk cannot hold more than its size", used);
+  r->note_bytes += used; /* at most 48 times the file */
+  if (r->note_bytes > r->count) return bad(r, field, "chunks of notes lie over each other", extent.offset);
   while (at < used) {
     const unsigned char *place = r->bytes + extent.offset + at;
     hri_history_note note;

@@ -93,6 +93,7 @@ hr_status hri_read_json(hri_snapshot_decoder *d, hri_snapshot_source *source, hr
   status = read_value(d, &scan);
   if (status == HR_OK) status = hri_json_scan_end(&scan, d->error);
   if (status == HR_OK) *whole = d->stack.items[0];
+  source->next = source->end; /* errors about the whole name its end */
   d->scan = NULL;
   return status;
 }

@@ -260,6 +260,17 @@ static hr_status refuse(machine *m, int op) {
 
 /* ---- what has text or bytes behind it ---- */
 
+/* A long piece widens the window, which may take what the decoder has left. */
+static hr_status want(machine *m, uint64_t bytes) {
+  hri_snapshot_decoder *d = m->d;
+  const uint64_t taken = d->held - d->window_bytes + d->builder.memory_bytes;
+  hr_status status;
+  m->s->window_limit = taken < d->limit ? d->limit - taken : 1;
+  status = hri_snapshot_source_want(m->s, bytes, d->error);
+  hri_snapshot_decoder_hold_window(d, m->s->capacity);
+  return status == HR_ERROR_MEMORY ? hri_snapshot_decoder_fail_memory(d) : status;
+}
+
 /* A counted string or byte string: `head` bytes of opcode and length. */
 static hr_status read_counted(machine *m, uint64_t head, bool number) {
   uint64_t count = little_endian(m->s->next + 1, (unsigned)head - 1);
@@ -267,9 +278,8 @@ static hr_status read_counted(machine *m, uint64_t head, bool number) {
   hri_value v = HRI_VALUE_OPAQUE;
   if (number && head == 5 && count > INT32_MAX) return hri_snapshot_decoder_fail(m->d, "LONG4 of a negative length");
   if (count > UINT64_MAX / 2) return truncated(m);
-  HRI_TRY(hri_snapshot_source_want(m->s, head + count, m->d->error));
+  HRI_TRY(want(m, head + count));
   if ((uint64_t)(m->s->end - m->s->next) < head + count) return truncated(m);
-  hri_snapshot_decoder_hold_window(m->d, m->s->capacity);
   p = m->s->next + head;
   if (!number) {
     HRI_TRY(hri_value_of_string(m->d, (const char *)p, count, &v));
@@ -296,7 +306,8 @@ static hr_status read_line(machine *m, int op) {
     end = have > 1 ? memchr(line, '\n', have - 1) : NULL;
     if (end) break;
     if (m->s->done) return truncated(m);
-    HRI_TRY(hri_snapshot_source_want(m->s, have < 32 ? 64 : 2 * have, m->d->error));
+    HRI_TRY(want(m, have < 32 ? 64 : 2 * have));
+    if ((uint64_t)(m->s->end - m->s->next) == have) HRI_TRY(want(m, have + 1)); /* twice was more than the file */
     if ((uint64_t)(m->s->end - m->s->next) == have) return truncated(m);
   }
   have = (uint64_t)((const char *)end - line);

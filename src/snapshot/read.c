@@ -74,11 +74,14 @@ static hr_status fail_notation(const hri_snapshot_source *source, notation which
 
 /* A file of ours: its reader wants it whole. */
 static hr_status read_history(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot, hr_error *error) {
-  const hr_snapshot_limits limits = {limit};
+  hr_snapshot_limits limits;
   char *bytes;
   uint64_t count;
+  hr_status status;
   HRI_TRY(hri_snapshot_source_whole(source, &bytes, &count, error));
-  return hri_history_parse(bytes, count, name, &limits, snapshot, error);
+  limits.memory_bytes = source->capacity < limit ? limit - source->capacity : 1; /* the window counts, too */
+  status = hri_history_parse(bytes, count, name, &limits, snapshot, error);
+  return status == HR_ERROR_MEMORY ? hri_hint(error, status, "reading may take %llu bytes; allow more", (unsigned long long)limit) : status;
 }
 
 static hr_status read_all(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot, hr_error *error) {

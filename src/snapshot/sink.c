@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -50,6 +51,14 @@ static char *temp_name(const char *path) {
   return temp;
 }
 
+/* A device or a pipe, which is written to and not replaced. */
+static bool is_special(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+static const char *name_of(const hri_sink *sink) { return sink->temp ? sink->temp : sink->path; }
+
 hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error) {
   size_t length = strlen(path);
   *sink = (hri_sink){.path = path, .fd = -1, .error = error};
@@ -58,6 +67,12 @@ hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error) {
   if (ends_in_gz(path)) {
     sink->status = begin_deflate(sink);
     if (sink->status != HR_OK) goto failed;
+  }
+  if (is_special(path)) { /* /dev/null must stay what it is */
+    sink->fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (sink->fd >= 0) return HR_OK;
+    sink->status = hri_fail_errno(error, errno, "open", path);
+    goto failed;
   }
   sink->temp = temp_name(path);
   if (!sink->temp) {
@@ -82,7 +97,7 @@ static void squeeze(hri_sink *sink, int flush) {
     stream->next_out = sink->packed;
     stream->avail_out = HRI_SINK_PIECE_BYTES;
     result = deflate(stream, flush);
-    sink->status = hri_file_write_all(sink->fd, sink->temp, sink->packed, HRI_SINK_PIECE_BYTES - stream->avail_out, sink->error);
+    sink->status = hri_file_write_all(sink->fd, name_of(sink), sink->packed, HRI_SINK_PIECE_BYTES - stream->avail_out, sink->error);
   } while (sink->status == HR_OK && (flush == Z_FINISH ? result != Z_STREAM_END : stream->avail_out == 0));
 }
 
@@ -91,7 +106,7 @@ void hri_sink_put(hri_sink *sink, const void *bytes, uint64_t count) {
   if (sink->status != HR_OK) return;
   sink->byte_count += count;
   if (!sink->deflate) {
-    sink->status = hri_file_write_all(sink->fd, sink->temp, bytes, count, sink->error);
+    sink->status = hri_file_write_all(sink->fd, name_of(sink), bytes, count, sink->error);
     return;
   }
   while (count > 0 && sink->status == HR_OK) {
@@ -118,14 +133,14 @@ static hr_status sync_directory(const hri_sink *sink) {
 
 hr_status hri_sink_end(hri_sink *sink) {
   if (sink->status == HR_OK && sink->deflate) squeeze(sink, Z_FINISH);
-  if (sink->status == HR_OK && fsync(sink->fd) != 0) sink->status = hri_fail_errno(sink->error, errno, "write", sink->temp);
+  if (sink->status == HR_OK && sink->temp && fsync(sink->fd) != 0) sink->status = hri_fail_errno(sink->error, errno, "write", sink->temp);
   if (sink->status == HR_OK) {
     int failed = close(sink->fd);
     sink->fd = -1;
-    if (failed) sink->status = hri_fail_errno(sink->error, errno, "write", sink->temp);
+    if (failed) sink->status = hri_fail_errno(sink->error, errno, "write", name_of(sink));
   }
-  if (sink->status == HR_OK && rename(sink->temp, sink->path) != 0) sink->status = hri_fail_errno(sink->error, errno, "rename to", sink->path);
-  if (sink->status == HR_OK) {
+  if (sink->status == HR_OK && sink->temp && rename(sink->temp, sink->path) != 0) sink->status = hri_fail_errno(sink->error, errno, "rename to", sink->path);
+  if (sink->status == HR_OK && sink->temp) {
     sink->status = sync_directory(sink);
     hri_free(sink->temp); /* it has its name now: there is nothing to remove */
     sink->temp = NULL;

@@ -11,7 +11,7 @@ enum { HRI_SINK_PIECE_BYTES = 1 << 16 };
 
 typedef struct hri_sink {
   const char *path; /* borrowed */
-  char *temp;       /* takes the place of `path` at the end */
+  char *temp;       /* takes the place of `path` at the end; NULL: `path` is a device or a pipe */
   int fd;
   z_stream *deflate; /* NULL: not compressed */
   unsigned char *packed;
@@ -20,7 +20,7 @@ typedef struct hri_sink {
   hr_error *error;     /* the caller's, filled at the first failure; may be NULL */
 } hri_sink;
 
-/* Opens the temporary file beside `path`. `error` stays in use until the end. */
+/* Opens the temporary file beside `path`; a device or a pipe itself. `error` stays in use until the end. */
 hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error);
 void hri_sink_put(hri_sink *sink, const void *bytes, uint64_t count);
 /* Keeps the first failure of whoever fills the sink (memory, say), and returns it. */

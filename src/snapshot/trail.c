@@ -12,12 +12,15 @@ _Static_assert(sizeof(hri_trail_page) <= HRI_TRAIL_BYTES, "one page");
 
 static const char magic[8] = "HRTRAIL1";
 
-/* The space is taken at once: a store into a hole of a full file system would end in SIGBUS. */
+/* The space is taken at once: a store into a hole of a full file system would end in SIGBUS. So would one of an earlier run
+ * that still maps the file if that were cut: it keeps its own. */
 hr_status hri_trail_open(const char *path, hri_trail_page **page, hr_error *error) {
   hr_status status;
   void *memory;
-  int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), number;
+  int fd, number;
   static const char zeros[HRI_TRAIL_BYTES];
+  if (unlink(path) != 0 && errno != ENOENT) return hri_fail_errno(error, errno, "replace", path);
+  fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return hri_fail_errno(error, errno, "create", path);
   status = hri_file_write_all(fd, path, zeros, sizeof zeros, error);
   if (status != HR_OK) {

@@ -123,6 +123,11 @@ void hri_memory_close(hri_memory *m) {
 
 /* ---- while it runs ---- */
 
+void hri_memory_stand(hri_memory *m, uint64_t step, uint64_t steps) {
+  m->trail->step = step;
+  m->trail->steps = steps;
+}
+
 void hri_memory_begin_step(hri_memory *m, uint64_t step) {
   m->in_step = true;
   if (!m->record) return;

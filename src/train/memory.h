@@ -16,6 +16,7 @@ typedef struct hri_memory hri_memory;
 hr_status hri_memory_open(const char *directory, const hr_plan *plan, bool record, hri_memory **memory, hr_error *error);
 void hri_memory_close(hri_memory *memory); /* NULL is fine */
 
+void hri_memory_stand(hri_memory *memory, uint64_t step, uint64_t steps); /* steps that are done, by an earlier part of the run, of all */
 void hri_memory_begin_step(hri_memory *memory, uint64_t step); /* that is about to run, from 1 */
 void hri_memory_program(hri_memory *memory, hri_program_kind kind, uint32_t micro); /* a program of the step begins */
 void hri_memory_node(hri_memory *memory, const hri_job *job, hri_id node);

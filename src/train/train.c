@@ -357,7 +357,7 @@ static hr_status start(trainer *t, hr_error *error) {
   hri_control *control;
   const char *model = t->job->model.directory;
   HRI_TRY(prepare_profile(t, error));
-  HRI_TRY(prepare_memory(t, error));
+  if (!resume) HRI_TRY(prepare_memory(t, error));
   if (o->sample_prompt && model[0] && hr_tokenizer_present(model)) HRI_TRY(hr_tokenizer_open(model, &t->tokenizer, error));
   HRI_TRY(open_data(t, error));
   t->progress = (hri_progress){.best_eval_loss = NAN, .last_loss = NAN};
@@ -365,8 +365,10 @@ static hr_status start(trainer *t, hr_error *error) {
   t->progress.steps = total_steps(t);
   if (resume) {
     HRI_TRY(prepare_resume(t, error));
+    HRI_TRY(prepare_memory(t, error)); /* not before it is sure that the run goes on: it replaces what the earlier part left */
     (void)snprintf(states, sizeof states, "%.4060s/optimizer.safetensors", t->path);
   }
+  hri_memory_stand(t->memory, t->progress.step, t->progress.steps);
   HRI_TRY(hri_session_load(&t->session, resume ? t->path : NULL, resume && t->session.plan->job.params.items[0].state_kind != HRI_STATE_NONE ? states : NULL, error));
   hri_session_tell(&t->session, HR_EVENT_LOADED, NULL, resume ? t->path : t->job->model.has_weights ? t->job->model.directory : "new weights from the seed");
   control = hri_executor_control(t->session.executor);
@@ -428,6 +430,7 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   if (job->model.dropout > 0) hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
   if (!options->resume_directory) HRI_TRY_OUT(hri_rundir_create(options->out_directory, error));
   status = start(&t, error);
+  if (status != HR_OK && t.memory) (void)hri_memory_end(t.memory, NULL, status, error, NULL);
   if (status != HR_OK && !options->resume_directory) hri_rundir_discard(options->out_directory);
   if (status != HR_OK) goto out;
   t.started = now();

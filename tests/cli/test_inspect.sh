@@ -31,7 +31,7 @@ snapshot() {
     }
     BEGIN {
       mib = 1048576; time = 1000000
-      init = frames("_apply", "torch/nn/modules/module.py", 900); forward = frames("forward", "model.py", 31)
+      init = frames("to", "torch/nn/modules/module.py", 1170); forward = frames("forward", "model.py", 31)
       backward = frames("_engine_run_backward", "torch/autograd/graph.py", 825); state = frames("_init_group", "torch/optim/adam.py", 120)
       for (k = 0; k < 4; k++) make(3 * mib, init)
       for (step = 0; step < 6; step++) {

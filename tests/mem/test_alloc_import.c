@@ -174,12 +174,15 @@ static void test_pending_blocks_wait_to_be_completed(void **unused) {
   const hr_pool none = {{0, 0}};
   good(hr_alloc_import(alloc, &segment, 1, blocks, 3, &none, 1, &e), &e);
   good(hr_alloc_check(alloc, &e), &e);
-  assert_int_equal(alloc->stats.allocation[0].current, 0);
-  assert_int_equal(alloc->stats.active_bytes[0].current, 512);
+  hr_alloc_stats stats;
+  hr_alloc_get_stats(alloc, &stats);
+  assert_int_equal(stats.allocation[0].current, 0);
+  assert_int_equal(stats.active_bytes[0].current, 512);
   assert_int_equal(hr_alloc_free(alloc, BASE, &e), HR_ERROR_USAGE);
   good(hr_alloc_free_complete(alloc, BASE, &e), &e);
   good(hr_alloc_empty_cache(alloc, &e), &e);
-  assert_int_equal(alloc->stats.reserved_bytes[0].current, 0);
+  hr_alloc_get_stats(alloc, &stats);
+  assert_int_equal(stats.reserved_bytes[0].current, 0);
   assert_int_equal(hr_alloc_import(alloc, &segment, 1, blocks, 3, &none, 1, &e), HR_OK); /* empty again */
   assert_int_equal(hr_alloc_import(alloc, &segment, 1, blocks, 3, &none, 1, &e), HR_ERROR_USAGE);
   end(&w, alloc);

@@ -260,7 +260,11 @@ static void test_no_message(void **state) {
   static const char *const texts[] = {"", "\n\n", "the job ran out of memory yesterday", "exit code 1", "exited with code 0",
                                       "RESOURCE_EXHAUSTED: quota exceeded for requests", "class MemoryErrorHandler:",
                                       "[launch.py:315:sigkill_handler] Killing subprocess 953850", "3 workers were killed by hand", "epoch 12 killed the mood",
-                                      "srun: error: node17: task 3: Exited with exit code 1", "unable to mmap the file: no such file"};
+                                      "srun: error: node17: task 3: Exited with exit code 1", "unable to mmap the file: no such file",
+                                      "\"State\": {\"Status\": \"exited\", \"OOMKilled\": false, \"ExitCode\": 1}", "docker inspect -f '{{.State.OOMKilled}}' box",
+                                      "memory.events: low 0 high 0 max 0 oom 0 oom_kill 0", "memory.oom_control: oom_kill_disable 0",
+                                      "vm.oom_kill_allocating_task = 0", "WARNING: GPU 0 is running low on memory, 97% used",
+                                      "slurmstepd: Detected 0 oom-kill events in StepId=9.0"};
   (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     hr_explanation *e = explain(texts[i]);
@@ -362,6 +366,24 @@ static void test_long_log(void **state) {
   free(block);
 }
 
+/* Words that look like a message and are none, more often than messages are read: the one at the end is found all the same. */
+static void test_many_words_before(void **state) {
+  static const char line[] = "step 17 of 900: exit code 0, out of memory? no\n";
+  hr_explainer *e;
+  hr_explanation *result;
+  hr_error error;
+  (void)state;
+  assert_int_equal(hr_explainer_create(NULL, &e, &error), HR_OK);
+  for (int i = 0; i < 30000; i++) assert_int_equal(hr_explainer_feed(e, line, sizeof line - 1, &error), HR_OK);
+  assert_int_equal(hr_explainer_feed(e, samples[0].text, strlen(samples[0].text), &error), HR_OK);
+  assert_int_equal(hr_explainer_end(e, &result, &error), HR_OK);
+  assert_int_equal(result->failure_count, 1);
+  assert_int_equal(result->failures[0].cause, samples[0].cause);
+  assert_int_equal(result->more, 0);
+  hr_explanation_destroy(result);
+  hr_explainer_destroy(e);
+}
+
 /* Heads without end: bounded time (the test's own limit) and a bounded result. */
 static void test_hostile(void **state) {
   static const char *const words[] = {"CUDA out of memory. ", "CUDA out of memory. Tried to allocate 1.00 GiB ", "Tried to allocate ",
@@ -435,6 +457,22 @@ static void test_point_02_more_free_than_requested(void **state) {
   assert_true(reasons(&f, "not explained by the figures") && reasons(&f, "container, MIG or vGPU"));
 }
 
+/* Expandable segments, where the text says that they are on, take free memory by 20 MiB. */
+static void test_point_02_chunks(void **state) {
+#define CHUNKS(requested, free)                                                                                                                  \
+  "CUDA out of memory. Tried to allocate " requested ". GPU 0 has a total capacity of 330.00 MiB of which " free " is free. Including non-PyTorch memory, " \
+  "this process has 302.00 MiB memory in use. Of the allocated memory 295.36 MiB is allocated by PyTorch, and 6.64 MiB is reserved by PyTorch but unallocated."
+  hr_oom_failure plain = one(CHUNKS("24.00 MiB", "28.00 MiB"));
+  hr_oom_failure chunks = one(CHUNKS("24.00 MiB", "28.00 MiB") " expandable_segments is enabled. If instead the process is running out of virtual address space");
+  hr_oom_failure enough = one(CHUNKS("24.00 MiB", "40.00 MiB") " expandable_segments is enabled.");
+  (void)state;
+  assert_int_equal(plain.cause, HR_OOM_UNKNOWN);
+  assert_int_equal(chunks.cause, HR_OOM_TOO_BIG);
+  assert_int_equal(chunks.certainty, HR_OOM_LIKELY);
+  assert_true(reasons(&chunks, "can use 20.00 MiB"));
+  assert_int_equal(enough.cause, HR_OOM_UNKNOWN);
+}
+
 static void test_point_03_values_for_not_known(void **state) {
   hr_oom_failure f = one(HEAD("1.00 GiB", "1.00 MiB") " Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use." TAIL);
   hr_oom_failure zero = one(HEAD("1.00 GiB", "1.00 MiB") " Process 7 has 0 bytes memory in use. Including non-PyTorch memory, this process has 0 bytes memory in use." TAIL);
@@ -483,6 +521,16 @@ static void test_point_07_caps(void **state) {
   assert_int_equal(cap.certainty, HR_OOM_CERTAIN);
   assert_int_not_equal(other.cause, HR_OOM_CAP);
   assert_true(reasons(&other, "printed but is not the cause"));
+  /* The rounding of figures that are not in the sum does not matter; and where it does, "free" is not called short. */
+  cap = one("CUDA out of memory. Tried to allocate 24.00 MiB. GPU 0 has a total capacity of 2.00 GiB of which 1.72 GiB is free. Including non-PyTorch memory, this process has 290.00 MiB memory in use. "
+            "307.20 MiB allowed; Of the allocated memory 250.36 MiB is allocated by PyTorch, and 39.64 MiB is reserved by PyTorch but unallocated.");
+  assert_int_equal(cap.cause, HR_OOM_CAP);
+  assert_int_equal(cap.certainty, HR_OOM_CERTAIN);
+  cap = one(HEAD("20.00 MiB", "15.00 GiB") " 8.00 GiB allowed; Of the allocated memory 7.60 GiB is allocated by PyTorch, and 0.39 GiB is reserved by PyTorch but unallocated.");
+  assert_int_equal(cap.cause, HR_OOM_CAP);
+  assert_int_equal(cap.certainty, HR_OOM_LIKELY);
+  assert_false(reasons(&cap, "would not have had the memory either"));
+  assert_true(reasons(&cap, "had 15.00 GiB free"));
   assert_int_not_equal(async.cause, HR_OOM_CAP);
   assert_true(reasons(&async, "no cap is set"));
   assert_int_equal(mps.cause, HR_OOM_CAP);
@@ -540,6 +588,13 @@ static void test_point_12_names_that_mislead(void **state) {
       {"OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376", HR_OOM_ON_CHIP},
       {"ValueError: No available memory for the cache blocks.", HR_OOM_CAP},
       {"RuntimeError: Unable to find a valid cuDNN algorithm to run convolution", HR_OOM_OUTSIDE_ALLOCATOR},
+      {"srun: error: gpu01: tasks 0-3: Out Of Memory", HR_OOM_HOST_MEMORY},
+      {"srun: error: gpu01: task 0: Exited with exit code 1\nRuntimeError: CUDA error: out of memory", HR_OOM_UNKNOWN},
+      {"slurmstepd: error: Detected 1 oom_kill event in StepId=123.batch.", HR_OOM_HOST_MEMORY},
+      {"box.service: Failed with result 'oom-kill'.", HR_OOM_HOST_MEMORY},
+      {"memory.events: oom 3 oom_kill 3", HR_OOM_HOST_MEMORY},
+      {"\"OOMKilled\": true, \"Dead\": false", HR_OOM_HOST_MEMORY},
+      {"(raylet) 3 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed", HR_OOM_HOST_MEMORY},
   };
   (void)state;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -563,6 +618,30 @@ static void test_point_13_forms(void **state) {
     assert_int_equal(f.certainty, HR_OOM_CERTAIN);
     assert_true(near(&f.figures[HR_OOM_REQUESTED], GIB(1)) && near(&f.figures[HR_OOM_TOTAL], GIB(10)) && near(&f.figures[HR_OOM_ALLOCATED], GIB(9.5)));
     assert_int_equal(f.device_index, i == 0 ? 3 : i == 1 ? -1 : 0);
+  }
+}
+
+/* PowerShell writes logs in UTF-16. */
+static void test_point_13_utf16(void **state) {
+  (void)state;
+  for (int big = 0; big < 2; big++) {
+    const char *text = samples[0].text;
+    size_t count = strlen(text);
+    char *wide = malloc(2 * count + 2);
+    hr_explanation *e;
+    hr_error error;
+    assert_non_null(wide);
+    memcpy(wide, big ? "\xfe\xff" : "\xff\xfe", 2);
+    for (size_t i = 0; i < count; i++) {
+      wide[2 + 2 * i + (size_t)big] = text[i];
+      wide[3 + 2 * i - (size_t)big] = 0;
+    }
+    assert_int_equal(hr_explain_text(wide, 2 * count + 2, NULL, &e, &error), HR_OK);
+    assert_int_equal(e->failure_count, 1);
+    assert_int_equal(e->failures[0].cause, samples[0].cause);
+    assert_true(near(&e->failures[0].figures[HR_OOM_TOTAL], samples[0].total));
+    hr_explanation_destroy(e);
+    free(wide);
   }
 }
 
@@ -600,10 +679,10 @@ static void test_words(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_samples),   cmocka_unit_test(test_no_message), cmocka_unit_test(test_pieces),
-      cmocka_unit_test(test_ranks_and_repeats), cmocka_unit_test(test_framework), cmocka_unit_test(test_long_log),
+      cmocka_unit_test(test_ranks_and_repeats), cmocka_unit_test(test_framework), cmocka_unit_test(test_long_log), cmocka_unit_test(test_many_words_before),
       cmocka_unit_test(test_hostile),   cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_point_01_the_request_is_a_segment),
-      cmocka_unit_test(test_point_02_more_free_than_requested),
+      cmocka_unit_test(test_point_02_more_free_than_requested), cmocka_unit_test(test_point_02_chunks),
       cmocka_unit_test(test_point_03_values_for_not_known),
       cmocka_unit_test(test_point_04_spilled_to_the_host),
       cmocka_unit_test(test_point_05_a_listed_process_is_this_one),
@@ -614,7 +693,7 @@ int main(void) {
       cmocka_unit_test(test_point_10_fragmentation_is_never_certain),
       cmocka_unit_test(test_point_11_absurd_requests),
       cmocka_unit_test(test_point_12_names_that_mislead),
-      cmocka_unit_test(test_point_13_forms),
+      cmocka_unit_test(test_point_13_forms), cmocka_unit_test(test_point_13_utf16),
       cmocka_unit_test(test_point_14_undecidable_says_what_to_record),
       cmocka_unit_test(test_words),
   };

@@ -426,6 +426,27 @@ static void fine_but_leaks(program *p, int variant) {
   }
 }
 
+/* What stays behind comes from another line in each step: no stack grows with every step. */
+static void leak_of_many_stacks(program *p, int variant) {
+  static const char *const names[] = {"hidden", "attention", "logits", "loss", "gate", "router", "norm", "mask"};
+  training t = usual();
+  load(p, &t);
+  for (int k = 0; k < 400 && !p->stopped; k++) {
+    forward(p, &t, 1);
+    says(p, "loss", "temporary", names[k % 8], k % 16);
+    (void)need(p, MIB(60 + 30 * variant));
+    backward(p, &t, 1);
+    update(p, &t);
+  }
+}
+
+/* Batches that get a little longer with every step. */
+static void longer_and_longer(program *p, int variant) {
+  training t = usual();
+  load(p, &t);
+  for (int k = 0; k < 200 && !p->stopped; k++) step(p, &t, 1 + 0.02 * (1 + variant) * k);
+}
+
 /* Evaluation with a larger batch is neither a leak nor an outlier of training. */
 static void evaluation(program *p, int variant) {
   training t = usual();
@@ -447,36 +468,39 @@ typedef struct scenario {
   unsigned right;      /* causes that are right */
   unsigned undecided;  /* candidates, of which one must be named when it is left undecided; 0: it must not be */
   bool wants_proof;    /* some setting avoids it, and must be found */
+  bool unsure;         /* more than one cause is right: none may be certain */
 } scenario;
 
 static const scenario scenarios[] = {
-    {"batch too big", too_big_from_the_start, 4, GIB(2.5), "", true, C(TOO_BIG), 0, false},
-    {"batch too big, total unknown", too_big_from_the_start, 4, GIB(2.5), "", false, C(TOO_BIG), 0, false},
-    {"model too big", too_big_model, 3, GIB(1.2), "", true, C(TOO_BIG), 0, false},
-    {"no room for optimizer states", too_big_at_states, 3, GIB(1.3), "", true, C(TOO_BIG), 0, false},
-    {"model too big to load", too_big_to_load, 3, GIB(2.2), "", true, C(TOO_BIG), 0, false},
-    {"model too big to load, total unknown", too_big_to_load, 3, GIB(3.1), "", false, C(TOO_BIG), 0, false},
-    {"generation too long", too_long_generation, 3, GIB(3), "", true, C(TOO_BIG) | C(GROWTH) | C(FRAGMENTED), 0, false},
-    {"absurd request", absurd, 2, GIB(4), "", true, C(TOO_BIG), 0, false},
-    {"pieces", fragmented, 8, GIB(4), "", false, C(FRAGMENTED), 0, true},
-    {"pieces, total known", fragmented, 8, GIB(3), "", true, C(FRAGMENTED), 0, true},
-    {"changing lengths", fragmented_by_lengths, 4, MIB(1000), "", false, C(FRAGMENTED) | C(TOO_BIG) | C(GROWTH), 0, false},
-    {"capture", capture, 3, GIB(4), "", false, C(CACHED_NOT_RETURNED), 0, false},
-    {"private pool", private_pool, 3, GIB(4), "", true, C(PRIVATE_POOL), 0, false},
-    {"stated cap", cap_stated, 1, GIB(8), "per_process_memory_fraction:0.2", true, C(CAP), 0, false},
-    {"stated cap, total unknown", cap_stated, 1, GIB(6), "per_process_memory_fraction:0.25", false, C(CAP), 0, false},
-    {"cap that no setting states", cap_unstated, 4, GIB(16), "", false, C(CAP), C(CAP), false},
-    {"cap that is caught", cap_caught, 3, GIB(16), "", false, C(CAP), 0, false},
-    {"leak", leak, 8, GIB(4), "", true, C(GROWTH), 0, false},
-    {"leak, total unknown", leak, 4, GIB(3.2), "", false, C(GROWTH), 0, false},
-    {"leak, expandable segments", leak, 4, GIB(4), "expandable_segments:True", true, C(GROWTH), 0, false},
-    {"outlier", outlier, 6, GIB(3), "", true, C(OUTLIER_BATCH), 0, false},
-    {"outlier, expandable segments", outlier, 6, GIB(3), "expandable_segments:True", false, C(OUTLIER_BATCH), 0, false},
-    {"others took memory", others, 4, GIB(4), "", false, C(OTHER_PROCESS), C(OTHER_PROCESS), false},
-    {"others hold memory", others_from_the_start, 4, GIB(8), "", true, C(OTHER_PROCESS), C(OTHER_PROCESS), false},
-    {"no failure", fine, 2, GIB(8), "", false, C(NO_FAILURE), 0, false},
-    {"no failure yet, but a leak", fine_but_leaks, 2, GIB(8), "", false, C(GROWTH), 0, false},
-    {"evaluation", evaluation, 3, GIB(3), "", true, C(TOO_BIG), 0, false},
+    {"batch too big", too_big_from_the_start, 4, GIB(2.5), "", true, C(TOO_BIG), 0, false, false},
+    {"batch too big, total unknown", too_big_from_the_start, 4, GIB(2.5), "", false, C(TOO_BIG), 0, false, false},
+    {"model too big", too_big_model, 3, GIB(1.2), "", true, C(TOO_BIG), 0, false, false},
+    {"no room for optimizer states", too_big_at_states, 3, GIB(1.3), "", true, C(TOO_BIG), 0, false, false},
+    {"model too big to load", too_big_to_load, 3, GIB(2.2), "", true, C(TOO_BIG), 0, false, false},
+    {"model too big to load, total unknown", too_big_to_load, 3, GIB(3.1), "", false, C(TOO_BIG), 0, false, false},
+    {"generation too long", too_long_generation, 3, GIB(3), "", true, C(TOO_BIG) | C(GROWTH) | C(FRAGMENTED), 0, false, false},
+    {"absurd request", absurd, 2, GIB(4), "", true, C(TOO_BIG), 0, false, false},
+    {"pieces", fragmented, 8, GIB(4), "", false, C(FRAGMENTED), 0, true, false},
+    {"pieces, total known", fragmented, 8, GIB(3), "", true, C(FRAGMENTED), 0, true, false},
+    {"changing lengths", fragmented_by_lengths, 4, MIB(1000), "", false, C(FRAGMENTED) | C(TOO_BIG) | C(GROWTH), 0, false, false},
+    {"capture", capture, 3, GIB(4), "", false, C(CACHED_NOT_RETURNED), 0, false, false},
+    {"private pool", private_pool, 3, GIB(4), "", true, C(PRIVATE_POOL), 0, false, false},
+    {"stated cap", cap_stated, 1, GIB(8), "per_process_memory_fraction:0.2", true, C(CAP), 0, false, false},
+    {"stated cap, total unknown", cap_stated, 1, GIB(6), "per_process_memory_fraction:0.25", false, C(CAP), 0, false, false},
+    {"cap that no setting states", cap_unstated, 4, GIB(16), "", false, C(CAP), C(CAP), false, false},
+    {"cap that is caught", cap_caught, 3, GIB(16), "", false, C(CAP), 0, false, false},
+    {"leak", leak, 8, GIB(4), "", true, C(GROWTH), 0, false, false},
+    {"leak, total unknown", leak, 4, GIB(3.2), "", false, C(GROWTH), 0, false, false},
+    {"leak, expandable segments", leak, 4, GIB(4), "expandable_segments:True", true, C(GROWTH), 0, false, false},
+    {"outlier", outlier, 6, GIB(3), "", true, C(OUTLIER_BATCH), 0, false, false},
+    {"outlier, expandable segments", outlier, 6, GIB(3), "expandable_segments:True", false, C(OUTLIER_BATCH), 0, false, false},
+    {"others took memory", others, 4, GIB(4), "", false, C(OTHER_PROCESS), C(OTHER_PROCESS), false, false},
+    {"others hold memory", others_from_the_start, 4, GIB(8), "", true, C(OTHER_PROCESS), C(OTHER_PROCESS), false, false},
+    {"no failure", fine, 2, GIB(8), "", false, C(NO_FAILURE), 0, false, false},
+    {"no failure yet, but a leak", fine_but_leaks, 2, GIB(8), "", false, C(GROWTH), 0, false, false},
+    {"leak of many stacks", leak_of_many_stacks, 3, GIB(4), "", true, C(GROWTH) | C(TOO_BIG) | C(FRAGMENTED), 0, false, true},
+    {"longer and longer", longer_and_longer, 4, GIB(3), "", true, C(TOO_BIG) | C(FRAGMENTED), 0, false, true},
+    {"evaluation", evaluation, 3, GIB(3), "", true, C(TOO_BIG), 0, false, false},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 
@@ -533,6 +557,7 @@ static void judge(const scenario *s, int variant, const program *p, const hr_oom
   bool right = f->cause == HR_OOM_UNKNOWN ? (f->candidates & s->undecided) != 0 : (s->right >> f->cause & 1) != 0;
   uint64_t shares = 0;
   if (quiet && p->failures == 0) right |= f->cause == HR_OOM_NO_FAILURE; /* true, though there is more to say */
+  if (s->unsure && f->certainty == HR_OOM_CERTAIN) right = false;
   for (uint32_t k = 0; k < f->share_count; k++) shares += f->shares[k].bytes;
   assert_int_equal(shares, f->share_total_bytes);
   if (s->tells_total && f->excess_bytes == 0) assert_int_equal(shares, p->device.total);

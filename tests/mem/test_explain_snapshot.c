@@ -40,7 +40,7 @@ static void scene_open(scene *s, const char *settings) {
   b.snapshot->settings.text = hri_snapshot_add_string(&b, settings, strlen(settings));
   b.snapshot->settings.present = true;
   frames[0] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "at::empty", 9), hri_snapshot_add_string(&b, "Empty.cpp", 9), 3);
-  frames[1] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "linear", 6), hri_snapshot_add_string(&b, "/x/torch/nn.py", 14), 7);
+  frames[1] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "linear", 6), hri_snapshot_add_string(&b, "/x/torch/nn/functional.py", 25), 7);
   frames[2] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "train_step", 10), hri_snapshot_add_string(&b, "/x/model.py", 11), 42);
   s->stack_group.stack = hri_snapshot_add_stack(&b, frames, 3);
   assert_int_equal(hri_snapshot_build_end(&b, &s->snapshot, &error), HR_OK);
@@ -147,13 +147,29 @@ static void test_too_big(void **state) {
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   s.evidence.device_total_bytes = GIB(7.5);
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY); /* growth is not ruled out */
-  scene_steps(&s, 4, GIB(7));
+  scene_steps(&s, 4, GIB(7)); /* a seventh above the other steps: it may be this batch */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_steps(&s, 4, GIB(7.4));
+  s.ooms[0].stage = HR_STAGE_EVALUATION; /* no step to compare with */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.ooms[0].stage = HR_STAGE_FORWARD;
+  s.steps[2].end_live_bytes = GIB(5); /* more stays behind, if of no one stack */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_steps(&s, 4, GIB(7.4));
+  s.evidence.device_total_bytes = GIB(8.1); /* what somebody else holds would have been enough */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.evidence.device_total_bytes = GIB(7.3); /* less than the snapshot accounts for: the total is wrong */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.evidence.device_total_bytes = GIB(7.5);
+  scene_replay(&s, true, false); /* a setting carries it */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.evidence.replay = NULL;
   e = explain(&s);
   assert_int_equal(e->failures[0].cause, HR_OOM_TOO_BIG);
   assert_int_equal(e->failures[0].certainty, HR_OOM_CERTAIN);
   assert_int_equal(e->failures[0].share_total_bytes, GIB(7.5));
   assert_true(says(&e->failures[0], "short by 624.00 MiB"));
-  assert_true(says(&e->failures[0], "train_step (model.py:42)"));
+  assert_true(says(&e->failures[0], "model.py:42 train_step"));
   assert_true(says(&e->failures[0], "category activation"));
   hr_explanation_destroy(e);
   s.i.odd_count = 1000;
@@ -188,6 +204,26 @@ static void test_cap(void **state) {
   expect(&s, HR_OOM_CAP, HR_OOM_LIKELY);
   s.evidence.device_total_bytes = GIB(8);
   expect(&s, HR_OOM_CAP, HR_OOM_CERTAIN);
+  s.evidence.device_total_bytes = GIB(16); /* 2 + 1 GiB stay below 0.3 of it: that cap refused nothing */
+  expect(&s, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE);
+  scene_close(&s);
+}
+
+/* Expandable segments grow by chunks of 20 MiB: more free memory than the request is no cap then. */
+static void test_chunks(void **state) {
+  scene s;
+  (void)state;
+  scene_open(&s, "expandable_segments:True");
+  s.snapshot->settings.expandable_segments = true;
+  scene_fail(&s, MIB(295), 0, MIB(7), MIB(28), MIB(24));
+  expect(&s, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE);
+  s.i.fragmentation.segment_bytes = MIB(40);
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.ooms[1] = s.ooms[0];
+  s.i.oom_count = 2; /* nor are several of them */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.i.fragmentation.segment_bytes = MIB(20); /* the last free block has the rest: then it should have gone well */
+  expect(&s, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE);
   scene_close(&s);
 }
 
@@ -316,6 +352,11 @@ static void test_outlier(void **state) {
   s.i.usual_peak_bytes = GIB(5);
   s.steps[6].peak_live_bytes = GIB(7.8); /* the step before was nearly as large: it grows */
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.steps[4].peak_live_bytes = GIB(5.2); /* batches that get larger and larger: no single one */
+  s.steps[5].peak_live_bytes = GIB(6);
+  s.steps[6].peak_live_bytes = GIB(7);
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.steps[4].peak_live_bytes = s.steps[5].peak_live_bytes = GIB(5);
   s.steps[6].peak_live_bytes = GIB(5);
   s.i.step_count = 2;
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
@@ -335,7 +376,11 @@ static void test_no_failure(void **state) {
   assert_int_equal(e->failures[0].advice[0].basis, HR_OOM_PROVEN); /* a quarter less is reserved */
   hr_explanation_destroy(e);
   scene_leak(&s, GIB(2), 6, 8);
-  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_GROWTH);
+  assert_int_equal(e->failures[0].advice[0].basis, HR_OOM_ADVICE); /* first the leak, not the allocator */
+  assert_non_null(strstr(e->failures[0].advice[0].text, "loss.item()"));
+  hr_explanation_destroy(e);
   scene_close(&s);
 }
 
@@ -399,7 +444,7 @@ static void test_advice_order(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_too_big),     cmocka_unit_test(test_absurd),         cmocka_unit_test(test_cap),
+      cmocka_unit_test(test_too_big),     cmocka_unit_test(test_absurd),         cmocka_unit_test(test_cap), cmocka_unit_test(test_chunks),
       cmocka_unit_test(test_cached),      cmocka_unit_test(test_shrunk),         cmocka_unit_test(test_missing),
       cmocka_unit_test(test_fragmented),  cmocka_unit_test(test_growth),         cmocka_unit_test(test_outlier),
       cmocka_unit_test(test_no_failure),  cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_trace), cmocka_unit_test(test_advice_order),

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -173,6 +174,8 @@ static void errors_name_the_place(void **state) {
       {104, 49, "byte 104: there are at most 48 chunks of notes (found 49)"},
       {112, 3, "byte 112: a chunk of notes must lie within the file (found 3)"},
       {128, 1 << 20, "byte 112: a chunk cannot hold more than its size"},
+      {24, 0x8000, "byte 24: a device is -1 (the CPU) to 32767 (found 32768)"},
+      {24, 0xfffffff9, "byte 24: a device is -1 (the CPU) to 32767 (found 4294967289)"},
   };
   char path[256], *bytes;
   uint64_t count;
@@ -204,8 +207,89 @@ static void keeps_within_the_limit(void **state) {
   assert_null(s);
 }
 
+/* ---- files that would take much more time or memory than their length ---- */
+
+typedef struct image {
+  unsigned char *bytes;
+  uint64_t count;
+} image;
+
+/* A header, a ring of event_count events (filled by the caller) and one place more, and behind it `rest` bytes. */
+static image make_image(uint64_t event_count, uint64_t rest, hri_history_header **head, hri_history_event **ring) {
+  image m = {.count = HRI_HISTORY_HEADER_BYTES + (event_count + 1) * sizeof(hri_history_event) + rest};
+  m.bytes = calloc(1, m.count);
+  assert_non_null(m.bytes);
+  *head = (void *)m.bytes;
+  **head = (hri_history_header){.magic = HRI_HISTORY_MAGIC, .version = HRI_HISTORY_VERSION, .order = HRI_HISTORY_ORDER, .header_bytes = HRI_HISTORY_HEADER_BYTES,
+                                .event_bytes = sizeof(hri_history_event), .ring_offset = HRI_HISTORY_HEADER_BYTES, .ring_capacity = event_count + 1, .published = event_count};
+  *ring = (void *)(m.bytes + HRI_HISTORY_HEADER_BYTES);
+  return m;
+}
+
+/* A name of megabytes is read once, not with each step that uses it. */
+static void long_names_take_linear_time(void **state) {
+  enum { EVENTS = 20000, NAME = 4 << 20 };
+  hri_history_header *head;
+  hri_history_event *ring;
+  const uint64_t note_bytes = sizeof(hri_history_label) + NAME;
+  image m = make_image(EVENTS, note_bytes, &head, &ring);
+  hri_history_label *label = (void *)(m.bytes + m.count - note_bytes);
+  struct timespec begin, end;
+  hr_snapshot *s;
+  hr_error error = {0};
+  (void)state;
+  *label = (hri_history_label){.note = {HRI_HISTORY_LABEL, (uint32_t)note_bytes}, .layer = -1, .name_bytes = NAME};
+  memset(label->text, 'x', NAME);
+  head->chunk_count = 1;
+  head->chunks[0].extent = (hri_history_extent){m.count - note_bytes, note_bytes};
+  head->chunks[0].used = note_bytes;
+  for (uint64_t k = 0; k < EVENTS; k++)
+    ring[k] = (hri_history_event){.addr = 4096 + 512 * k, .size = 512, .label = (k + 1) << 32 | 1, .rest = hri_history_rest(HR_TRACE_ALLOC, 0, 512)};
+  (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+  if (hri_history_parse(m.bytes, m.count, "long", NULL, &s, &error) != HR_OK) fail_msg("%s", error.message);
+  (void)clock_gettime(CLOCK_MONOTONIC, &end);
+  assert_int_equal(s->stack_count, EVENTS + 1);
+  assert_int_equal(strlen(hr_snapshot_string(s, s->frames[s->stack_frames[s->stacks[s->events[EVENTS - 1].stack].first]].name)), NAME);
+  assert_in_range(end.tv_sec - begin.tv_sec, 0, 5); /* half a minute if each step read it */
+  hr_snapshot_destroy(s);
+  /* Chunks that lie over each other would multiply what they hold. */
+  head->chunk_count = 3;
+  head->chunks[1] = head->chunks[2] = head->chunks[0];
+  assert_int_equal(hri_history_parse(m.bytes, m.count, "long", NULL, &s, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "byte 136: chunks of notes lie over each other"));
+  free(m.bytes);
+}
+
+/* What rebuilding a state takes counts, too. */
+static void states_keep_within_the_limit(void **state) {
+  enum { EVENTS = 100000 };
+  const hr_snapshot_limits tight = {16 << 20}, enough = {64 << 20};
+  hri_history_header *head;
+  hri_history_event *ring;
+  image m = make_image(EVENTS, sizeof(hri_history_state), &head, &ring);
+  void *ballast = hri_alloc(hri_mem_peak_bytes() - hri_mem_live_bytes() + 1); /* all above it shows */
+  const uint64_t before = hri_mem_peak_bytes();
+  hr_snapshot *s;
+  hr_error error = {0};
+  (void)state;
+  head->state = 1 << 1;
+  head->states[0] = (hri_history_extent){m.count - sizeof(hri_history_state), sizeof(hri_history_state)};
+  for (uint64_t k = 0; k < EVENTS; k++)
+    ring[k] = (hri_history_event){.addr = 4096 + k * 8192, .size = 4096, .rest = hri_history_rest(HR_TRACE_SEGMENT_MAP, 0, 0)};
+  assert_int_equal(hr_snapshot_parse(m.bytes, m.count, "map", &tight, &s, &error), HR_ERROR_MEMORY);
+  assert_non_null(strstr(error.hint, "16777216"));
+  assert_in_range(hri_mem_peak_bytes() - before, 4 << 20, 16 << 20);
+  if (hr_snapshot_parse(m.bytes, m.count, "map", &enough, &s, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_int_equal(s->segment_count, EVENTS);
+  assert_in_range(hri_mem_peak_bytes() - before, 16 << 20, 64 << 20);
+  hr_snapshot_destroy(s);
+  hri_free(ballast);
+  free(m.bytes);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(reads_what_the_format_says), cmocka_unit_test(damage_is_an_error_or_an_answer),
-                                     cmocka_unit_test(errors_name_the_place), cmocka_unit_test(keeps_within_the_limit)};
+                                     cmocka_unit_test(errors_name_the_place), cmocka_unit_test(keeps_within_the_limit),
+                                     cmocka_unit_test(long_names_take_linear_time), cmocka_unit_test(states_keep_within_the_limit)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -306,6 +308,9 @@ static void test_malformed(void **state) {
       PICKLE("{\"segments\": 5}", "'segments' is 5"),
       PICKLE("{\"segments\": [{\"blocks\": [{\"size\": -5, \"state\": \"inactive\"}]}]}", "'size' of a block is -5"),
       PICKLE("{\"segments\": [{\"blocks\": [{\"size\": null, \"state\": \"inactive\"}]}]}", "'size' of a block is None"),
+      PICKLE("{\"segments\": [{\"address\": 0, \"blocks\": [{\"size\": 9223372036854775807, \"state\": \"inactive\"}, {\"size\": 9223372036854775807, "
+             "\"state\": \"inactive\"}, {\"size\": 2, \"state\": \"inactive\"}, {\"size\": 5, \"state\": \"inactive\"}]}]}",
+             "blocks of 2^64 bytes"),
       PICKLE("{\"segments\": [{\"address\": 18446744073709551000, \"blocks\": [{\"size\": 4096, \"state\": \"inactive\"}]}]}", "above 2^64"),
       PICKLE("{\"segments\": [{\"device\": 99999999, \"blocks\": []}]}", "'device' of a segment is 99999999"),
       PICKLE("{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": 1, \"size\": 2}, {\"action\": \"alloc\", \"addr\": 1, \"size\": \"big\"}]]}",
@@ -507,6 +512,128 @@ static void test_many_names(void **state) {
   free(b.bytes);
 }
 
+/* Strings that would all have one hash if hashes were the same in every process: as many comparisons as pairs. */
+static void test_colliding_names(void **state) {
+  enum { COUNT = 60000 };
+  const uint64_t factor = 0xff51afd7ed558ccdu, meet = 0x1122334455667788u;
+  uint64_t random = 1, found = 0;
+  struct timespec begin, end;
+  buffer b = {0};
+  hr_snapshot *s;
+  (void)state;
+  PUT(&b, "\x80\x02](");
+  while (found < COUNT) { /* 16 letters: the second half leads every first half to the same place */
+    uint64_t half[2], h;
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    half[0] = (random >> 1 & 0x3f3f3f3f3f3f3f3fu) | 0x4040404040404040u;
+    h = (0x9e3779b97f4a7c15u ^ 16 ^ half[0]) * factor;
+    half[1] = (h ^ h >> 32) ^ meet;
+    if (half[1] & 0x8080808080808080u || memchr(half, 0, sizeof half)) continue;
+    PUT(&b, "U\x10");
+    put(&b, (const char *)half, sizeof half);
+    PUT(&b, "0");
+    found++;
+  }
+  PUT(&b, "e.");
+  (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+  s = parse(b.bytes, b.count);
+  (void)clock_gettime(CLOCK_MONOTONIC, &end);
+  assert_true(s->string_count > COUNT - 100);
+  assert_in_range(end.tv_sec - begin.tv_sec, 0, 5); /* half a minute without the secret, and four times that for twice as many */
+  hr_snapshot_destroy(s);
+  free(b.bytes);
+}
+
+static uint64_t peak_above(const char *path, uint64_t limit, hr_status wanted) {
+  const hr_snapshot_limits limits = {limit};
+  hr_snapshot *s = NULL;
+  hr_error error = {0};
+  void *ballast = hri_alloc(hri_mem_peak_bytes() - hri_mem_live_bytes() + 1); /* all above it shows */
+  uint64_t before = hri_mem_peak_bytes();
+  assert_non_null(ballast);
+  if (hr_snapshot_read(path, &limits, &s, &error) != wanted) fail_msg("%s", error.message);
+  hr_snapshot_destroy(s);
+  hri_free(ballast);
+  return hri_mem_peak_bytes() - before;
+}
+
+static void write_file(const char *path, const buffer *b) { assert_int_equal(hri_file_replace(path, b->bytes, b->count, NULL), HR_OK); }
+
+/* The limit holds for the window of a long string and for what sorting takes, too. */
+static void test_limit_of_everything(void **state) {
+  char path[] = "/tmp/test_snapshot_XXXXXX";
+  const uint32_t length = 7 << 20;
+  buffer b = {0};
+  (void)state;
+  close(mkstemp(path));
+  PUT(&b, "\x80\x02]((");
+  for (int k = 0; k < 100000; k++) PUT(&b, "}(U\6actionU\5allocU\4sizeK\1u");
+  PUT(&b, "X");
+  put(&b, (const char *)&length, 4);
+  for (uint32_t k = 0; k < length / 8; k++) PUT(&b, "abcdefgh");
+  PUT(&b, "ee.");
+  write_file(path, &b);
+  assert_in_range(peak_above(path, 8 << 20, HR_ERROR_MEMORY), 1 << 20, 9 << 20);
+  b.count = 0;
+  PUT(&b, "\x80\x02}(U\24external_annotations](");
+  for (int k = 0; k < 100000; k++) PUT(&b, "}(U\5stageU\5STARTU\4nameU\1au");
+  PUT(&b, "eU\10segments]u.");
+  write_file(path, &b);
+  assert_in_range(peak_above(path, 7 << 20, HR_ERROR_MEMORY), 1 << 20, 8 << 20);
+  assert_in_range(peak_above(path, 64 << 20, HR_OK), 1 << 20, 64 << 20);
+  unlink(path);
+  free(b.bytes);
+}
+
+/* A line of protocol 0 that is longer than half of the file, across the edge of the window. */
+static void test_long_line(void **state) {
+  char path[] = "/tmp/test_snapshot_XXXXXX";
+  buffer b = {0};
+  hr_snapshot *s;
+  hr_error error = {0};
+  (void)state;
+  close(mkstemp(path));
+  PUT(&b, "(dp0\nVsegments\np1\n(lp2\nsV");
+  for (int k = 0; k < 300000; k++) PUT(&b, "x");
+  write_file(path, &b);
+  assert_int_equal(hr_snapshot_read(path, NULL, &s, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "ends in the middle"));
+  PUT(&b, "\np3\nI1\ns.");
+  write_file(path, &b);
+  if (hr_snapshot_read(path, NULL, &s, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_int_equal(s->byte_count, b.count);
+  hr_snapshot_destroy(s);
+  unlink(path);
+  free(b.bytes);
+}
+
+/* A pipe is refused, also one that nobody writes to: opening that would never end. */
+static void test_pipe(void **state) {
+  char directory[] = "/tmp/test_snapshot_XXXXXX", path[64];
+  hr_snapshot *s;
+  hr_error error = {0};
+  (void)state;
+  assert_non_null(mkdtemp(directory));
+  (void)snprintf(path, sizeof path, "%s/pipe", directory);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  (void)alarm(20);
+  assert_int_equal(hr_snapshot_read(path, NULL, &s, &error), HR_ERROR_INPUT);
+  (void)alarm(0);
+  assert_non_null(strstr(error.message, "not a regular file"));
+  unlink(path);
+  rmdir(directory);
+}
+
+/* Words of the file in an error do not reach the terminal as commands. */
+static void test_errors_are_plain(void **state) {
+  static const char text[] = "\x80\x02]}(U\7addressK\1U\ntotal_sizeU\x0a\x1b[31m\n\x7f\r\x07zua.";
+  hr_snapshot *s;
+  hr_error error = {0};
+  (void)state;
+  assert_int_equal(hr_snapshot_parse(text, sizeof text - 1, "plain", NULL, &s, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "is the string '?[31m????z'"));
+}
+
 /* gzip that inflates a thousandfold stops at the limit. */
 static void test_bomb(void **state) {
   const hr_snapshot_limits small = {1 << 20};
@@ -605,7 +732,8 @@ int main(void) {
       cmocka_unit_test(test_malformed), cmocka_unit_test(test_integers), cmocka_unit_test(test_strings),            cmocka_unit_test(test_billion_laughs),
       cmocka_unit_test(test_depth),     cmocka_unit_test(test_limit),   cmocka_unit_test(test_bomb),                cmocka_unit_test(test_long_file),
       cmocka_unit_test(test_recognise), cmocka_unit_test(test_many_names), cmocka_unit_test(test_allocation_failures),
-      cmocka_unit_test(test_profiler),
+      cmocka_unit_test(test_profiler),  cmocka_unit_test(test_colliding_names), cmocka_unit_test(test_limit_of_everything), cmocka_unit_test(test_long_line),
+      cmocka_unit_test(test_errors_are_plain), cmocka_unit_test(test_pipe),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

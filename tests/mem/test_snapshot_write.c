@@ -1,8 +1,11 @@
 /* The writer of snapshots: one test per rule of docs/snapshots.md, and every field held against the snapshot written. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "unpickle.h"
 
@@ -752,6 +755,34 @@ static void wrong_paths_are_named(void **state) {
   hr_snapshot_destroy(s);
 }
 
+/* A pipe, or /dev/null of who may do anything, gets the bytes and stays what it is. */
+static void a_pipe_is_written_to(void **state) {
+  static const char *const names[] = {"pipe", "pipe.gz"};
+  hr_snapshot *s = tiny(1, 1);
+  hr_error error = {0};
+  (void)state;
+  for (int k = 0; k < 2; k++) {
+    const char *path = path_of("%s/%s", scratch, names[k]);
+    unsigned char head[2];
+    struct stat info;
+    int reader;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    reader = open(path, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    if (hr_snapshot_write(s, path, NULL, &error) != HR_OK) fail_msg("%s", error.message);
+    assert_int_equal(stat(path, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    assert_int_equal(read(reader, head, 2), 2);
+    assert_int_equal(head[0], k ? 0x1f : 0x80);
+    close(reader);
+    assert_false(exists(path_of("%s/.%s.tmp", scratch, names[k])));
+  }
+  assert_int_equal(symlink("/dev/full", path_of("%s/full", scratch)), 0); /* named by a link: a mistake here must not cost the device */
+  assert_int_equal(hr_snapshot_write(s, path_of("%s/full", scratch), NULL, &error), HR_ERROR_IO);
+  assert_non_null(strstr(error.message, "/full"));
+  hr_snapshot_destroy(s);
+}
+
 /* What writing takes at most. A ballast lifts what is live to the highest it ever was, so that all above it shows. */
 static uint64_t bytes_to_write(uint64_t event_count, const char *name) {
   made_options o = small;
@@ -817,6 +848,7 @@ int main(void) {
     cmocka_unit_test(refused_memory_leaves_the_old_file),
     cmocka_unit_test(a_full_disk_leaves_the_old_file),
     cmocka_unit_test(wrong_paths_are_named),
+    cmocka_unit_test(a_pipe_is_written_to),
     cmocka_unit_test(memory_does_not_grow_with_events),
   };
   return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
