@@ -120,6 +120,18 @@ static hr_status export_format(const cli_config *config, hr_export_format *forma
   return text_hint(error, HR_ERROR_USAGE, "put FILE first: headroom inspect FILE --export chrome trace.json");
 }
 
+static hr_status write_report(const cli_config *config, const hr_inspection *p, hr_error *error) {
+  const char *slash = strrchr(config->operands[0], '/');
+  hr_report_line line = {.name = "room at the failure"};
+  hr_report_options how = {.title = slash && slash[1] ? slash + 1 : config->operands[0], .lines = &line};
+  if (p->oom_count) { /* what was reserved, and what the device still had */
+    const hr_oom_event *last = &p->ooms[p->oom_count - 1];
+    line.bytes = last->reserved_bytes + last->device_free_bytes;
+    how.line_count = 1;
+  }
+  return hr_report_html(p, &how, config_text(config, OPTION_HTML), error);
+}
+
 /* Where the instant of the inspection stands for the exporter: after so many events. */
 static hr_status write_files(const cli_config *config, const side *s, hr_error *error) {
   const hr_inspection *p = s->inspection;
@@ -128,7 +140,7 @@ static hr_status write_files(const cli_config *config, const side *s, hr_error *
   hr_status status = HR_OK;
   if (export->list_count) status = export_format(config, &format, error);
   if (status == HR_OK && export->list_count) status = hr_snapshot_export(s->snapshot, format, p->trace, p->at_event + 1, export->list[1], error);
-  if (status == HR_OK && config_text(config, OPTION_HTML)) status = hr_report_html(p, NULL, config_text(config, OPTION_HTML), error);
+  if (status == HR_OK && config_text(config, OPTION_HTML)) status = write_report(config, p, error);
   return status;
 }
 
