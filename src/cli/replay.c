@@ -115,6 +115,8 @@ static hr_status check_words(const cli_config *config, hr_error *error) {
   }
   if (config_text(config, OPTION_ALLOC_CONF) && config_flag(config, OPTION_SEARCH))
     return text_fail(error, HR_ERROR_USAGE, "--search tries settings of its own: leave --alloc-conf out");
+  if (config_chosen(config, OPTION_TRACE) && config_count(config, OPTION_TRACE) >= UINT32_MAX)
+    return text_fail(error, HR_ERROR_USAGE, "--trace %llu: no snapshot has so many", (unsigned long long)config_count(config, OPTION_TRACE));
   return HR_OK;
 }
 

@@ -34,17 +34,28 @@ static uint64_t free_bytes(const hr_inspection *p) {
   return p->at.free_returnable_bytes + p->at.free_pinned_bytes - p->at.private_pool_free_bytes;
 }
 
+/* Even in one piece, the free memory would have carried this request and hardly more: a tenth of it all would be left. The
+ * explainer weighs more than that. */
+static bool nearly_full(const hr_inspection *p) {
+  const hr_fragmentation *f = &p->fragmentation;
+  uint64_t all = p->at.reserved_bytes + f->device_free_bytes, have = free_bytes(p) + f->device_free_bytes;
+  return have < f->request_bytes + all / 10;
+}
+
 /* One sentence from the tests of the fragmentation. */
 static void say_cause(hri_text *t, const hr_inspection *p) {
   const hr_fragmentation *f = &p->fragmentation;
   if (!f->request_bytes) return;
   if (f->fits_block) hri_text_add(t, "A FREE BLOCK OF %s would take it as things stand: max_split_size or a stream's rules kept it\n", SIZE(f->pool_largest_free_bytes));
   else if (f->device_free_bytes >= f->segment_bytes)
-    hri_text_add(t, "CAPPED: the device has the %s needed; a limit below its memory (a fraction) was reached\n", SIZE(f->segment_bytes));
+    hri_text_add(t, "NOT THE DEVICE: it has the %s needed; most likely a limit below its memory (a fraction) was reached\n", SIZE(f->segment_bytes));
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
   else if (f->device_free_bytes >= f->request_bytes)
     hri_text_add(t, "NO ROOM for a segment of %s; free in the pool %s, in pieces of at most %s\n", SIZE(f->segment_bytes),
                  SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
+  else if (f->fits_compacted && nearly_full(p))
+    hri_text_add(t, "NEARLY FULL: %s free, in pieces of at most %s\n", SIZE(free_bytes(p) + f->device_free_bytes),
+                 SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes : f->device_free_bytes));
   else if (f->fits_compacted)
     hri_text_add(t, "FRAGMENTED: %s free, but in pieces of at most %s\n", SIZE(free_bytes(p) + f->device_free_bytes),
                  SIZE(f->pool_largest_free_bytes > f->device_free_bytes ? f->pool_largest_free_bytes : f->device_free_bytes));

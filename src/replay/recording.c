@@ -1,6 +1,8 @@
 /* What a trace says about the world it was recorded in: its settings, the room that there was, the pools of addresses. */
 #include "replay/replay.h"
 
+#include <string.h>
+
 /* ---- settings ---- */
 
 /* Text first: it is what the user set. Files without one (before 2.4) may still show expandable segments at work. */
@@ -223,7 +225,7 @@ hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, h
     else status = hri_fail(error, HR_ERROR_INPUT, "trace %u of the snapshot holds no events", trace);
     return hri_hint(error, status, "record with torch.cuda.memory._record_memory_history(max_entries=1000000) before the work begins");
   }
-  if (s->events[s->traces[trace].first].flags & HR_EVENT_NO_ADDRESS) {
+  if ((s->events[s->traces[trace].first].flags & HR_EVENT_NO_ADDRESS) || strcmp(s->format, "pytorch-profiler") == 0) {
     status = hri_fail(error, HR_ERROR_INPUT, "the snapshot was made by a profiler: it has no addresses and no segments to replay");
     return hri_hint(error, status, "take one with torch.cuda.memory._dump_snapshot()");
   }
