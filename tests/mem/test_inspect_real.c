@@ -398,7 +398,7 @@ static void says(const char *file, uint64_t at, const char *const *wanted) {
 }
 
 static void verdicts_and_places_in_words(void **unused) {
-  static const char *const capped[] = {"OUT OF MEMORY in ", "CAPPED: the device has the 24.00 MiB needed", NULL};
+  static const char *const capped[] = {"OUT OF MEMORY in ", "NOT THE DEVICE: it has the 24.00 MiB needed", NULL};
   static const char *const segment[] = {"OUT OF MEMORY in forward", "NO ROOM for a segment of 20.00 MiB", "adam._init_group < scenarios.py:",
                                         "nn.linear < scenarios.py:", "  to < scenarios.py:", NULL};
   static const char *const chunks[] = {"OUT OF MEMORY in backward", "NO ROOM for a segment of 40.00 MiB", "(no stack: the autograd thread)", NULL};
