@@ -40,7 +40,7 @@ static hr_status input_failed(const input *in, hr_error *error) {
 /* ---- a log ---- */
 
 static bool is_compressed(const input *in) {
-  static const char *const starts[] = {"\x1f\x8b", "PK\x03\x04", "\xfd" "7zXZ", "\x28\xb5\x2f\xfd", "BZh"};
+  static const char *const starts[] = {"\x1f\x8b", "PK\x03\x04", "\xfd\x37zXZ", "\x28\xb5\x2f\xfd", "BZh"};
   for (size_t k = 0; k < sizeof starts / sizeof *starts; k++)
     if (in->first_count > strlen(starts[k]) && memcmp(in->first, starts[k], strlen(starts[k])) == 0) return true;
   return false;

@@ -27,7 +27,7 @@ static const tip tips[] = {
     {ON(FRAGMENTED), "transformers", 6, "small", "TrainingArguments: group_by_length=True or padding to a fixed length, so that sizes repeat"},
     {ON(FRAGMENTED), NULL, 6, "small", "keep sizes alike from step to step: bucket or pad sequences"},
     {ON(CAP), "vllm", 7, "none", "raise --gpu-memory-utilization, or lower --max-model-len"},
-    {ON(CAP), NULL, 7, "none", "raise or remove the cap: set_per_process_memory_fraction; on MPS PYTORCH_MPS_HIGH_WATERMARK_RATIO (0.0 can hang the machine)"},
+    {ON(CAP), NULL, 7, "none", "raise or remove the cap: set_per_process_memory_fraction, or per_process_memory_fraction in PYTORCH_ALLOC_CONF; on MPS PYTORCH_MPS_HIGH_WATERMARK_RATIO (0.0 can hang the machine)"},
     {ON(CACHED_NOT_RETURNED), NULL, 8, "small", "call torch.cuda.empty_cache() before capturing a graph or entering the MemPool"},
     {ON(PRIVATE_POOL), "vllm", 9, "some speed", "start with --enforce-eager, or capture fewer batch sizes"},
     {ON(PRIVATE_POOL), NULL, 9, "some speed", "capture fewer graphs or let them share one pool; torch.compile: mode other than reduce-overhead"},

@@ -377,6 +377,10 @@ void hri_oom_judge(hri_oom_message *m) {
   case HRI_OOM_NOTHING: break;
   case HRI_OOM_CACHING: judge_caching(m); break;
   case HRI_OOM_ASYNC: judge_async(m); break;
+  case HRI_OOM_REJECTED:
+    hri_oom_line(f, "throw_on_cudamalloc_oom: PyTorch refuses what would pass per_process_memory_fraction, before it asks the driver");
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "the cap of per_process_memory_fraction refused it");
+    break;
   case HRI_OOM_MPS: judge_mps(m); break;
   case HRI_OOM_BARE:
     hri_oom_line(f, "the message has no figures");

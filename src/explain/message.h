@@ -14,6 +14,7 @@ typedef enum hri_oom_kind {
   HRI_OOM_NOTHING = 0,
   HRI_OOM_CACHING,     /* PyTorch's caching allocator, with or without figures */
   HRI_OOM_ASYNC,       /* PyTorch on cudaMallocAsync */
+  HRI_OOM_REJECTED,    /* PyTorch's own refusal by throw_on_cudamalloc_oom, before the driver is asked */
   HRI_OOM_MPS,         /* PyTorch on Metal */
   HRI_OOM_BARE,        /* "CUDA error: out of memory", THC, Caffe2 on a GPU: no figures */
   HRI_OOM_DRIVER,      /* the driver API, past the allocator: modules, mappings */

@@ -341,6 +341,7 @@ static reading read_memory_head(const around *a) {
     memcpy(with + strlen(with), " error:", 8);
     if (before_ends(a, with))
       return (reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ? HRI_OOM_PINNED : HRI_OOM_BARE, sources[i]};
+    if (caching && after_has(a, 60, "preemptively rejected")) return (reading){HRI_OOM_REJECTED, sources[i]};
     if (caching) return (reading){HRI_OOM_CACHING, sources[i]};
   }
   if (after_has(a, 40, "tried to allocate")) return (reading){HRI_OOM_CACHING, "pytorch-cuda"};
@@ -437,6 +438,10 @@ static void read_figures(const char *text, size_t from, size_t end, hri_oom_mess
     failure->wording = wording_of(at, count);
     break;
   case HRI_OOM_ASYNC: read_async(at, count, message); break;
+  case HRI_OOM_REJECTED:
+    (void)size_after(at, count < 400 ? count : 400, "requested size:", &f[HR_OOM_REQUESTED]);
+    failure->wording = "2.12 and later";
+    break;
   case HRI_OOM_MPS: read_mps(at, count, message); break;
   case HRI_OOM_HOST:
     if (!size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]))

@@ -273,7 +273,7 @@ static size_t one_message(hr_explainer *e, size_t at, size_t mark_index, size_t 
 static bool ranks_agree(int32_t a, int32_t b) { return a == b || a < 0 || b < 0; }
 
 static bool is_device_kind(hri_oom_kind kind) {
-  return kind == HRI_OOM_CACHING || kind == HRI_OOM_ASYNC || kind == HRI_OOM_MPS || kind == HRI_OOM_BARE;
+  return kind == HRI_OOM_CACHING || kind == HRI_OOM_ASYNC || kind == HRI_OOM_REJECTED || kind == HRI_OOM_MPS || kind == HRI_OOM_BARE;
 }
 
 /* True when a message repeats a failure that is known: a wrapper's error after the first, a summary of all ranks. */

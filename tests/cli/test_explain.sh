@@ -36,6 +36,11 @@ run explain fine.log; refuses 5; expect_err 'no out-of-memory message in 1 lines
 : >empty.log
 run explain empty.log; refuses 5
 run explain; refuses 2; expect_err 'FILE'
+gzip -c oom.log >oom.log.gz
+run explain oom.log.gz; refuses 5; expect_err 'is compressed'; expect_err 'zcat'
+mkdir -p no-run; run explain no-run; refuses 1; expect_err 'not one of a run'
+iconv -f ASCII -t UTF-16 oom.log >wide.log
+run explain wide.log; expect_rc 0; expect_out '^fragmented, likely$'
 run explain missing.log; refuses 1; expect_err 'missing.log'
 run explain oom.log other.log; refuses 2
 

@@ -18,8 +18,8 @@
 #include "base/mem.h"
 #include "mem/made_snapshot.h"
 
-#define MIB(x) ((uint64_t)((x) * 1048576.0))
-#define GIB(x) ((uint64_t)((x) * 1073741824.0))
+#define MIB(x) ((uint64_t)((double)(x) * 1048576.0))
+#define GIB(x) ((uint64_t)((double)(x) * 1073741824.0))
 
 /* ---- a device and a program on it ---- */
 

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# headroom replay: real traces come out as recorded, what-if and search, lost beginnings, and what cannot be replayed.
+source "$(dirname "$0")/common.sh"
+real=$here/../snapshots/real
+made=$here/../snapshots/read
+
+# A failure by fragmentation: as recorded it fails again, and the search names what avoids it first.
+oom=$real/2.15/fragmented-oom.pickle.gz
+run replay "$oom"; expect_rc 0; expect_no_err
+expect_out '^trust: exact'; expect_out 'room for 250.0 MiB \(out-of-memory event\)'; expect_out 'at event 60 .*\(recorded\)'
+run replay "$oom" --search; expect_rc 0; expect_no_err
+expect_out '^this would not have failed with PYTORCH_ALLOC_CONF='
+[ "$(grep -c '(recorded)' out)" -eq 1 ] || fail "the recorded settings are not listed once"
+run replay "$oom" --search --json; expect_rc 0
+expect_json 'd["trust"] == "exact" and d["trust_reason"] == ""' 'd["recorded"]["failed"] and d["recorded"]["failed_event"] == d["recorded_failed_event"] == 60' \
+  'd["same_address_count"] == d["compared_count"] == 24' 'd["same_segment_count"] == d["segment_count"]' 'd["capacity_bytes"] == 250 << 20' \
+  'len(d["search"]) >= 12' 'not d["search"][0]["failed"]' '[r["failed"] for r in d["search"]] == sorted(r["failed"] for r in d["search"])' '"asked" not in d'
+run replay "$oom" --alloc-conf max_split_size_mb:64 --json; expect_rc 0
+expect_json 'd["asked"]["alloc_conf"] == "max_split_size_mb:64"' 'd["asked"]["failed"]' '"search" not in d'
+run replay "$oom" --alloc-conf max_split_size_mb:64; expect_rc 0; expect_out '^it would still fail'
+run replay "$oom" --capacity 1GiB --json; expect_rc 0
+expect_json 'd["capacity_from"] == "given"' 'not d["recorded"]["failed"]' 'd["trust"] == "rough"'
+
+# A memory fraction refused with room on the device; the order of equal blocks of 2.12; a trace that lost its beginning.
+run replay "$real/2.15/fraction-oom.pickle.gz" --json; expect_rc 0
+expect_json 'd["trust"] == "exact"' 'd["recorded"]["failed"]' 'd["capacity_from"].startswith("a cap")' 'd["capacity_bytes"] == d["trace_reserved_peak_bytes"]'
+run replay "$real/2.12/gpt2-varied.pickle.gz" --json; expect_rc 0; expect_json 'd["trust"] == "exact"' 'd["capacity_bytes"] is None'
+run replay "$real/2.15/gpt2-collect.pickle.gz" --json; expect_rc 0; expect_json 'd["trust"] == "exact"'
+run replay "$real/2.15/gpt2-history-cut.pickle.gz" --json; expect_rc 0
+expect_json 'd["trust"] == "close"' 'not d["began_empty"]' 'd["start_live_bytes"] > 0' '"going back" in d["trust_reason"]'
+run replay "$real/2.15/gpt2-history-cut.pickle.gz" --empty-start; expect_rc 0; expect_out '^trust: rough'
+
+# What cannot be replayed, and what is no choice.
+run replay; refuses 2; expect_err 'nothing to replay'
+run replay "$oom" --search --alloc-conf ''; refuses 2
+run replay "$oom" --alloc-conf max_split_size_mb:1; refuses 2; expect_err 'max_split_size_mb:1'
+run replay "$oom" --alloc-conf backend:cudaMallocAsync; refuses 2; expect_err 'native'
+run replay "$oom" --trace 1; refuses 2; expect_err 'no trace 1'
+run replay "$oom" --trace 4294967296; refuses 2; expect_err '4294967296'
+run replay "$made/profiler.pickle"; refuses 5; expect_err 'profiler'
+run replay "$made/bare-list.pickle"; refuses 5; expect_err 'no events'
+printf 'step 1 loss 2.0\n' >log.txt; run replay log.txt; refuses 5; expect_err 'log.txt'
+run replay missing.pickle; refuses 1; expect_err 'missing.pickle'
+finish

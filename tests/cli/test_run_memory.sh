@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# RUN/memory: recorded steps, the trail of a run that was killed or went on, and a machine that refuses.
+source "$(dirname "$0")/common.sh"
+for i in $(seq 400); do echo "line $i of a small text that a very small model can learn by heart"; done >text.txt
+sed 's/small/tiny/' text.txt >other.txt
+job="micro-llama-bytes --seq 64 --micro-batch 2 --threads 1 --lr 1e-3"
+# Steps that are done, as the trail's page has them (src/snapshot/trail.h).
+trail_steps() { od -A n -t u8 -j 32 -N 8 "$1/memory/trail" | tr -d ' '; }
+
+# shellcheck disable=SC2086
+{
+# Micro-batches, evaluations in between: the last three steps, with exact roles.
+run train $job --accumulate 3 --data text.txt --eval-data text.txt --eval-every 2 --out run --steps 7 --record-memory --quiet; expect_rc 0
+[ "$(trail_steps run)" = 7 ] || fail "the trail says $(trail_steps run) steps"
+run inspect run; expect_rc 0; expect_err 'run/memory/snapshot.pickle.gz'; expect_out 'optimizer_state'; expect_out 'layer 1, forward'
+run inspect run --json; expect_rc 0
+expect_json 'd["odd_count"] == 0' 'd["began_empty"]' '{"weight", "gradient", "activation", "optimizer_state"} <= {g["category"] for g in d["by_category"]}' \
+  'sum(g["bytes"] for g in d["by_category"]) == d["at"]["requested_bytes"]'
+run train $job --data text.txt --out plain --steps 2 --quiet; expect_rc 0
+[ -e plain/memory/snapshot.pickle.gz ] && fail "a snapshot without --record-memory"
+run inspect plain; expect_rc 0; expect_err 'plan.pickle.gz'
+
+# Killed: the trail says how far it came; refused to go on: it stays; going on: it counts from there.
+"$program" train $job --data text.txt --out killed --steps 100000 --save-every 20 --quiet >out 2>err &
+pid=$!
+for _ in $(seq 200); do [ -e killed/checkpoints/last ] && break; sleep 0.05; done
+kill -9 "$pid"; wait "$pid" 2>/dev/null
+last='headroom train, killed'; steps=$(trail_steps killed)
+[ "$steps" -ge 20 ] || fail "the trail says $steps steps"
+run explain killed; expect_rc 0; expect_out "killed after $steps of 100000 steps"
+cp killed/memory/trail before
+run train $job --data other.txt --resume killed --steps 100000 --quiet; refuses 2; expect_err 'not the data'
+cmp -s killed/memory/trail before || fail "a refused run changed the trail of the earlier one"
+run train $job --data text.txt --resume killed --steps 99999 --quiet; refuses 2
+cmp -s killed/memory/trail before || fail "a refused run changed the trail of the earlier one"
+"$program" train $job --data text.txt --resume killed --steps 100000 --quiet >out 2>err &
+pid=$!
+for _ in $(seq 200); do cmp -s killed/memory/trail before || break; sleep 0.02; done
+sleep 0.2; kill -9 "$pid"; wait "$pid" 2>/dev/null
+last='headroom train --resume, killed'; [ "$(trail_steps killed)" -ge 20 ] || fail "the trail of the resumed run says $(trail_steps killed) steps"
+
+# The machine has less than the plan: which limit, whose bytes, what fits in what is left.
+last='headroom train under ulimit -v'
+(ulimit -v 1500000 && exec "$program" train gpt2-124m --seq 512 --micro-batch 4 --threads 1 --budget 8GiB --data text.txt --out refused --steps 2 --quiet) >out 2>err; rc=$?
+if grep -q 'RLIMIT_AS' err; then # not where a sanitizer needs more than that itself
+  expect_rc 3; expect_err 'not the machine'; expect_err 'this process$'; expect_err 'ulimit -v unlimited'; expect_err 'options that fit, each planned'; expect_no_out
+else
+  [ "$rc" -ne 0 ] || fail "it trained in less than its plan"
+fi
+[ -e refused ] && fail "a refused run left a directory"
+}
+finish
