@@ -207,10 +207,19 @@ hr_status text_hint(hr_error *error, hr_status code, const char *format, ...) {
   return code;
 }
 
+/* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. */
+static void print_plain(const char *text) {
+  for (; *text; text++) (void)fputc(((unsigned char)*text < 32 && *text != '\n' && *text != '\t') || *text == 127 ? '?' : *text, stderr);
+}
+
 void text_print_error(const hr_error *error) {
-  (void)fprintf(stderr, "%sheadroom:%s %s\n", screen_style(stderr, STYLE_BAD), screen_style(stderr, STYLE_PLAIN),
-                error->message);
-  if (error->hint[0]) (void)fprintf(stderr, "  try: %s\n", error->hint);
+  (void)fprintf(stderr, "%sheadroom:%s ", screen_style(stderr, STYLE_BAD), screen_style(stderr, STYLE_PLAIN));
+  print_plain(error->message);
+  (void)fputc('\n', stderr);
+  if (!error->hint[0]) return;
+  (void)fprintf(stderr, "  try: ");
+  print_plain(error->hint);
+  (void)fputc('\n', stderr);
 }
 
 /* ---- near misses: edit distance with swapped neighbours ---- */

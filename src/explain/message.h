@@ -55,6 +55,8 @@ void hri_oom_context(const char *text, size_t count, hri_oom_message *message);
  * remain, and a share of the device (none for 0 bytes). */
 void hri_oom_line(hr_oom_failure *f, const char *format, ...) HRI_PRINTF(2, 3);
 void hri_oom_say(hr_oom_failure *f, hr_oom_cause cause, hr_oom_certainty certainty, const char *format, ...) HRI_PRINTF(4, 5);
+/* What a file brought along, for a terminal: control characters become '?', and a character that was cut at the end goes. */
+void hri_oom_tidy(char *text);
 void hri_oom_undecided(hr_oom_failure *f, uint32_t candidates, const char *verdict);
 void hri_oom_share(hr_oom_failure *f, const char *name, uint64_t bytes);
 #define HRI_OOM_SIZE(bytes) hri_size_text((bytes), (char[32]){0})

@@ -152,6 +152,8 @@ static hr_status read_trail(const char *path, hr_run_explanation *run, hr_status
   if (page.layer >= 0) (void)snprintf(layer, sizeof layer, ", layer %d", page.layer);
   if (page.op[0]) (void)snprintf(run->last, sizeof run->last, "%s%s, %s (%s)", page.phase, layer, page.op, page.program);
   (void)snprintf(run->message, sizeof run->message, "%.500s", page.message);
+  hri_oom_tidy(run->last);
+  hri_oom_tidy(run->message);
   return HR_OK;
 }
 

@@ -1,27 +1,21 @@
 /* Two stages: data -> (raw, gzip, base64) -> file buffer -> file. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "report/page.h"
+#include "snapshot/sink.h"
 
 enum { BUFFER_BYTES = 1 << 16, ZIP_LEVEL = 5 };
 
 struct hri_page {
-  int fd;
-  const char *path;
+  hri_sink file;
   hr_status status;
-  hr_error error;
+  hr_error error; /* of the first failure; the sink fills it too */
   z_stream zip;
   size_t used, raw_used;    /* bytes in the buffers */
   unsigned char rest[3];    /* compressed bytes that do not make a base64 group yet */
   uint32_t rest_count;
-  char temp[4096];
   unsigned char buffer[BUFFER_BYTES], raw[BUFFER_BYTES], zipped[BUFFER_BYTES];
 };
 
@@ -36,51 +30,34 @@ void hri_page_fail(hri_page *page, hr_status status, const hr_error *error) {
 /* ---- File ---- */
 
 hr_status hri_page_begin(const char *path, hri_page **out, hr_error *error) {
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  hri_page *page;
+  hri_page *page = hri_alloc_zero(1, sizeof *page);
   hr_status status;
-  if (*name == 0 || hri_path_is_dir(path)) return hri_fail(error, HR_ERROR_USAGE, "cannot write '%.400s': it is not the name of a file", path);
-  page = hri_alloc_zero(1, sizeof *page);
   if (!page) return hri_fail_memory(error, sizeof *page, "the report's buffers");
-  page->path = path;
-  if (snprintf(page->temp, sizeof page->temp, "%.*s.%s.tmp", (int)(name - path), path, name) >= (int)sizeof page->temp) {
-    hri_free(page);
-    return hri_fail(error, HR_ERROR_USAGE, "the path %.400s is too long", path);
+  status = hri_sink_init(&page->file, path, &page->error);
+  if (status == HR_OK) {
+    *out = page;
+    return HR_OK;
   }
-  page->fd = open(page->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (page->fd < 0) {
-    status = hri_fail_errno(error, errno, "create", page->temp);
-    hri_free(page);
-    return status;
-  }
-  *out = page;
-  return HR_OK;
+  if (error) *error = page->error;
+  hri_free(page);
+  return status;
 }
 
 static void flush_file(hri_page *page) {
-  if (page->status == HR_OK) page->status = hri_file_write_all(page->fd, page->temp, page->buffer, page->used, &page->error);
+  if (page->status == HR_OK) {
+    hri_sink_put(&page->file, page->buffer, page->used);
+    page->status = page->file.status;
+  }
   page->used = 0;
-}
-
-static hr_status move_into_place(hri_page *page) {
-  const char *slash = strrchr(page->path, '/');
-  char dir[4096];
-  if (rename(page->temp, page->path) != 0) return hri_fail_errno(&page->error, errno, "rename to", page->path);
-  (void)snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - page->path) + (slash == page->path) : 1, slash ? page->path : ".");
-  return hri_dir_sync(dir, &page->error);
 }
 
 hr_status hri_page_end(hri_page *page, hr_error *error) {
   hr_status status;
   if (page->zip.state) (void)deflateEnd(&page->zip);
   flush_file(page);
-  if (page->status == HR_OK && fsync(page->fd) != 0) page->status = hri_fail_errno(&page->error, errno, "write", page->temp);
-  if (close(page->fd) != 0 && page->status == HR_OK) page->status = hri_fail_errno(&page->error, errno, "write", page->temp);
-  if (page->status == HR_OK) page->status = move_into_place(page);
-  if (page->status != HR_OK) {
-    (void)unlink(page->temp);
-    if (error) *error = page->error;
-  }
+  if (page->status == HR_OK) page->status = hri_sink_end(&page->file);
+  else hri_sink_deinit(&page->file);
+  if (page->status != HR_OK && error) *error = page->error;
   status = page->status;
   hri_free(page);
   return status;

@@ -105,13 +105,20 @@ static void test_done(void **state) {
 }
 
 static void test_running(void **state) {
+  hr_run_explanation *run;
   (void)state;
   clear();
   put_run("running", "0");
   put_metrics(5000, 5100, 7);
   expect(HR_RUN_UNKNOWN, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE);
-  put_trail((hri_trail_page){.pid = (uint32_t)getpid(), .step = 9, .steps = 100, .layer = -1});
+  put_trail((hri_trail_page){.pid = (uint32_t)getpid(), .step = 100, .steps = 100, .layer = -1, .phase = "sa\033[2Jve", .op = "sink", .program = "save"});
   expect(HR_RUN_RUNNING, HR_OOM_NO_FAILURE, HR_OOM_LIKELY);
+  run = explain();
+  assert_string_equal(run->last, "sa?[2Jve, sink (save)"); /* no control characters for the terminal */
+  assert_string_equal(run->explanation->failures[0].arithmetic[0], "last: step 100 of 100, sa?[2Jve, sink (save)");
+  for (uint32_t k = 0; k < run->explanation->failures[0].advice_count; k++) /* two processes in one directory */
+    assert_null(strstr(run->explanation->failures[0].advice[k].text, "--resume"));
+  hr_run_explanation_destroy(run);
 }
 
 enum { NO_PROCESS = 0x7fffffff }; /* above any pid_max */

@@ -391,6 +391,11 @@ static void test_refused_memory_leaves_the_old_file(void **state) {
   hr_snapshot_destroy(snapshot);
 }
 
+static bool is_file(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
 static void test_bad_paths(void **state) {
   hr_snapshot *snapshot = small_snapshot("f", 1);
   hr_inspection *in = inspect(snapshot);
@@ -405,7 +410,9 @@ static void test_bad_paths(void **state) {
   assert_non_null(strstr(error.message, "missing"));
   memset(long_path, 'a', 5000);
   long_path[5000] = 0;
-  assert_int_equal(hr_report_html(in, NULL, long_path, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_report_html(in, NULL, long_path, &error), HR_ERROR_IO);
+  assert_int_equal(hr_report_html(in, NULL, "/dev/null", &error), HR_OK); /* written to, not replaced */
+  assert_true(access("/dev/null", W_OK) == 0 && !is_file("/dev/null"));
   free(long_path);
   hr_inspection_destroy(in);
   hr_snapshot_destroy(snapshot);
