@@ -391,9 +391,9 @@ static void test_refused_memory_leaves_the_old_file(void **state) {
   hr_snapshot_destroy(snapshot);
 }
 
-static bool is_file(const char *path) {
+static bool is_file(const char *name) {
   struct stat info;
-  return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+  return stat(name, &info) == 0 && S_ISREG(info.st_mode);
 }
 
 static void test_bad_paths(void **state) {
