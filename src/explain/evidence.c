@@ -75,18 +75,19 @@ void hri_oom_stack_text(const hr_snapshot *s, uint32_t stack, char *out, size_t 
 
 /* Of the stacks, the largest that says where it is: what has none is only counted. */
 static void note_stacks(hr_oom_failure *f, const hr_inspection *i) {
+  const hr_live_group *groups = i->groups[HR_BY_STACK];
+  uint64_t bytes = 0, count = 0, g = 0;
   char where[160];
-  for (uint64_t g = 0; g < i->group_count[HR_BY_STACK]; g++) {
-    const hr_live_group *group = &i->groups[HR_BY_STACK][g];
-    if (i->snapshot->stacks[group->stack].count == 0) {
-      hri_oom_line(f, "%s in %llu tensors have no stack%s", SIZE(group->bytes), (unsigned long long)group->count,
-                   i->group_count[HR_BY_STACK] > 1 ? " (backward runs in threads without a Python stack)" : "");
-      continue;
-    }
-    hri_oom_stack_text(i->snapshot, group->stack, where, sizeof where);
-    hri_oom_line(f, "most by one stack: %s in %llu tensors, %s", SIZE(group->bytes), (unsigned long long)group->count, where);
-    return;
+  for (; g < i->group_count[HR_BY_STACK] && i->snapshot->stacks[groups[g].stack].count == 0; g++) {
+    bytes += groups[g].bytes;
+    count += groups[g].count;
   }
+  if (count)
+    hri_oom_line(f, "%s in %llu tensors have no stack%s", SIZE(bytes), (unsigned long long)count,
+                 g < i->group_count[HR_BY_STACK] ? " (backward runs in threads without a Python stack)" : "");
+  if (g == i->group_count[HR_BY_STACK]) return;
+  hri_oom_stack_text(i->snapshot, groups[g].stack, where, sizeof where);
+  hri_oom_line(f, "most by one stack: %s in %llu tensors, %s", SIZE(groups[g].bytes), (unsigned long long)groups[g].count, where);
 }
 
 void hri_oom_note_live(hr_oom_failure *f, const hri_oom_facts *k) {

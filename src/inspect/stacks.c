@@ -461,7 +461,7 @@ static void find_operation(const hr_snapshot *s, const hr_stack *at, char operat
   }
 }
 
-void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity) {
+static void describe(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity) {
   const hr_stack *at = &s->stacks[stack];
   writing w = {text, 0, capacity};
   char operation[OPERATION_BYTES];
@@ -484,6 +484,16 @@ void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char 
   if (w.used || !at->count) return;
   view_frame(s, &s->frames[s->stack_frames[at->first + at->count - 1]], &v);
   write_frame(&w, &v);
+}
+
+void hri_plain_text(char *text, bool lines) {
+  for (; *text; text++)
+    if (((unsigned char)*text < 32 && !(lines && *text == '\n')) || *text == 127) *text = '?';
+}
+
+void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity) {
+  describe(s, stack, frames, text, capacity);
+  hri_plain_text(text, false);
 }
 
 void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, size_t capacity) { hri_stack_text(s, stack, 2, text, capacity); }

@@ -4,7 +4,7 @@
  *   plan.pickle.gz     the plan's timeline as a snapshot, times predicted
  *   snapshot.pickle.gz with --record-memory: the last steps as they ran, written at the end, also of a failed run
  *
- * Recording takes its memory at the start (at most 512 KiB) and allocates nothing while the run goes on. */
+ * Recording takes its memory at the start (at most 640 KiB) and allocates nothing while the run goes on. */
 #ifndef HRI_TRAIN_MEMORY_H
 #define HRI_TRAIN_MEMORY_H
 

@@ -768,8 +768,18 @@ static void refused_memory_is_an_error(void **unused) {
   hr_snapshot_destroy(s);
 }
 
+static void test_names_do_not_steer_a_terminal(void **state) {
+  char text[] = "a\x1b[31m\nb\x7f", line[] = "a\nb";
+  (void)state;
+  hri_plain_text(text, true);
+  assert_string_equal(text, "a?[31m\nb?");
+  hri_plain_text(line, false);
+  assert_string_equal(line, "a?b");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_names_do_not_steer_a_terminal),
       cmocka_unit_test(a_run_with_stacks),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
