@@ -170,7 +170,7 @@ static void drop_to(machine *m, uint64_t height) {
 static hr_status make_container(machine *m, bool list) {
   hri_values *stack = &m->d->stack;
   hri_value made = list ? HRI_VALUE_NEW_LIST : HRI_VALUE_NEW_DICT;
-  uint64_t height;
+  uint64_t height = 0;
   HRI_TRY(take_mark(m, 0, list ? "LIST" : "DICT", &height));
   if (!list && (stack->count - height) % 2) return hri_snapshot_decoder_fail(m->d, "DICT has a key without a value");
   HRI_TRY(list ? hri_list_append(m->d, &made, stack->items + height, stack->count - height)
@@ -191,7 +191,7 @@ static hr_status duplicate(machine *m) {
 
 static hr_status step_stack(machine *m, int op) {
   hri_values *stack = &m->d->stack;
-  uint64_t height;
+  uint64_t height = 0;
   switch (op) {
   case '0':
     if (m->marks.count && stack->count == floor_of(m)) return m->marks.count--, HR_OK;
@@ -369,7 +369,7 @@ static hr_status next_opcode(machine *m, int *op) {
 static hr_status run(machine *m, hri_value *whole) {
   hri_snapshot_decoder *d = m->d;
   hri_value v;
-  uint64_t height;
+  uint64_t height = 0;
   int op = 0;
   for (;;) {
     const unsigned char *p;
