@@ -259,7 +259,7 @@ static const option options[OPTION_COUNT] = {
     [OPTION_EMPTY_START] = {OF("empty-start", KIND_FLAG, FOR_REPLAY, "Replay", NULL,
                                "begin with an empty allocator whatever was live before the first event")},
     [OPTION_TRACE] = {OF("trace", KIND_COUNT, FOR_REPLAY, "Replay", "N", "the device to replay, by its place in the snapshot"),
-                      .zero = "the first"},
+                      .zero = "the one with most events"},
 
     [OPTION_RECIPE] = {OF("recipe", KIND_PATH, FOR_JOBS, "General", "FILE",
                           "YAML file with the same keys as these options, and model")},

@@ -982,6 +982,7 @@ static uint64_t peak_resident_bytes(void) {
 static void opening_and_reading_stay_below_1_mib(void **state) {
   const char *paths[2] = {write_big_jsonl(200000), in_directory("big.txt")};
   FILE *file = fopen(paths[1], "wb");
+  const char *little = write_text("little.txt", "one document\n\nand another one\n\n");
   pid_t child;
   int result = 0;
   (void)state;
@@ -991,12 +992,16 @@ static void opening_and_reading_stay_below_1_mib(void **state) {
   child = fork();
   assert_true(child >= 0);
   if (child == 0) {
-    hri_dataset_options options = options_for(paths, 256, 300000);
-    uint64_t before = peak_resident_bytes(), live = hri_mem_live_bytes(), allocations, heap, row;
+    hri_dataset_options options = options_for(paths, 256, 300000), small = options_for(&little, 256, 300000);
+    uint64_t before, live = hri_mem_live_bytes(), allocations, heap, row;
     int32_t parts[4][256];
     hri_dataset *dataset = NULL;
     options.path_count = 2;
-    options.separator = "\n\n";
+    options.separator = small.separator = "\n\n";
+    /* A forked process has none of the program's code in its page table: what this maps is no memory of the data. */
+    if (hri_dataset_open(&small, &dataset, NULL) != HR_OK || hri_dataset_row(dataset, 0, parts[0], parts[1], parts[2], parts[3], NULL, NULL) != HR_OK) _exit(1);
+    hri_dataset_destroy(dataset);
+    before = peak_resident_bytes();
     if (hri_dataset_open(&options, &dataset, NULL) != HR_OK) _exit(1);
     heap = hri_mem_live_bytes() - live;
     allocations = hri_mem_allocation_count();
