@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
   char path[] = "/tmp/headroom-bench-XXXXXX";
   hr_alloc_hooks hooks;
   hr_alloc_config config = hr_alloc_config_default();
-  hr_alloc *alloc;
+  hr_alloc *alloc = NULL;
   hr_error error = {0};
   int fd = mkstemp(path);
   if (rounds < 1 || rounds > ROUNDS_MAX) rounds = 11;
