@@ -25,6 +25,14 @@ hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options
 typedef hr_status (*hri_build_fn)(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error);
 hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **plan, hr_error *error);
 
+/* How often an optimizer step of a training plan runs a program. */
+static inline uint32_t hri_runs_per_step(const hr_plan *plan, hri_program_kind program) {
+  uint32_t k = plan->spec.accumulate;
+  if (program == HRI_STEP) return k == 1;
+  if (program == HRI_MICRO) return k > 1 ? k : 0;
+  return (program == HRI_BEGIN || program == HRI_UPDATE) && k > 1;
+}
+
 /* Bytes of the process that no program owns, for a compiled CPU job. */
 uint64_t hri_fixed_bytes(const hr_job *spec, const hri_job *job);
 

@@ -163,12 +163,6 @@ static void free_block(pass *p, const hr_trace_event *e) {
   drop_block(p, at);
 }
 
-static uint64_t reserved(const pass *p) {
-  hr_alloc_stats stats;
-  hr_alloc_get_stats(p->alloc, &stats);
-  return (uint64_t)stats.reserved_bytes[HR_ALLOC_ALL].current;
-}
-
 /* Whether the allocator returned these segments itself, to meet the request that follows, and will do so again. Stacks tell:
  * those of the program's empty_cache are not those of the request. Without stacks, it is so where there was no room then. */
 static bool made_room(const pass *p, uint64_t k) {
@@ -250,7 +244,7 @@ static void sum_up(pass *p) {
   r->allocated_peak_bytes = (uint64_t)stats.allocated_bytes[HR_ALLOC_ALL].peak;
   r->active_peak_bytes = (uint64_t)stats.active_bytes[HR_ALLOC_ALL].peak;
   r->requested_peak_bytes = (uint64_t)stats.requested_bytes[HR_ALLOC_ALL].peak;
-  r->reserved_end_bytes = reserved(p);
+  r->reserved_end_bytes = (uint64_t)stats.reserved_bytes[HR_ALLOC_ALL].current;
   r->retries = (uint64_t)stats.num_alloc_retries;
   r->device_allocs = (uint64_t)stats.num_device_alloc;
   r->device_frees = (uint64_t)stats.num_device_free;

@@ -52,18 +52,11 @@ static hr_status join(char path[PATH_BYTES], const char *directory, const char *
 
 /* ---- room ---- */
 
-static uint32_t times_in_step(const hr_plan *plan, hri_program_kind kind) {
-  uint32_t k = plan->spec.accumulate;
-  if (kind == HRI_STEP) return k == 1;
-  if (kind == HRI_MICRO) return k > 1 ? k : 0;
-  return (kind == HRI_BEGIN || kind == HRI_UPDATE) && k > 1;
-}
-
 /* As many of the last steps as have room; of a step that is too long, its first programs. */
 static hr_status make_room(hri_memory *m, hr_error *error) {
   uint64_t nodes = 0, runs = 0;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
-    uint64_t times = times_in_step(m->plan, (hri_program_kind)kind);
+    uint64_t times = hri_runs_per_step(m->plan, (hri_program_kind)kind);
     nodes += times * m->plan->job.programs[kind].order.count;
     runs += times;
   }

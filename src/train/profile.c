@@ -35,14 +35,6 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* How often a step runs a program. */
-static uint32_t times_of(const hr_plan *plan, uint8_t program) {
-  uint32_t k = plan->spec.accumulate;
-  if (program == HRI_STEP) return k == 1;
-  if (program == HRI_MICRO) return k > 1 ? k : 0;
-  return (program == HRI_BEGIN || program == HRI_UPDATE) && k > 1;
-}
-
 static uint32_t row_of(const hri_node *node) { return 2u * node->op + (node->origin != HRI_NONE); }
 
 /* ---- recording ---- */
@@ -52,7 +44,7 @@ hr_status hri_profile_create(const hr_plan *plan, hri_profile **out, hr_error *e
   uint64_t count = 0;
   if (!p) return hri_fail_memory(error, sizeof *p, "the profile");
   p->plan = plan;
-  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) count += (uint64_t)times_of(plan, kind) * plan->job.programs[kind].order.count;
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) count += (uint64_t)hri_runs_per_step(plan, (hri_program_kind)kind) * plan->job.programs[kind].order.count;
   p->capacity = count < HRI_PROFILE_EVENTS ? (uint32_t)count : HRI_PROFILE_EVENTS;
   p->events = hri_alloc_zero(p->capacity, sizeof *p->events);
   if (!p->events) {
@@ -120,7 +112,7 @@ static int longest_first(const void *a, const void *b) {
 static void add_programs(hri_profile *p) {
   const hri_job *job = &p->plan->job;
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
-    uint32_t times = times_of(p->plan, kind);
+    uint32_t times = hri_runs_per_step(p->plan, (hri_program_kind)kind);
     if (times == 0) continue;
     for (size_t at = 0; at < job->programs[kind].order.count; at++) {
       const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
@@ -339,7 +331,7 @@ static hr_status find_ticks(trace *t, hr_error *error) {
     hri_storage_life *lives;
     uint32_t end;
     hr_status status;
-    if (times_of(plan, kind) == 0) continue;
+    if (hri_runs_per_step(plan, (hri_program_kind)kind) == 0) continue;
     lives = hri_alloc((p->order.count + 1) * sizeof *lives);
     if (!lives) return hri_fail_memory(error, p->order.count * sizeof *lives, "the trace");
     status = hri_node_ticks(&plan->job, kind, plan->placement.spans[kind].begin, lives, &end, error);
