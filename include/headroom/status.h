@@ -22,7 +22,8 @@ typedef enum hr_status {
   HR_ERROR_MISMATCH,    /* plan and run disagree: a bug of ours, always reported (exit 6) */
   HR_ERROR_INTERRUPTED, /* stopped on request after saving (exit 130) */
   HR_ERROR_UNSUPPORTED, /* a valid request that this version or backend declares missing (exit 2) */
-  HR_ERROR_INTERNAL     /* an invariant of ours does not hold (exit 1) */
+  HR_ERROR_INTERNAL,    /* an invariant of ours does not hold (exit 1) */
+  HR_ERROR_DIVERGED     /* a loss, gradient, weight or state of the run is not finite (exit 7) */
 } hr_status;
 
 enum { HR_ERROR_MESSAGE_BYTES = 768, HR_ERROR_HINT_BYTES = 384 };

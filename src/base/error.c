@@ -20,16 +20,17 @@ static const struct {
     [HR_ERROR_INTERRUPTED] = {"interrupted", 130},
     [HR_ERROR_UNSUPPORTED] = {"unsupported", 2},
     [HR_ERROR_INTERNAL] = {"internal", 1},
+    [HR_ERROR_DIVERGED] = {"diverged", 7},
 };
 
 const char *hr_version(void) { return HR_VERSION_TEXT; }
 
 const char *hr_status_name(hr_status status) {
-  return (unsigned)status <= HR_ERROR_INTERNAL ? status_table[status].name : "unknown";
+  return (unsigned)status <= HR_ERROR_DIVERGED ? status_table[status].name : "unknown";
 }
 
 int hr_status_exit_code(hr_status status) {
-  return (unsigned)status <= HR_ERROR_INTERNAL ? status_table[status].exit_code : 1;
+  return (unsigned)status <= HR_ERROR_DIVERGED ? status_table[status].exit_code : 1;
 }
 
 hr_status hri_fail(hr_error *error, hr_status code, const char *format, ...) {
