@@ -197,7 +197,10 @@ static outcome sign(hri_lock *lock, hr_error *error) {
   }
   if (before.id[0]) memcpy(lock->id, before.id, sizeof lock->id);
   else hri_unique_id(lock->id);
-  if (write_line(lock->fd, lock->path, lock->id, error) != HR_OK) return FAILED;
+  if (write_line(lock->fd, lock->path, lock->id, error) != HR_OK) {
+    if (lock->fresh) (void)unlink(lock->path); /* on a full disk: an empty file would be all that this call did */
+    return FAILED;
+  }
   if (!before.id[0] && fsync(lock->fd) != 0) {
     (void)hri_fail_errno(error, errno, "write", lock->path);
     return FAILED;
