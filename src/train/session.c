@@ -198,6 +198,11 @@ hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype
   return save_companions(s, directory, error);
 }
 
+static void tell_note(void *context, const char *note) {
+  const hri_session *const *s = context;
+  hri_session_tell(*s, HR_EVENT_NOTE, NULL, note);
+}
+
 static hr_status open_data(const hri_session *s, const hri_words *words, const char *const *paths, uint32_t count, const hr_data_options *how,
                            const char *directory, hri_dataset **data, hr_error *error) {
   const hr_job *job = &s->plan->spec;
@@ -211,6 +216,8 @@ static hr_status open_data(const hri_session *s, const hri_words *words, const c
   options.sequence = job->sequence_length;
   options.packing = job->packing;
   options.cache_directory = directory;
+  options.on_note = tell_note;
+  options.note_context = &s;
   status = hri_dataset_open(&options, data, error);
   hri_free(cache);
   return status;
