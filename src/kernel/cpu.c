@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/room.h"
 #include "kernel/gemm.h"
 #include "kernel/isa.h"
 #include "ops/attention/cpu.h"
@@ -12,6 +13,10 @@
 #include "ops/rules.h"
 #include "ops/pointwise/rope_table.h"
 #include "ops/scratch.h"
+
+/* Running a product, oneDNN allocates five times, 1.5 KiB in all, and a refusal is an exception through C, which ends the
+ * process; OpenMP may take as much for a team and ends it too. A refusal is met here instead. */
+enum { LIBRARY_HEAP_BYTES = 4096 };
 
 struct hri_cpu {
   uint32_t threads;
@@ -525,6 +530,7 @@ hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node
 
 hr_status hri_cpu_run(hri_cpu *cpu, const hri_launch *launch, const hri_node *node, void *handle, hr_error *error) {
   call c = {.cpu = cpu, .launch = launch, .job = launch->job, .node = node, .handle = handle, .error = error};
+  if (!hri_room_heap(LIBRARY_HEAP_BYTES)) return hri_fail_memory(error, LIBRARY_HEAP_BYTES, "the libraries that run a node");
   return adapters[node->op](&c);
 }
 

@@ -5,32 +5,42 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "data/words.h"
-#include "device/host.h"
-#include "base/rng.h"
+#include "device/room.h"
+#include "device/team.h"
+#include "kernel/gemm.h"
 #include "ops/cpu.h"
 #include "train/export.h"
+
+/* Beside the arenas a run takes some buffers and heap of its own: what a step, an evaluation and a checkpoint need. */
+enum { RUN_BYTES = 2 << 20 };
 
 void hri_session_tell(const hri_session *s, hr_event_kind kind, const hr_metrics *metrics, const char *text) {
   hr_event event = {.kind = kind, .plan = s->plan, .metrics = metrics, .text = text};
   if (s->on_event) s->on_event(s->context, &event);
 }
 
-/* A budget may be larger than what the machine has left: touching such an arena would end in the kernel's OOM killer. */
-static hr_status check_machine(const hr_plan *plan, hr_error *error) {
-  uint64_t need = 0, usable = hri_host_memory_now().usable_bytes;
-  char a[32], b[32];
-  hr_status status;
+/* What a job reserves in memory: all tiers but the disk's. */
+static uint64_t arena_bytes(const hr_plan *plan) {
+  uint64_t bytes = 0;
   for (int tier = 0; tier < HR_TIER_COUNT; tier++)
-    if (tier != HR_TIER_DISK) need += plan->info.tiers[tier].reserved_bytes;
-  if (need <= usable) return HR_OK;
-  status = hri_fail(error, HR_ERROR_BUDGET, "the job reserves %s and this machine has %s left", hri_size_text(need, a), hri_size_text(usable, b));
-  if (error) {
-    error->requested_bytes = need;
-    error->available_bytes = usable;
-  }
-  return hri_hint(error, status, "free memory, or lower --budget to what is left and let --auto choose");
+    if (tier != HR_TIER_DISK) bytes += plan->info.tiers[tier].reserved_bytes;
+  return bytes;
+}
+
+/* A budget may be larger than what there is: touching such an arena would end in the kernel's OOM killer, and under a limit
+ * of this process the libraries would be refused memory first, which they do not survive. */
+static hr_status check_room(const hr_plan *plan, hr_error *error) {
+  return hri_room_check(arena_bytes(plan) + hri_team_bytes(plan->spec.threads) + HRI_GEMM_ROOM_BYTES, "the job", error);
+}
+
+/* With everything of the libraries made, what is left to take is the arenas, and what a run takes beside them. */
+static hr_status prove_arenas(const hr_plan *plan, hr_error *error) {
+  uint64_t bytes = arena_bytes(plan);
+  HRI_TRY(hri_room_check(bytes, "the job", error));
+  return hri_room_prove(bytes + RUN_BYTES, "the job", error);
 }
 
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
@@ -40,8 +50,9 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
+  if (!job->budget_given) HRI_TRY(check_room(s->plan, error)); /* the budget is what there is: better to say whose limit that is */
   HRI_TRY(hr_plan_verdict(s->plan, error));
-  return check_machine(s->plan, error);
+  return check_room(s->plan, error);
 }
 
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
@@ -72,7 +83,7 @@ static hr_status add_shape(hri_session *s, uint32_t sequence, hr_error *error) {
       hri_variant_destroy(variant);
       return HR_OK;
     }
-  status = hri_executor_create_beside(s->executor, &variant->job, &variant->placement, hri_variant_programs(), &executor, error);
+  status = hri_executor_prepare_beside(s->executor, &variant->job, &variant->placement, hri_variant_programs(), &executor, error);
   if (status == HR_OK) s->shapes[s->shape_count++] = (hri_shape){.sequence = sequence, .job = &variant->job, .executor = executor, .variant = variant};
   else hri_variant_destroy(variant);
   return status;
@@ -134,21 +145,36 @@ static hr_status take_carry(hri_session *s, bool resumed, hr_error *error) {
   return status;
 }
 
-hr_status hri_session_load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
+hr_status hri_session_prepare(hri_session *s, hr_error *error) {
   hri_executor_options options = {.check = s->plan->spec.check, .after_node = s->after_node, .context = s->after_node_context};
+  s->transfer = (hri_transfer){.context = s, .fill = fill, .sink = sink};
+  HRI_TRY(hri_executor_prepare(&s->plan->job, &s->plan->placement, s->plan->cpu, &s->transfer, &options, &s->executor, error));
+  HRI_TRY(make_shapes(s, error));
+  return prove_arenas(s->plan, error);
+}
+
+static hr_status reserve(hri_session *s, hr_error *error) {
+  HRI_TRY(prove_arenas(s->plan, error));
+  HRI_TRY(hri_executor_reserve(s->executor, error));
+  for (uint32_t k = 0; k < s->shape_count; k++)
+    if (s->shapes[k].variant) HRI_TRY(hri_executor_reserve(s->shapes[k].executor, error));
+  return HR_OK;
+}
+
+hr_status hri_session_load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
   hri_control *control;
   hr_status status;
+  if (!s->executor) HRI_TRY(hri_session_prepare(s, error));
   HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, states_file, s->plan->spec.seed, error));
   HRI_TRY(take_carry(s, directory != NULL, error));
-  s->transfer = (hri_transfer){.context = s, .fill = fill, .sink = sink};
-  HRI_TRY(hri_executor_create(&s->plan->job, &s->plan->placement, s->plan->cpu, &s->transfer, &options, &s->executor, error));
+  HRI_TRY(reserve(s, error));
   control = hri_executor_control(s->executor);
   memset(control, 0, sizeof *control);
   control->loss_scale = control->clip_scale = 1;
   control->seed = s->plan->spec.seed;
   status = hri_executor_run(s->executor, HRI_LOAD, error);
   hri_source_close(&s->source); /* files are not needed any more */
-  return status == HR_OK ? make_shapes(s, error) : status;
+  return status;
 }
 
 void hri_session_close(hri_session *s) {

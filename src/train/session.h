@@ -20,7 +20,7 @@ typedef struct hri_shape {
 typedef struct hri_session {
   hr_plan *plan;
   hri_executor *executor;
-  hri_shape shapes[HRI_MAX_VARIANTS + 1]; /* rising; the last is the plan's. Made by the load */
+  hri_shape shapes[HRI_MAX_VARIANTS + 1]; /* rising; the last is the plan's */
   uint32_t shape_count;
   int32_t *row;               /* 4 x sequence: a row on its way into a shorter shape; NULL with one shape */
   hri_source source;
@@ -29,16 +29,20 @@ typedef struct hri_session {
   hri_carry carry;            /* of the model's own files, also when a checkpoint was loaded */
   void (*on_event)(void *context, const hr_event *event);
   void *context;
-  void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before the load, may be NULL */
+  void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before it is prepared, may be NULL */
   void *after_node_context;
-  bool one_shape; /* no shorter shapes, also without packing; set before the load */
+  bool one_shape; /* no shorter shapes, also without packing; set before it is prepared */
 } hri_session;
 
 /* Plans, tells the caller, and refuses with BUDGET before anything is read. `options` (tests) may be NULL. */
 hr_status hri_session_plan(hri_session *session, const hr_job *job, const hri_compile_options *options, hr_error *error);
 /* USAGE when the model has no weights to evaluate or generate with. */
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error);
-/* Checks the weight files, reserves the arenas and runs the load program. directory NULL: the model's own. */
+/* Starts the team and makes the code of all matrix products, for all shapes, each after the room for it was proven; then
+ * proves the room of the arenas. BUDGET where a limit is in the way. What the executor is to be told (after_node, one_shape)
+ * stands in the session before. */
+hr_status hri_session_prepare(hri_session *session, hr_error *error);
+/* Prepares unless that was done, checks the weight files, reserves the arenas and runs the load program. directory NULL: the model's own. */
 hr_status hri_session_load(hri_session *session, const char *directory, const char *states_file, hr_error *error);
 void hri_session_close(hri_session *session);
 

@@ -330,14 +330,17 @@ static void after_node(void *context, const hri_job *job, hri_id node, double se
   hri_memory_node(t->memory, job, node);
 }
 
-/* A profile and a record are of the step that was planned: all rows then run in its shape. */
 static hr_status prepare_memory(trainer *t, hr_error *error) {
-  const hr_run_options *o = t->options;
-  HRI_TRY(hri_memory_open(o->out_directory, t->session.plan, o->record_memory, &t->memory, error));
+  return hri_memory_open(t->options->out_directory, t->session.plan, t->options->record_memory, &t->memory, error);
+}
+
+/* The executor is made before anything is opened that it reports to. A profile and a record are of the step that was planned:
+ * all rows then run in its shape. */
+static hr_status prepare_session(trainer *t, hr_error *error) {
   t->session.after_node = after_node;
   t->session.after_node_context = t;
-  t->session.one_shape = t->profile || o->record_memory;
-  return HR_OK;
+  t->session.one_shape = t->options->profile_path || t->options->record_memory;
+  return hri_session_prepare(&t->session, error);
 }
 
 static hr_status write_profile(trainer *t, hr_error *error) {
@@ -428,6 +431,7 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   HRI_TRY_OUT(check_options(job, options, error));
   HRI_TRY_OUT(hri_session_plan(&t.session, job, NULL, error));
   if (job->model.dropout > 0) hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
+  HRI_TRY_OUT(prepare_session(&t, error));
   if (!options->resume_directory) HRI_TRY_OUT(hri_rundir_create(options->out_directory, error));
   status = start(&t, error);
   if (status != HR_OK && t.memory) (void)hri_memory_end(t.memory, NULL, status, error, NULL);
