@@ -18,6 +18,7 @@ static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
 static const char *const attentions[] = {"flash", "materialized", NULL};
 static const char *const updates[] = {"after", "in-backward", NULL};
+static const char *const on_nonfinites[] = {"stop", "skip", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", "wsd", NULL};
 static const char *const packings[] = {"pack", "off", "wrapped", NULL};
 static const char *const formats[] = {"auto", "text", "lines", "text-field", "prompt-completion", "messages", "sharegpt", "alpaca", "tokens", "nanogpt", "llmc", NULL};
@@ -118,6 +119,12 @@ static const option options[OPTION_COUNT] = {
     [OPTION_CLIP] = {OF("clip", KIND_NUMBER, PT | FOR_EXPLAIN, "Optimizer", "X",
                         "largest global gradient norm; 0 turns clipping off"),
                      FIELD(FIELD_DOUBLE, clip), .given = HR_GIVEN_CLIP},
+    [OPTION_ON_NONFINITE] = {OF("on-nonfinite", KIND_CHOICE, PT, "Optimizer", "WHAT",
+                                "a step whose loss or gradients are infinite or NaN: stop the run, or skip the step, which "
+                                "leaves weights and optimizer states as they are"),
+                             .choices = on_nonfinites, FIELD(FIELD_ENUM, on_nonfinite)},
+    [OPTION_MAX_SKIPPED] = {OF("max-skipped", KIND_COUNT, PT, "Optimizer", "N", "steps in a row that may be skipped before the run stops"),
+                            FIELD(FIELD_U32, max_skipped), .low = 1},
     [OPTION_STEPS] = {OF("steps", KIND_COUNT, PT, "Optimizer", "N", "optimizer steps"), FIELD(FIELD_U64, steps),
                       .low = 1, .zero = "from --epochs"},
     [OPTION_EPOCHS] = {OF("epochs", KIND_NUMBER, PT, "Optimizer", "X",

@@ -184,9 +184,10 @@ static void poison_dead(const hri_executor *x, const hri_node *node, uint32_t at
 
 static hr_status run_node(hri_executor *x, hri_id id, hr_error *error) {
   const hri_node *node = &x->job->nodes.items[id];
+  hri_id guard = hri_node_guard(x->job, node);
   double start = x->options.after_node ? now() : 0;
-  if (node->guard != HRI_NONE && *(const double *)hri_launch_pointer(&x->launch, node->guard) != 0) return HR_OK;
-  HRI_TRY(hri_cpu_run(x->cpu, &x->launch, node, x->handles[id], error));
+  bool skipped = guard != HRI_NONE && *(const double *)hri_launch_pointer(&x->launch, guard) != 0;
+  if (!skipped) HRI_TRY(hri_cpu_run(x->cpu, &x->launch, node, x->handles[id], error));
   if (x->options.after_node) x->options.after_node(x->options.context, x->job, id, now() - start);
   return HR_OK;
 }

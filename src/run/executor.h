@@ -10,7 +10,7 @@ typedef struct hri_executor hri_executor;
 
 typedef struct hri_executor_options {
   bool check; /* poison dead storage, verify guard zones (the placement must have been made with HRI_CHECK_GUARD) */
-  /* called after each node when set: profile and tests */
+  /* called after each node when set, also after one whose guard left its work out: profile, record of a run, tests */
   void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds);
   void *context;
 } hri_executor_options;
