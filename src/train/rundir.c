@@ -400,7 +400,7 @@ hr_status hri_rundir_checkpoint(const char *directory, hri_session *s, const hri
   if (snprintf(temp, sizeof temp, "%s/.%s.tmp", parent, name) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.100s is too long", parent);
   HRI_TRY(hri_dir_remove(temp, error));
   HRI_TRY(hri_dir_make(temp, error));
-  status = hri_session_save(s, temp, HRI_FILE_F32, true, error);
+  status = hri_session_save(s, temp, HRI_FILE_F32, true, NULL, error);
   if (status == HR_OK) status = write_state(temp, &s->plan->spec, p, error);
   if (status == HR_OK) status = publish(temp, path, parent, error);
   if (status != HR_OK) {
@@ -514,7 +514,7 @@ hr_status hri_rundir_final(const char *directory, hri_session *s, const char *sa
   HRI_TRY(join(temp, directory, ".final.tmp", error));
   HRI_TRY(hri_dir_remove(temp, error));
   HRI_TRY(hri_dir_make(temp, error));
-  status = hri_session_save(s, temp, dtype, false, error);
+  status = hri_session_save(s, temp, dtype, false, NULL, error);
   if (status == HR_OK) status = publish(temp, path, directory, error);
   if (status != HR_OK) (void)hri_dir_remove(temp, NULL);
   return status;

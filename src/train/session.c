@@ -166,6 +166,7 @@ hr_status hri_session_load(hri_session *s, const char *directory, const char *st
   hr_status status;
   if (!s->executor) HRI_TRY(hri_session_prepare(s, error));
   HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, states_file, s->plan->spec.seed, error));
+  if (s->loaded) HRI_TRY(hri_source_digest_begin(&s->source, error));
   HRI_TRY(take_carry(s, directory != NULL, error));
   HRI_TRY(reserve(s, error));
   control = hri_executor_control(s->executor);
@@ -173,6 +174,7 @@ hr_status hri_session_load(hri_session *s, const char *directory, const char *st
   control->loss_scale = control->clip_scale = 1;
   control->seed = s->plan->spec.seed;
   status = hri_executor_run(s->executor, HRI_LOAD, error);
+  if (status == HR_OK && s->loaded) status = hri_source_digest_end(&s->source, s->loaded, error);
   hri_source_close(&s->source); /* files are not needed any more */
   return status;
 }
@@ -191,7 +193,7 @@ void hri_session_close(hri_session *s) {
   memset(s, 0, sizeof *s);
 }
 
-static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error) {
+static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error) {
   hri_sink_options options = {.carry = &s->carry, .as_source = dtype == (hri_file_dtype)HRI_AS_SOURCE, .dtype = dtype, .states = with_states};
   hri_sink out;
   hr_status status;
@@ -199,15 +201,15 @@ static hr_status save_weights(hri_session *s, const char *directory, hri_file_dt
   s->sink = &out;
   status = hri_executor_run(s->executor, HRI_SAVE, error);
   s->sink = NULL;
-  if (status == HR_OK) status = hri_sink_finish(&out, error);
+  if (status == HR_OK) status = hri_sink_finish(&out, files, error);
   hri_sink_abort(&out);
   return status;
 }
 
 /* A tokenizer that cannot be taken over is told, and costs nobody the weights. */
-static hr_status save_companions(const hri_session *s, const char *directory, hr_error *error) {
+static hr_status save_companions(const hri_session *s, const char *directory, hri_file_list *files, hr_error *error) {
   hr_error own = {0};
-  hr_status status = hri_export_companions(&s->plan->spec.model, directory, &own);
+  hr_status status = hri_export_companions(&s->plan->spec.model, directory, files, &own);
   if (status == HR_ERROR_INPUT || status == HR_ERROR_UNSUPPORTED) {
     hri_session_tell(s, HR_EVENT_WARNING, NULL, own.message);
     return HR_OK;
@@ -216,12 +218,12 @@ static hr_status save_companions(const hri_session *s, const char *directory, hr
   return status;
 }
 
-hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error) {
+hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error) {
   hri_file_dtype most = dtype == (hri_file_dtype)HRI_AS_SOURCE ? s->carry.dtype : dtype;
   const char *name = most == HRI_FILE_BF16 ? "bfloat16" : most == HRI_FILE_F16 ? "float16" : "float32";
-  HRI_TRY(save_weights(s, directory, dtype, with_states, error));
-  HRI_TRY(hri_export_config(&s->plan->spec.model, name, directory, error));
-  return save_companions(s, directory, error);
+  HRI_TRY(save_weights(s, directory, dtype, with_states, files, error));
+  HRI_TRY(hri_export_config(&s->plan->spec.model, name, directory, files, error));
+  return save_companions(s, directory, files, error);
 }
 
 static void tell_note(void *context, const char *note) {

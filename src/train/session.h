@@ -31,6 +31,7 @@ typedef struct hri_session {
   void *context;
   void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before it is prepared, may be NULL */
   void *after_node_context;
+  hri_file_list *loaded; /* gets the files that the load read, with their digests; set before the load, may be NULL */
   bool one_shape; /* no shorter shapes, also without packing; set before it is prepared */
 } hri_session;
 
@@ -59,7 +60,7 @@ void hri_session_tell(const hri_session *session, hr_event_kind kind, const hr_m
 /* Writes config.json, the weight files in `dtype` (HRI_AS_SOURCE: types and shards as the model's own files have them),
  * optimizer states if asked, and the tokenizer files of the model, into an existing directory. */
 enum { HRI_AS_SOURCE = HRI_FILE_DTYPE_COUNT };
-hr_status hri_session_save(hri_session *session, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error);
+hr_status hri_session_save(hri_session *session, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error);
 
 /* Token-weighted mean loss over at most `batches` batches (0 = all) of a data set. */
 hr_status hri_session_evaluate(hri_session *session, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens, hr_error *error);

@@ -328,7 +328,7 @@ static void check_weights(parity_case *c, const char *directory, const engine *e
 
 static void check_saved_weights(engine *e, const variant *v, const char *run, parity_margin *margin, const char *label) {
   const char *directory = scratch_make("parity");
-  HOLDS(hri_session_save(&e->session, directory, HRI_FILE_F32, false, error));
+  HOLDS(hri_session_save(&e->session, directory, HRI_FILE_F32, false, NULL, error));
   check_weights(e->c, directory, NULL, v, run, margin, label);
   scratch_remove(directory);
 }
