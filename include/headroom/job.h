@@ -111,7 +111,7 @@ typedef struct hr_job {
 enum {
   HR_GIVEN_SEQUENCE = 1 << 0, HR_GIVEN_MICRO_BATCH = 1 << 1, HR_GIVEN_ACCUMULATE = 1 << 2, HR_GIVEN_RECOMPUTE = 1 << 3,
   HR_GIVEN_LOSS_CHUNK = 1 << 4, HR_GIVEN_UPDATE = 1 << 5, HR_GIVEN_ATTENTION = 1 << 6, HR_GIVEN_OPTIMIZER = 1 << 7,
-  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11
+  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11, HR_GIVEN_THREADS = 1 << 12
 };
 
 /* Defaults of every field (the values that `headroom plan MODEL` uses); model and device are left empty.

@@ -124,6 +124,44 @@ hr_status hri_scratch_replace(hri_scratch *s, const char *path, const void *byte
   return hri_dir_sync(parent, error);
 }
 
+/* ---- what gives way ---- */
+
+#define AWAY "old-"
+
+static hr_status away_path(const hri_scratch *s, const char *path, char out[PATH_BYTES], hr_error *error) {
+  const char *slash = strrchr(path, '/');
+  if (snprintf(out, PATH_BYTES, "%s/" AWAY "%s", s->directory, slash ? slash + 1 : path) >= PATH_BYTES) return long_path(s->directory, error);
+  return HR_OK;
+}
+
+hr_status hri_scratch_move_away(hri_scratch *s, const char *path, hr_error *error) {
+  char to[PATH_BYTES];
+  HRI_TRY(away_path(s, path, to, error));
+  return rename(path, to) == 0 ? HR_OK : hri_fail_errno(error, errno, "move aside", path);
+}
+
+hr_status hri_scratch_put_back(hri_scratch *s, const char *path, hr_error *error) {
+  char from[PATH_BYTES];
+  HRI_TRY(away_path(s, path, from, error));
+  if (hri_path_exists(path)) return HR_OK;
+  return rename(from, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "put back", path);
+}
+
+/* Of a process that was killed between two renames: where nothing took the name, the old one has it again. */
+static void put_all_back(const char *directory) {
+  char from[PATH_BYTES], to[PATH_BYTES];
+  struct stat info;
+  DIR *dir = opendir(directory);
+  struct dirent *entry;
+  while (dir && (entry = readdir(dir))) {
+    const char *name = entry->d_name + strlen(AWAY);
+    if (strncmp(entry->d_name, AWAY, strlen(AWAY)) != 0 || !*name) continue;
+    if (snprintf(from, sizeof from, "%s/%s", directory, entry->d_name) >= PATH_BYTES || snprintf(to, sizeof to, "%s/../%s", directory, name) >= PATH_BYTES) continue;
+    if (lstat(to, &info) != 0 && errno == ENOENT) (void)rename(from, to);
+  }
+  if (dir) closedir(dir);
+}
+
 /* ---- what others left ---- */
 
 static bool process_has_ended(const char *text) {
@@ -175,7 +213,10 @@ static bool sweep_one(const char *directory) {
   if (lstat(directory, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) return false;
   fd = open_marker(directory, text);
   if (fd < 0) return (info.st_mode & 07777) == 0700 && rmdir(directory) == 0;
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text))) removed = remove_whole(directory);
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text))) {
+    put_all_back(directory);
+    removed = remove_whole(directory);
+  }
   (void)close(fd);
   return removed;
 }

@@ -232,18 +232,21 @@ static void tell_note(void *context, const char *note) {
 }
 
 static hr_status open_data(const hri_session *s, const hri_words *words, const char *const *paths, uint32_t count, const hr_data_options *how,
-                           const char *directory, hri_dataset **data, hr_error *error) {
+                           const char *spool, const char *run, hri_dataset **data, hr_error *error) {
   const hr_job *job = &s->plan->spec;
   hri_dataset_options options = hri_words_options(words, &job->model, how);
-  char *cache = directory && !how->cache_directory ? hri_path_join(directory, "data-cache") : NULL;
+  char *cache = run && !how->cache_directory ? hri_path_join(run, "data-cache") : NULL;
   hr_status status;
-  if (cache) options.store_directory = cache;
-  if (directory && !options.store_directory) return hri_fail_memory(error, strlen(directory) + 16, "the data cache");
+  if (cache) {
+    options.store_directory = cache;
+    options.keep_later = true;
+  }
+  if (run && !options.store_directory) return hri_fail_memory(error, strlen(run) + 16, "the data cache");
   options.paths = paths;
   options.path_count = count;
   options.sequence = job->sequence_length;
   options.packing = job->packing;
-  options.cache_directory = directory;
+  options.cache_directory = spool;
   options.on_note = tell_note;
   options.note_context = &s;
   status = hri_dataset_open(&options, data, error);
@@ -251,10 +254,11 @@ static hr_status open_data(const hri_session *s, const hri_words *words, const c
   return status;
 }
 
-hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const hr_data_options *how, const char *directory, hri_dataset **data, hr_error *error) {
+hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const hr_data_options *how, const char *spool, const char *run,
+                           hri_dataset **data, hr_error *error) {
   hri_words words;
   hr_status status = hri_words_open(&words, &s->plan->spec.model, how->chat_template, error);
-  if (status == HR_OK) status = open_data(s, &words, paths, count, how, directory, data, error);
+  if (status == HR_OK) status = open_data(s, &words, paths, count, how, spool, run, data, error);
   hri_words_close(&words);
   HRI_TRY(status);
   hri_session_tell(s, HR_EVENT_NOTE, NULL, hri_dataset_note(*data));

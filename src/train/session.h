@@ -58,16 +58,20 @@ hr_status hri_session_row(const hri_session *session, const hri_shape *shape, hr
 void hri_session_tell(const hri_session *session, hr_event_kind kind, const hr_metrics *metrics, const char *text);
 
 /* Writes config.json, the weight files in `dtype` (HRI_AS_SOURCE: types and shards as the model's own files have them),
- * optimizer states if asked, and the tokenizer files of the model, into an existing directory. */
+ * optimizer states if asked, and the tokenizer files of the model, into an existing directory that holds none of them, and adds
+ * them to `files` (may be NULL). Each file is synced; the directory is the caller's to sync and to put in its place. DIVERGED: a
+ * weight or state is not finite. */
 enum { HRI_AS_SOURCE = HRI_FILE_DTYPE_COUNT };
 hr_status hri_session_save(hri_session *session, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error);
 
 /* Token-weighted mean loss over at most `batches` batches (0 = all) of a data set. */
 hr_status hri_session_evaluate(hri_session *session, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens, hr_error *error);
 
-/* Opens a data set for this session's job. `directory`: of the run, for temporary files and tokenized data (RUN/data-cache);
- * NULL: a temporary directory, and nothing is kept. */
-hr_status hri_session_data(const hri_session *session, const char *const *paths, uint32_t count, const hr_data_options *how, const char *directory, hri_dataset **data, hr_error *error);
+/* Opens a data set for this session's job; all of it is read. Temporary files without a name grow in `spool` (NULL: TMPDIR). `run`: the run
+ * directory, whose data-cache is looked into but not made (hri_dataset_keep does that); NULL, or with a cache directory of its own in `how`:
+ * nothing of a run. */
+hr_status hri_session_data(const hri_session *session, const char *const *paths, uint32_t count, const hr_data_options *how, const char *spool, const char *run,
+                           hri_dataset **data, hr_error *error);
 
 /* Reserved bytes per tier as the run made them; MISMATCH when they are not the planned ones. */
 hr_status hri_session_compare(const hri_session *session, uint64_t reserved[HR_TIER_COUNT], uint64_t planned[HR_TIER_COUNT], hr_error *error);

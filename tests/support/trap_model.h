@@ -36,7 +36,7 @@ static inline void make_trap_model(const char *directory, uint32_t token) {
   job.threads = 1;
   if (hr_job_finish(&job, &error) != HR_OK || hri_session_plan(&s, &job, NULL, &error) != HR_OK || hri_session_load(&s, NULL, NULL, &error) != HR_OK) fail_msg("%s", error.message);
   set_trap(&s, token);
-  if (hri_session_save(&s, directory, HRI_FILE_F32, false, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hri_session_save(&s, directory, HRI_FILE_F32, false, NULL, &error) != HR_OK) fail_msg("%s", error.message);
   hri_session_close(&s);
 }
 

@@ -187,7 +187,7 @@ static void engine_open(engine *e, parity_case *c, const hr_job *job, const hri_
   e->c = c;
   made.check_each = true;
   HOLDS(hri_session_plan(&e->session, job, &made, error));
-  HOLDS(hri_session_data(&e->session, paths, 1, &(hr_data_options){0}, NULL, &e->data, error));
+  HOLDS(hri_session_data(&e->session, paths, 1, &(hr_data_options){0}, NULL, NULL, &e->data, error));
   if (hook) load_with_hook(e);
   else HOLDS(hri_session_load(&e->session, NULL, NULL, error));
   e->gradients = parity_buffer(c, e->session.plan->job.params.count * sizeof *e->gradients);
