@@ -113,6 +113,24 @@ hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_
   return HR_OK;
 }
 
+hr_status hri_file_create(const char *path, int *fd, hr_error *error) {
+  *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  return *fd < 0 ? hri_fail_errno(error, errno, "create", path) : HR_OK;
+}
+
+hr_status hri_file_finish(int fd, const char *path, hr_status status, hr_error *error) {
+  if (status == HR_OK && fsync(fd) != 0) status = hri_fail_errno(error, errno, "write", path);
+  if (close(fd) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", path);
+  if (status != HR_OK) (void)unlink(path);
+  return status;
+}
+
+hr_status hri_file_write_new(const char *path, const void *bytes, uint64_t count, hr_error *error) {
+  int fd;
+  HRI_TRY(hri_file_create(path, &fd, error));
+  return hri_file_finish(fd, path, hri_file_write_all(fd, path, bytes, count, error), error);
+}
+
 static void parent_of(const char *path, char out[4096]) {
   const char *slash = strrchr(path, '/');
   (void)snprintf(out, 4096, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
