@@ -179,7 +179,7 @@ check_machine() {
 # Patterns become expressions in which a * is a part of one name, and no name begins with a dot that the pattern lacks.
 check_layout() {
   printf '%s\n' "${tree[@]}" | awk '
-    FILENAME != "-" && /^[^#]/ {
+    NR == FNR && /^[^#]/ {
       pattern = $1
       gsub(/[.+]/, "\\\\&", pattern)
       gsub(/[*]/, "<>", pattern)
@@ -187,7 +187,7 @@ check_layout() {
       gsub(/<>/, "[^/]*", pattern)
       patterns[++count] = "^" pattern "$"
     }
-    FILENAME == "-" {
+    NR > FNR {
       for (i = 1; i <= count; i++) if ($0 ~ patterns[i]) next
       print $0 ":1: [layout] no line of scripts/layout.txt names this file"
     }' scripts/layout.txt -
