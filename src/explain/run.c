@@ -101,14 +101,15 @@ static hr_status read_state(const char *state, const hri_json *root, hr_run_expl
   static const struct {
     const char *state;
     hr_run_end end;
-  } known[] = {{"running", HR_RUN_UNKNOWN}, {"finished", HR_RUN_DONE}, {"stopped", HR_RUN_STOPPED}, {"failed", HR_RUN_FAILED}};
+  } known[] = {{"running", HR_RUN_UNKNOWN}, {"finished", HR_RUN_DONE}, {"stopped", HR_RUN_STOPPED}, {"interrupted", HR_RUN_STOPPED},
+               {"diverged", HR_RUN_FAILED}, {"failed", HR_RUN_FAILED}}; /* "stopped": of 0.1.0 */
   for (size_t k = 0; k < sizeof known / sizeof *known; k++)
     if (strcmp(state, known[k].state) == 0) {
       run->end = known[k].end;
       return HR_OK;
     }
   hri_json field = hri_json_member(root, "state");
-  return hri_json_fail(&field, error, "one of running, finished, stopped, failed");
+  return hri_json_fail(&field, error, "one of running, finished, interrupted, diverged, failed");
 }
 
 static hr_status read_run(const char *path, hr_run_explanation *run, hr_error *error) {

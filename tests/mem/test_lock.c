@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/publish.h"
 #include "base/scratch.h"
 #include "support/scratch.h"
 
@@ -169,11 +170,66 @@ static void test_replace_leaves_nothing_beside(void **state) {
   assert_int_equal(hri_scratch_sweep(directory), 0);
 }
 
+/* Moved aside for something that never came: back at its name, whether this process ends in order or not. */
+static void test_what_is_aside_comes_back(void **state) {
+  static const char *const ends[] = {"closed", "killed", "taken"};
+  (void)state;
+  for (int how = 0; how < 3; how++) {
+    char name[PATH_BYTES], thesis[PATH_BYTES + 16];
+    int status;
+    pid_t pid;
+    (void)snprintf(name, sizeof name, "%s", at(ends[how]));
+    (void)snprintf(thesis, sizeof thesis, "%s/thesis.tex", name);
+    assert_int_equal(mkdir(name, 0755), 0);
+    put_text(thesis, "x");
+    pid = fork();
+    if (pid == 0) {
+      char aside[PATH_BYTES * 4];
+      hri_scratch *s;
+      if (hri_scratch_open(directory, false, &s, NULL) != HR_OK || hri_scratch_set_aside(s, ends[how], aside, NULL) != HR_OK || hri_path_exists(name)) _exit(1);
+      if (how == 2 && mkdir(name, 0755) != 0) _exit(2);
+      if (how == 0) hri_scratch_close(s);
+      _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(hri_scratch_sweep(directory), how > 0);
+    assert_int_equal(hri_path_exists(thesis), how < 2);
+    assert_no_scratch(directory);
+  }
+}
+
+static void test_nothing_is_published_over(void **state) {
+  static const char *const kinds[] = {"file", "directory"};
+  (void)state;
+  for (int k = 0; k < 8; k++) {
+    char made[PATH_BYTES], path[PATH_BYTES];
+    bool from_dir = k & 1, onto_dir = k & 2;
+    hr_error error = {0};
+    (void)snprintf(made, sizeof made, "%s", at(path_of("made-%d", k)));
+    (void)snprintf(path, sizeof path, "%s", at(path_of("path-%d", k)));
+    hri_publish_plainly(k & 4);
+    if (from_dir) assert_int_equal(mkdir(made, 0755), 0);
+    else put_text(made, "new");
+    if (onto_dir) assert_int_equal(mkdir(path, 0755), 0);
+    else put_text(path, "old");
+    assert_int_equal(hri_publish_new(made, path, &error), HR_ERROR_USAGE);
+    assert_non_null(strstr(error.message, "exists"));
+    if (hri_path_is_dir(path) != onto_dir || !hri_path_exists(made)) fail_msg("a %s moved onto a %s", kinds[from_dir], kinds[onto_dir]);
+    assert_int_equal(hri_dir_remove(path, NULL), HR_OK);
+    assert_int_equal(hri_publish_new(made, path, &error), HR_OK);
+    assert_true(hri_path_exists(path) && !hri_path_exists(made));
+  }
+  hri_publish_plainly(false);
+  assert_int_equal(hri_publish_room(directory, 1, NULL), HR_OK);
+  assert_int_equal(hri_publish_room(directory, UINT64_MAX, NULL), HR_ERROR_IO);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_one_holder_who_is_named), cmocka_unit_test(test_a_killed_holder_frees_it), cmocka_unit_test(test_the_path_is_the_locked_file),
       cmocka_unit_test(test_foreign_and_half_written_files), cmocka_unit_test(test_only_marked_and_unused_scratch_is_swept),
-      cmocka_unit_test(test_replace_leaves_nothing_beside),
+      cmocka_unit_test(test_replace_leaves_nothing_beside), cmocka_unit_test(test_what_is_aside_comes_back), cmocka_unit_test(test_nothing_is_published_over),
   };
   int failed;
   (void)snprintf(directory, sizeof directory, "%s", scratch_make("lock"));
