@@ -142,7 +142,7 @@ hr_status hri_cache_load(hri_dataset *dataset, uint64_t key, bool *hit, hr_error
   char path[PATH_BYTES];
   hr_status status = HR_OK;
   header h;
-  int fd = path_of(dataset, key, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+  int fd = path_of(dataset, key, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1; /* what is no file of ours is made anew */
   *hit = false;
   if (fd < 0) return HR_OK;
   if (is_sound(dataset, fd, key, &h) && take_found(dataset, fd)) {

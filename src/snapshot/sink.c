@@ -69,8 +69,8 @@ hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error) {
     if (sink->status != HR_OK) goto failed;
   }
   if (is_special(path)) { /* /dev/null must stay what it is */
-    sink->fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (sink->fd >= 0) return HR_OK;
+    sink->fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO that nobody reads is refused, not waited for */
+    if (sink->fd >= 0 && fcntl(sink->fd, F_SETFL, 0) == 0) return HR_OK;
     sink->status = hri_fail_errno(error, errno, "open", path);
     goto failed;
   }
@@ -79,7 +79,7 @@ hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error) {
     sink->status = hri_fail_memory(error, length + 6, "a file name");
     goto failed;
   }
-  sink->fd = open(sink->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  sink->fd = open(sink->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0644);
   if (sink->fd >= 0) return HR_OK;
   sink->status = hri_fail_errno(error, errno, "create", sink->temp);
   hri_free(sink->temp); /* whatever lies there is not ours to remove */

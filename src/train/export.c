@@ -109,13 +109,11 @@ static hr_status copy_bytes(int from, const char *from_path, int to, const char 
 
 /* The directory of the target is not in its own place yet, so the file may grow under its name. */
 static hr_status copy_file(const char *from_path, const char *to_path, hr_error *error) {
-  struct stat info;
   hr_status status;
-  int from = open(from_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), to; /* a FIFO is refused, not waited for */
-  if (from < 0) return unreadable(error, "open", from_path);
-  if (fstat(from, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(from);
-    return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", from_path);
+  int from, to;
+  if (hri_file_open_regular(from_path, &from, NULL, error) != HR_OK) {
+    if (error) error->code = HR_ERROR_INPUT;
+    return HR_ERROR_INPUT;
   }
   to = open(to_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (to < 0) {

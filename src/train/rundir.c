@@ -204,7 +204,7 @@ hr_status hri_rundir_append_metrics(const char *directory, const hr_metrics *m, 
     hri_text_deinit(&text);
     return hri_fail_memory(error, text.length, "metrics");
   }
-  fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644); /* a FIFO is not waited for */
   if (fd < 0) status = hri_fail_errno(error, errno, "open", path);
   else status = hri_file_write_all(fd, path, text.chars, text.length, error);
   if (fd >= 0 && close(fd) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", path);

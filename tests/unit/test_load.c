@@ -463,7 +463,7 @@ static void test_companions(void **state) {
   assert_int_equal(unlink(path_of("%s/merges.txt", model)), 0);
   assert_ok(hri_dir_make(path_of("%s/merges.txt", model), &error), &error);
   assert_int_equal(hri_export_companions(&m, out, &error), HR_ERROR_INPUT);
-  assert_says(&error, "merges.txt is not a regular file");
+  assert_says(&error, "merges.txt is a directory, not a regular file");
   scratch_remove(model);
   assert_int_equal(hri_export_companions(&m, out, &error), HR_ERROR_INPUT);
   assert_says(&error, "is gone");
