@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <headroom/device.h>
 
@@ -183,7 +185,13 @@ static hr_status run_command(const cli_command *command, int count, char **words
 /* A result that did not arrive is a failure, whatever the command thought of it. */
 static hr_status close_output(hr_status status, hr_error *error) {
   bool lost = fflush(stdout) != 0 || ferror(stdout);
+  struct rlimit limit;
+  struct stat info;
   if (!lost || status != HR_OK) return status;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode) && (rlim_t)info.st_size >= limit.rlim_cur) {
+    text_fail(error, HR_ERROR_IO, "cannot write to standard output: the file-size limit (ulimit -f) allows no more than %llu bytes", (unsigned long long)limit.rlim_cur);
+    return text_hint(error, HR_ERROR_IO, "lift it with ulimit -f unlimited");
+  }
   text_fail(error, HR_ERROR_IO, "cannot write to standard output");
   return text_hint(error, HR_ERROR_IO, "check the disk or the program that reads the output");
 }
