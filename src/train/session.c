@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "data/words.h"
+#include "device/host.h"
 #include "device/room.h"
 #include "device/team.h"
 #include "kernel/gemm.h"
@@ -43,6 +44,13 @@ static hr_status prove_arenas(const hr_plan *plan, hr_error *error) {
   return hri_room_prove(bytes + RUN_BYTES, "the job", error);
 }
 
+/* Nobody named a budget: it is what the least limit leaves, and the refusal says whose that is. */
+static hr_status name_budget(const hr_job *job, hr_error *error) {
+  hri_host_memory host = hri_host_memory_now();
+  if (job->budget_given || host.limit == HRI_LIMIT_MACHINE || !error) return HR_ERROR_BUDGET;
+  return hri_context(error, HR_ERROR_BUDGET, "within %s: ", hri_host_limit_name(host.limit));
+}
+
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
   if (!job->device.is_cpu) {
     hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for", job->device.name);
@@ -50,9 +58,8 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
-  if (!job->budget_given) HRI_TRY(check_room(s->plan, error)); /* the budget is what there is: better to say whose limit that is */
-  HRI_TRY(hr_plan_verdict(s->plan, error));
-  return check_room(s->plan, error);
+  if (!job->budget_given) HRI_TRY(check_room(s->plan, error));
+  return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, error) : name_budget(job, error);
 }
 
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {

@@ -468,7 +468,7 @@ static void test_companions(void **state) {
   scratch_remove(out);
   assert_ok(hri_dir_make(out, &error), &error);
   assert_int_equal(hri_export_companions(&m, out, NULL, &error), HR_ERROR_INPUT);
-  assert_says(&error, "merges.txt is not a regular file");
+  assert_says(&error, "merges.txt is a directory, not a regular file");
   scratch_remove(model);
   assert_int_equal(hri_export_companions(&m, out, NULL, &error), HR_ERROR_INPUT);
   assert_says(&error, "is gone");

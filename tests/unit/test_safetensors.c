@@ -181,8 +181,8 @@ static void test_not_a_file(void **state) {
   const char *fifo = path_of("fifo");
   (void)state;
   assert_int_equal(mkfifo(fifo, 0600), 0);
-  assert_refused(fifo, "is not a regular file"); /* and does not wait for a writer */
-  assert_refused(directory, "is not a regular file");
+  assert_refused(fifo, "is a FIFO, not a regular file"); /* and does not wait for a writer */
+  assert_refused(directory, "is a directory, not a regular file");
   assert_int_equal(hri_safetensors_open(path_of("absent"), &file, &error), HR_ERROR_IO);
   assert_says(&error, "absent");
 }
