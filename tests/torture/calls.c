@@ -48,4 +48,6 @@ static size_t check(const char *name, job j, bool from_stopped) {
   return compare(name, &t, w.counts);
 }
 
-size_t part_calls(void) { return check("fresh", JOB_FRESH, false) + check("resumed", JOB_FRESH, true) + check("model", JOB_MODEL, false); }
+size_t part_calls(void) {
+  return check("fresh", JOB_FRESH, false) + check("resumed", JOB_FRESH, true) + check("model", JOB_MODEL, false) + check("model-resumed", JOB_MODEL, true);
+}

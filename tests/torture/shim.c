@@ -278,7 +278,7 @@ static void set_log(const char *path) {
   int fd;
   if (!path) return;
   fd = (int)raw()(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  log_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LOG_FD);
+  log_fd = fd < 0 ? -1 : (int)raw()(SYS_fcntl, fd, F_DUPFD_CLOEXEC, LOG_FD);
   (void)raw()(SYS_close, fd);
   if (log_fd < 0) find(NULL, 0, path);
   hear();
@@ -515,6 +515,32 @@ int closedir(DIR *directory) {
   CLOSE(SHIM_closedir, dirfd(directory), real(directory));
 }
 
+static int duplicate(int fd, int command, int least) {
+  shim_area area = area_of_fd(fd);
+  shim_way way = meet(area, SHIM_dup);
+  int made;
+  if (way == SHIM_WAY_fail) return -1;
+  begin_log(area);
+  made = (int)raw()(SYS_fcntl, fd, command, least);
+  remember(made, area);
+  if (made >= 0 && logs(area)) log_fd_event(SHIM_EVENT_DUP, made, (uint64_t)fd);
+  end_log(area);
+  leave(way);
+  return made;
+}
+
+int dup(int fd) { return duplicate(fd, F_DUPFD, 0); }
+
+int fcntl(int fd, int command, ...) {
+  void *argument;
+  va_list more;
+  va_start(more, command);
+  argument = va_arg(more, void *);
+  va_end(more);
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return duplicate(fd, command, (int)(intptr_t)argument);
+  return (int)raw()(SYS_fcntl, fd, command, argument);
+}
+
 /* ---- syncing and sizes ---- */
 
 #define CALL(kind, where, call, log) \
@@ -722,6 +748,7 @@ void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offs
 #define ALIAS(type, name, parameters, target) \
   type name parameters __attribute__((alias(#target)))
 
+ALIAS(int, fcntl64, (int, int, ...), fcntl);
 ALIAS(int, open64, (const char *, int, ...), open);
 ALIAS(int, openat64, (int, const char *, int, ...), openat);
 ALIAS(int, creat64, (const char *, mode_t), creat);

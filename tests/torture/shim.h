@@ -26,7 +26,7 @@ typedef enum shim_area { SHIM_TREE, SHIM_INPUT, SHIM_MEMORY, SHIM_LIBRARY, SHIM_
   X(fsync, fsync) X(fdatasync, fdatasync) X(sync_file_range, sync_file_range) \
   X(fallocate, fallocate) X(ftruncate, ftruncate) X(truncate, truncate) \
   X(rename, rename) X(renameat2, rename) X(link, link) X(symlink, symlink) X(unlink, unlink) X(rmdir, rmdir) \
-  X(mkdir, mkdir) X(mkdtemp, mkdir) X(flock, flock) X(mmap, mmap) X(copy_file_range, copy_file_range) X(sendfile, sendfile) \
+  X(mkdir, mkdir) X(mkdtemp, mkdir) X(flock, flock) X(dup, dup) X(mmap, mmap) X(copy_file_range, copy_file_range) X(sendfile, sendfile) \
   X(readdir, readdir) X(stat, stat) X(readlink, readlink)
 
 #define SHIM_NAME(name, kernel) SHIM_##name,
@@ -59,6 +59,7 @@ typedef struct shim_counts {
 typedef enum shim_event_kind {
   SHIM_EVENT_OPEN,     /* fd, flags, path: a file or directory */
   SHIM_EVENT_CLOSE,    /* fd */
+  SHIM_EVENT_DUP,      /* fd, offset: the descriptor that it is another of */
   SHIM_EVENT_WRITE,    /* fd, offset, data */
   SHIM_EVENT_SIZE,     /* path or (fd >= 0) fd, offset: the new size */
   SHIM_EVENT_GROW,     /* fd, offset: at least this size from now on */

@@ -1,6 +1,6 @@
 /* Nothing lost, nothing silent: the run directory under every fault of the file system, loss of power, damage and kill -9.
  *
- *   torture                 all parts, a sample of each (two minutes); HEADROOM_TORTURE=full takes every case (about an hour)
+ *   torture                 all parts, a sample of each (a minute); HEADROOM_TORTURE=full takes every case (ten minutes)
  *   torture PART...         calls, resume, faults, power, flips, kills
  *   torture PART CASE       one case, as a finding names it, with all that the program says; faults, power and flips
  *

@@ -32,7 +32,7 @@ static const call calls[] = {
     ROW(fsync, "F", SHIM_fsync), ROW(fdatasync, "F", SHIM_fdatasync), ROW(sync_file_range, "F", SHIM_sync_file_range),
     ROW(fallocate, "F", SHIM_fallocate), ROW(ftruncate, "F", SHIM_ftruncate), ROW(truncate, "P", SHIM_truncate),
     ROW(renameat2, "A-A-", SHIM_rename), ROW(linkat, "A-A-", SHIM_link), ROW(symlinkat, "-A", SHIM_symlink),
-    ROW(unlinkat, "A", SHIM_unlink), ROW(mkdirat, "A", SHIM_mkdir), ROW(flock, "F", SHIM_flock), ROW(mmap, "----F", SHIM_mmap),
+    ROW(unlinkat, "A", SHIM_unlink), ROW(mkdirat, "A", SHIM_mkdir), ROW(flock, "F", SHIM_flock), ROW(dup, "F", SHIM_dup), ROW(fcntl, "F", SHIM_dup), ROW(mmap, "----F", SHIM_mmap),
     ROW(copy_file_range, "--F", SHIM_copy_file_range), ROW(sendfile, "F", SHIM_sendfile), ROW(getdents64, "F", SHIM_readdir),
     ROW(newfstatat, "A", SHIM_stat), ROW(fstat, "F", SHIM_stat), ROW(statx, "A", SHIM_stat), ROW(faccessat, "A", SHIM_stat),
     ROW(readlinkat, "A", SHIM_readlink),
@@ -42,6 +42,9 @@ static const call calls[] = {
 #ifdef SYS_renameat
     ROW(renameat, "A-A-", SHIM_rename),
 #endif
+#ifdef SYS_dup2
+    ROW(dup2, "F", UNKNOWN),
+#endif
 #ifdef SYS_open /* the old calls, which newer architectures do not have */
     ROW(open, "P", SHIM_open), ROW(creat, "P", SHIM_open), ROW(rename, "PP", SHIM_rename), ROW(link, "PP", SHIM_link),
     ROW(symlink, "-P", SHIM_symlink), ROW(unlink, "P", SHIM_unlink), ROW(rmdir, "P", SHIM_rmdir), ROW(mkdir, "P", SHIM_mkdir),
@@ -49,10 +52,10 @@ static const call calls[] = {
     ROW(getdents, "F", SHIM_readdir), ROW(chmod, "P", UNKNOWN), ROW(chown, "P", UNKNOWN), ROW(lchown, "P", UNKNOWN),
     ROW(mknod, "P", UNKNOWN), ROW(utimes, "P", UNKNOWN),
 #endif
-    ROW(lseek, "F", HARMLESS), ROW(fcntl, "F", HARMLESS), ROW(statfs, "P", HARMLESS), ROW(fstatfs, "F", HARMLESS),
+    ROW(lseek, "F", HARMLESS), ROW(statfs, "P", HARMLESS), ROW(fstatfs, "F", HARMLESS),
     ROW(chdir, "P", HARMLESS), ROW(fadvise64, "F", HARMLESS), ROW(readahead, "F", HARMLESS), ROW(getxattr, "P", HARMLESS),
     ROW(preadv2, "F", UNKNOWN), ROW(pwritev2, "F", UNKNOWN), ROW(splice, "F-F", UNKNOWN), ROW(vmsplice, "F", UNKNOWN), ROW(tee, "FF", UNKNOWN),
-    ROW(syncfs, "F", UNKNOWN), ROW(ioctl, "F", UNKNOWN), ROW(dup, "F", UNKNOWN), ROW(dup3, "F", UNKNOWN),
+    ROW(syncfs, "F", UNKNOWN), ROW(ioctl, "F", UNKNOWN), ROW(dup3, "F", UNKNOWN),
     ROW(fchmod, "F", UNKNOWN), ROW(fchmodat, "A", UNKNOWN), ROW(fchown, "F", UNKNOWN), ROW(fchownat, "A", UNKNOWN),
     ROW(utimensat, "A", UNKNOWN), ROW(setxattr, "P", UNKNOWN), ROW(fsetxattr, "F", UNKNOWN), ROW(removexattr, "P", UNKNOWN),
     ROW(mknodat, "A", UNKNOWN), ROW(execve, "P", UNKNOWN), ROW(name_to_handle_at, "A", UNKNOWN), ROW(io_uring_enter, "F", UNKNOWN),
@@ -139,6 +142,7 @@ static void count(trace *t, pid_t thread, const struct __ptrace_syscall_info *in
   for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
     const call *c = &calls[k];
     if ((uint64_t)c->number != info->entry.nr) continue;
+    if (c->number == SYS_fcntl && info->entry.args[1] != F_DUPFD && info->entry.args[1] != F_DUPFD_CLOEXEC) return;
     if (c->kind == HARMLESS || !names_tree(thread, c, (const uint64_t *)info->entry.args, tree)) return;
     if (c->kind == UNKNOWN) {
       size_t used = strlen(t->unknown_names);

@@ -16,7 +16,7 @@
 
 enum { WORDS_MOST = 48, STEPS_MOST = 32, ERR_ROOM = 65536, WHY_ROOM = 1024, KEEP = 2 };
 
-/* From scratch, or from a model directory (whose files are then read as well). */
+/* From scratch on bytes, or from a model directory with a tokenizer. */
 typedef enum job { JOB_FRESH, JOB_MODEL, JOB_COUNT } job;
 
 /* What a run said was saved, over all its attempts. */
@@ -30,6 +30,8 @@ typedef struct world { /* a worker's own place */
   char root[PATH_ROOM], tree[PATH_ROOM], run[PATH_ROOM];
   shim_counts *counts;
   int index;
+  const char *except; /* a checkpoint ("step-000002/") that we damaged and that need not be the undisturbed run's */
+  const char *told;   /* a file of a saved model that a warning said is missing */
   bool inside; /* the user has files in the run directory, too */
   bool tell;   /* prints what each child says: one case, for a person */
 } world;
@@ -54,6 +56,8 @@ extern const char *base;       /* the scratch directory of all */
 extern bool full;              /* every case, not a sample */
 extern uint64_t seed;
 extern bool resume_alone;      /* the program goes on with --resume RUN alone */
+
+size_t sampled(size_t count);  /* the size of a sample: an eighth with HEADROOM_TEST_QUICK */
 
 void world_set_up(void);
 void world_tear_down(void);
