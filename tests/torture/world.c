@@ -165,8 +165,8 @@ static uint64_t now_us(void) {
 typedef struct listener { /* what a child has said */
   launch *l;
   size_t used;
-  uint64_t end_us;
-  bool killed;
+  uint64_t end_us; /* when it is to be killed; 0: not yet known, or never */
+  bool heard, killed;
 } listener;
 
 /* Reads until the child has closed its standard error, which is when it has ended. */
@@ -175,7 +175,7 @@ static void listen_to(listener *s, pid_t child, int from) {
   launch *l = s->l;
   for (;;) {
     struct pollfd poll_fd = {.fd = from, .events = POLLIN};
-    uint64_t now = now_us(), until = l->kill_after_us && !s->killed ? s->end_us : hang_us;
+    uint64_t now = now_us(), until = s->end_us && !s->killed ? s->end_us : hang_us;
     struct timespec wait = {0, 0};
     ssize_t got;
     if (now >= until) {
@@ -192,16 +192,16 @@ static void listen_to(listener *s, pid_t child, int from) {
     if (got <= 0) return;
     s->used += (size_t)got;
     l->err[s->used] = 0;
-    if (l->kill_behind && !s->killed && strstr(l->err, l->kill_behind)) {
-      (void)kill(child, SIGKILL);
-      s->killed = true;
+    if (l->kill_behind && !s->heard && strstr(l->err, l->kill_behind)) {
+      s->heard = true;
+      s->end_us = now_us() + l->kill_after_us;
     }
   }
 }
 
 void launch_run(const world *w, const command *c, launch *l) {
   char *const *environment;
-  listener s = {.l = l, .end_us = now_us() + l->kill_after_us};
+  listener s = {.l = l, .end_us = l->kill_after_us && !l->kill_behind ? now_us() + l->kill_after_us : 0};
   int ends[2], status = 0;
   pid_t child;
   l->err[0] = 0;

@@ -41,8 +41,8 @@ typedef struct launch {
   bool shim;            /* preloads the library; implied by the next two */
   const char *fault;    /* HEADROOM_SHIM_FAULT */
   const char *log;      /* HEADROOM_SHIM_LOG */
-  uint64_t kill_after_us;
-  const char *kill_behind; /* kill -9 when standard error has this text */
+  uint64_t kill_after_us;  /* kill -9 after this time, from the start or from */
+  const char *kill_behind; /* the moment when standard error has this text (then 0 is at once) */
   /* out */
   int code, signal;     /* signal 0: it ended by itself */
   bool hung;            /* it did not end, and was killed */
