@@ -49,7 +49,10 @@ typedef struct hr_data_options {
   hr_loss_scope loss;
   hr_truncate truncate;
   bool skip_bad;                  /* pass over broken rows and count them; else the first one is an error */
-  const char *cache_directory;    /* keep tokenized data here, made when missing; NULL: a run keeps it in RUN/data-cache, others do not */
+  const char *cache_directory;    /* keep tokenized data here, made when missing; NULL: a run keeps it in RUN/data-cache, others do not.
+                                   * Several processes may share one: whoever needs what another is tokenizing waits for it */
+  void (*on_note)(void *context, const char *note); /* that, as it begins; may be NULL. Training and evaluating tell it as an event */
+  void *context;
 } hr_data_options;
 
 enum { HR_DATA_PERCENTILES = 7, HR_DATA_LONGEST = 8, HR_DATA_BROKEN = 16, HR_DATA_PACKINGS = 3 };

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/scratch.h"
 #include "base/text.h"
 
 hr_status hri_fail_errno(hr_error *error, int number, const char *verb, const char *path) {
@@ -112,41 +113,59 @@ hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_
   return HR_OK;
 }
 
-/* Opens the file that will take the place of `path`: hidden, so that what a kill leaves is not taken for a file of its own. */
-static hr_status open_temp(const char *path, char temp[4096], int *fd, hr_error *error) {
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  if (snprintf(temp, 4096, "%.*s.%s.tmp", (int)(name - path), path, name) >= 4096) return hri_fail(error, HR_ERROR_USAGE, "the path %s is too long", path);
-  *fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  return *fd < 0 ? hri_fail_errno(error, errno, "create", temp) : HR_OK;
+hr_status hri_file_create(const char *path, int *fd, hr_error *error) {
+  *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  return *fd < 0 ? hri_fail_errno(error, errno, "create", path) : HR_OK;
+}
+
+hr_status hri_file_finish(int fd, const char *path, hr_status status, hr_error *error) {
+  if (status == HR_OK && fsync(fd) != 0) status = hri_fail_errno(error, errno, "write", path);
+  if (close(fd) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", path);
+  if (status != HR_OK) (void)unlink(path);
+  return status;
+}
+
+hr_status hri_file_write_new(const char *path, const void *bytes, uint64_t count, hr_error *error) {
+  int fd;
+  HRI_TRY(hri_file_create(path, &fd, error));
+  return hri_file_finish(fd, path, hri_file_write_all(fd, path, bytes, count, error), error);
+}
+
+static void parent_of(const char *path, char out[4096]) {
+  const char *slash = strrchr(path, '/');
+  (void)snprintf(out, 4096, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
 }
 
 hr_status hri_file_can_replace(const char *path, hr_error *error) {
-  char temp[4096];
+  char parent[4096];
+  hri_scratch *scratch;
   size_t length = strlen(path);
-  int fd;
+  if (length >= sizeof parent) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
   if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path)) return hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
-  HRI_TRY(open_temp(path, temp, &fd, error));
-  close(fd);
-  unlink(temp);
+  parent_of(path, parent);
+  HRI_TRY(hri_scratch_open(parent, false, &scratch, error));
+  hri_scratch_close(scratch);
   return HR_OK;
 }
 
 hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error) {
-  char temp[4096], dir[4096];
-  const char *slash = strrchr(path, '/');
-  hr_status status = HR_OK;
-  int fd;
-  HRI_TRY(open_temp(path, temp, &fd, error));
-  status = hri_file_write_all(fd, temp, bytes, count, error);
-  if (status == HR_OK && fsync(fd) != 0) status = hri_fail_errno(error, errno, "write", temp);
-  if (close(fd) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", temp);
-  if (status == HR_OK && rename(temp, path) != 0) status = hri_fail_errno(error, errno, "rename to", path);
-  if (status != HR_OK) {
-    unlink(temp);
-    return status;
-  }
-  (void)snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
-  return hri_dir_sync(dir, error);
+  char parent[4096];
+  hri_scratch *scratch;
+  hr_status status;
+  if (strlen(path) >= sizeof parent) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
+  parent_of(path, parent);
+  HRI_TRY(hri_scratch_open(parent, false, &scratch, error));
+  status = hri_scratch_replace(scratch, path, bytes, count, true, error);
+  hri_scratch_close(scratch);
+  return status;
+}
+
+/* A directory that a crash takes back, takes all in it along: so its entry is made to last in the one above it. */
+static hr_status make_one(const char *path, hr_error *error) {
+  char parent[4096];
+  if (mkdir(path, 0755) != 0) return errno == EEXIST && hri_path_is_dir(path) ? HR_OK : hri_fail_errno(error, errno, "create directory", path);
+  parent_of(path, parent);
+  return hri_dir_sync(parent, error);
 }
 
 hr_status hri_dir_make(const char *path, hr_error *error) {
@@ -158,19 +177,28 @@ hr_status hri_dir_make(const char *path, hr_error *error) {
     char kept = part[i];
     if (kept != '/' && kept != 0) continue;
     part[i] = 0;
-    if (mkdir(part, 0755) != 0 && !(errno == EEXIST && hri_path_is_dir(part))) return hri_fail_errno(error, errno, "create directory", part);
+    HRI_TRY(make_one(part, error));
     part[i] = kept;
+    while (part[i] == '/' && part[i + 1] == '/') i++;
   }
   return HR_OK;
 }
 
+static _Atomic bool weak_syncs;
+
+bool hri_dir_syncs_are_weak(void) { return weak_syncs; }
+
+/* Some file systems do not sync directories (EINVAL), some directories may be written and not read (EACCES): then the order of what
+ * the disk gets is the file system's, and there is nothing better to do. */
 hr_status hri_dir_sync(const char *path, hr_error *error) {
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  hr_status status = HR_OK;
-  if (fd < 0) return hri_fail_errno(error, errno, "open directory", path);
-  if (fsync(fd) != 0 && errno != EINVAL) status = hri_fail_errno(error, errno, "sync directory", path);
-  close(fd);
-  return status;
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), number = 0;
+  if (fd < 0 && errno != EACCES) return hri_fail_errno(error, errno, "open directory", path);
+  if (fd < 0 || fsync(fd) != 0) number = errno;
+  if (fd >= 0) (void)close(fd);
+  if (number == 0) return HR_OK;
+  if (number != EINVAL && number != EACCES) return hri_fail_errno(error, number, "sync directory", path);
+  weak_syncs = true;
+  return HR_OK;
 }
 
 hr_status hri_dir_remove(const char *path, hr_error *error) {

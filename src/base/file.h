@@ -16,13 +16,24 @@ hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_
  * none, the file is only sized, and a full disk shows when the data is written. */
 hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *error);
 
-/* Writes a small file atomically: the old or the new content is on disk, never a mixture. */
+/* A file of a directory that nobody reads yet, because it takes its place only when all is in it: the file grows under its own
+ * name, is synced once, and costs no rename and no sync of its directory, which is the caller's to do once for all files. */
+/* Makes it; one that is there is an error that names it. The descriptor is the caller's until hri_file_finish. */
+hr_status hri_file_create(const char *path, int *fd, hr_error *error);
+/* Syncs and closes it, and returns `so_far`: how its writing went, told in *error already. After any failure the file is gone:
+ * a second sync of one that failed would report success for pages that the kernel dropped. */
+hr_status hri_file_finish(int fd, const char *path, hr_status so_far, hr_error *error);
+/* The three steps for bytes in memory. */
+hr_status hri_file_write_new(const char *path, const void *bytes, uint64_t count, hr_error *error);
+
+/* Writes a small file atomically: the old or the new content is on disk, never a mixture. It grows in a scratch directory beside it. */
 hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error);
 /* Whether that could be done now: USAGE when `path` names no file, IO when its directory takes none. Leaves nothing. */
 hr_status hri_file_can_replace(const char *path, hr_error *error);
 
-hr_status hri_dir_make(const char *path, hr_error *error);         /* mkdir -p */
-hr_status hri_dir_sync(const char *path, hr_error *error);         /* fsync of a directory */
+hr_status hri_dir_make(const char *path, hr_error *error);         /* mkdir -p; each new entry is synced */
+hr_status hri_dir_sync(const char *path, hr_error *error);         /* fsync of a directory, where the file system can */
+bool hri_dir_syncs_are_weak(void);                                 /* a file system could not, at some time in this process */
 hr_status hri_dir_remove(const char *path, hr_error *error);       /* rm -r of a tree of ours; missing is fine */
 /* "dir/name" in a new string; NULL when memory is refused. */
 char *hri_path_join(const char *dir, const char *name);

@@ -6,8 +6,8 @@
  * EOPNOTSUPP, EINVAL: some NFS and Lustre mounts) get the fallback: "PATH.exclusive", made with O_EXCL, which a killed process leaves behind;
  * hri_lock_how says so, and the refusal names the file to remove.
  *
- * The file holds one JSON line: {"headroom_lock":1,"id":"<16 hex digits>","host":"...","pid":N,"started":"<UTC>"}. The id is made
- * with the file and stays: it is the identity of what the lock protects. */
+ * The file holds one JSON line: {"headroom_lock":1,"id":"<16 hex digits>","pid":N,"started":"<UTC>","host":"..."}. The id is
+ * made with the file and stays: it is the identity of what the lock protects. */
 #ifndef HRI_BASE_LOCK_H
 #define HRI_BASE_LOCK_H
 
@@ -16,8 +16,8 @@
 typedef struct hri_lock hri_lock;
 
 typedef struct hri_lock_owner {
-  bool known;       /* the file could be read */
-  char id[20];      /* "" when unknown */
+  bool known;       /* the whole line could be read */
+  char id[20];      /* "" when the file is none of ours */
   char host[72];
   int64_t pid;      /* of the last holder, who may have ended */
   char started[32]; /* when it took the lock, UTC */

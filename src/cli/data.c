@@ -210,6 +210,11 @@ static void write_example(json_writer *json, const hr_data_example *example) {
 
 /* ---- the command ---- */
 
+static void print_note(void *context, const char *note) {
+  (void)context;
+  (void)fprintf(stderr, "note: %s\n", note);
+}
+
 /* The first document, and others spread over the data. */
 static hr_status show_examples(hr_data *data, uint64_t wanted, json_writer *json, hr_error *error) {
   uint64_t documents = hr_data_get(data)->documents, count = wanted < documents ? wanted : documents;
@@ -262,7 +267,7 @@ static hr_status open_model(const cli_config *config, hr_model *model, uint32_t 
 
 hr_status command_data(cli_config *config, hr_error *error) {
   const value *paths = &config->values[OPTION_DATA];
-  hr_data_options options = {0};
+  hr_data_options options = {.on_note = print_note};
   hr_model *model = text_alloc(sizeof *model);
   hr_data *data = NULL;
   char *separator = NULL;

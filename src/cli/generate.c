@@ -5,6 +5,8 @@
 
 #include <headroom/train.h>
 
+#include <headroom/run.h>
+
 #include "cli/commands.h"
 #include "cli/speech.h"
 #include "cli/talk.h"
@@ -209,13 +211,16 @@ static hr_status run(cli_config *config, const prompt_input *in, hr_error *error
 
 hr_status command_generate(cli_config *config, hr_error *error) {
   prompt_input in = {0};
+  hr_hold *hold; /* a run beside does not take the checkpoint away while it is read */
   hr_status status;
   if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_GENERATE, error);
+  hold = hr_hold_take(config_text(config, OPTION_MODEL) ? config_text(config, OPTION_MODEL) : "");
   status = check_sampling(config, error);
   if (status == HR_OK) status = prepare(config, &in, error);
   if (status == HR_OK) status = run(config, &in, error);
   speech_close(&in.speech);
   free(in.text);
   free(in.ids);
+  hr_hold_release(hold);
   return status;
 }

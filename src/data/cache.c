@@ -1,6 +1,8 @@
 /* The cache of tokenized data: one file per key, which depends on the bytes of the data files, on tokenizer and template, and on
  * every option that decides tokens. A file holds the stores and lists as they lie in memory, so it belongs to one kind of machine
- * and one version; whatever does not fit or whose digest is wrong is made anew. Layout:
+ * and one version; whatever does not fit or whose digest is wrong is made anew. An entry grows in a scratch directory of the store
+ * and takes its name by a rename, so it is whole or not there, and who reads an older one under that name keeps it. KEY.lock is held
+ * while an entry is made: others who miss the same one wait, and find it. Layout:
  *
  *   header | hri_data_found | kind of each file | token store | label store | documents | digest of all before (8 bytes) */
 #include <errno.h>
@@ -13,6 +15,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
+#include "base/scratch.h"
 #include "data/source.h"
 
 enum { VERSION = 1, BLOCK_BYTES = 64 * 1024, PATH_BYTES = 4096 };
@@ -56,23 +60,59 @@ static void digest_ending(hri_digest *digest, const char *path) {
   hri_digest_add_u64(digest, 0);
 }
 
-hr_status hri_cache_key(hri_dataset *dataset, uint64_t *key, hr_error *error) {
+hr_status hri_cache_digest(hri_dataset *dataset, hr_error *error) {
+  for (uint32_t i = 0; i < dataset->source_count; i++) HRI_TRY(digest_file(dataset, &dataset->sources[i], error));
+  return HR_OK;
+}
+
+uint64_t hri_cache_key(const hri_dataset *dataset) {
   const hri_dataset_options *o = dataset->options;
   const uint64_t values[] = {VERSION, o->format, o->loss, o->skip_bad, o->identity, o->vocabulary, (uint64_t)(int64_t)dataset->encoder->eos,
                              o->tokenizer != NULL, o->chat != NULL, o->chat_given, o->separator ? strlen(o->separator) : 0};
-  hri_digest digest;
-  for (uint32_t i = 0; i < dataset->source_count; i++) HRI_TRY(digest_file(dataset, &dataset->sources[i], error));
-  digest = dataset->digest;
+  hri_digest digest = dataset->digest;
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) hri_digest_add_u64(&digest, values[i]);
   if (o->separator) hri_digest_add(&digest, o->separator, strlen(o->separator));
   hri_digest_add(&digest, hr_version(), strlen(hr_version())); /* another version may read the same bytes differently */
   for (uint32_t i = 0; i < dataset->source_count; i++) digest_ending(&digest, dataset->sources[i].path);
-  *key = hri_digest_value(&digest);
-  return HR_OK;
+  return hri_digest_value(&digest);
 }
 
-static bool path_of(const hri_dataset *dataset, uint64_t key, char path[PATH_BYTES]) {
-  return snprintf(path, PATH_BYTES, "%s/%016llx.tokens", dataset->options->store_directory, (unsigned long long)key) < PATH_BYTES - 16;
+/* "STORE/KEY.tokens" or "STORE/KEY.lock" */
+static hr_status path_of(const char *store, uint64_t key, const char *ending, char path[PATH_BYTES], hr_error *error) {
+  if (snprintf(path, PATH_BYTES, "%s/%016llx.%s", store, (unsigned long long)key, ending) < PATH_BYTES - 16) return HR_OK;
+  return hri_fail(error, HR_ERROR_USAGE, "the path of the data cache, %.200s, is too long", store);
+}
+
+/* ---- one maker, others wait ---- */
+
+typedef struct waiter {
+  const hri_dataset_options *options;
+  const char *path; /* of the lock */
+} waiter;
+
+static void tell_waiting(void *context, const hri_lock_owner *other) {
+  const waiter *w = context;
+  char note[PATH_BYTES + 256], exclusive[PATH_BYTES + 16];
+  int length;
+  if (!w->options->on_note) return;
+  if (other->known)
+    length = snprintf(note, sizeof note, "waiting for process %lld on host %s, which tokenizes the same data", (long long)other->pid, other->host);
+  else
+    length = snprintf(note, sizeof note, "waiting for another process, which tokenizes the same data");
+  (void)snprintf(exclusive, sizeof exclusive, "%s.exclusive", w->path); /* the fallback of hri_lock outlives a killed process */
+  if (hri_path_exists(exclusive)) (void)snprintf(note + length, sizeof note - (size_t)length, " (if it has ended, remove %s)", exclusive);
+  w->options->on_note(w->options->note_context, note);
+}
+
+hr_status hri_cache_lock(const hri_dataset *dataset, hri_lock **lock, hr_error *error) {
+  const char *store = dataset->options->store_directory;
+  char path[PATH_BYTES];
+  waiter w = {.options = dataset->options, .path = path};
+  HRI_TRY(path_of(store, dataset->key, "lock", path, error));
+  HRI_TRY(hri_dir_make(store, error));
+  HRI_TRY(hri_lock_wait(path, "the entry of the data cache", tell_waiting, &w, lock, error));
+  (void)hri_scratch_sweep(store); /* what killed makers left */
+  return HR_OK;
 }
 
 /* ---- loading ---- */
@@ -108,13 +148,13 @@ static bool is_sound(const hri_dataset *dataset, int fd, uint64_t key, header *h
 }
 
 /* The spools become parts of the file. */
-static hr_status adopt(hri_dataset *dataset, int fd, const header *h, hr_error *error) {
+static hr_status adopt(hri_dataset *dataset, const char *store, int fd, const header *h, hr_error *error) {
   hri_spool *spools[] = {&dataset->tokens, &dataset->labels, &dataset->documents};
   const uint64_t sizes[] = {h->token_bytes, h->label_bytes, h->document_bytes};
   uint64_t at = sizeof *h + h->found_bytes + h->source_count * sizeof(kind);
   for (int i = 0; i < 3; i++) {
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (own < 0) return hri_fail_errno(error, errno, "open the cache in", dataset->options->store_directory);
+    if (own < 0) return hri_fail_errno(error, errno, "open the cache in", store);
     hri_spool_deinit(spools[i]);
     *spools[i] = hri_spool_borrow(dataset->directory, own, at, sizes[i]);
     at += sizes[i];
@@ -138,16 +178,17 @@ static bool take_found(hri_dataset *dataset, int fd) {
   return true;
 }
 
-hr_status hri_cache_load(hri_dataset *dataset, uint64_t key, bool *hit, hr_error *error) {
+hr_status hri_cache_load(hri_dataset *dataset, const char *store, hr_error *error) {
   char path[PATH_BYTES];
   hr_status status = HR_OK;
   header h;
-  int fd = path_of(dataset, key, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-  *hit = false;
+  int fd;
+  HRI_TRY(path_of(store, dataset->key, "tokens", path, error));
+  fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return HR_OK;
-  if (is_sound(dataset, fd, key, &h) && take_found(dataset, fd)) {
-    status = adopt(dataset, fd, &h, error);
-    *hit = status == HR_OK;
+  if (is_sound(dataset, fd, dataset->key, &h) && take_found(dataset, fd)) {
+    status = adopt(dataset, store, fd, &h, error);
+    dataset->kept = dataset->from_cache = status == HR_OK;
   }
   close(fd);
   return status;
@@ -199,29 +240,34 @@ static hr_status put_entry(const hri_dataset *dataset, writer *w, const header *
   return fsync(w->fd) == 0 ? HR_OK : hri_fail_errno(error, errno, "write", w->path);
 }
 
-static hr_status write_entry(hri_dataset *dataset, const header *h, const char *path, hr_error *error) {
-  char fresh[PATH_BYTES];
+/* Whatever failed, the file goes with its scratch directory. */
+static hr_status write_entry(hri_dataset *dataset, const header *h, const char *store, hri_scratch *scratch, hr_error *error) {
+  char fresh[PATH_BYTES], path[PATH_BYTES];
   writer w = {.path = fresh};
   hr_status status;
-  HRI_TRY(hri_dir_make(dataset->options->store_directory, error));
-  (void)snprintf(fresh, sizeof fresh, "%.4080s.XXXXXX", path);
-  w.fd = mkostemp(fresh, O_CLOEXEC);
-  if (w.fd < 0) return hri_fail_errno(error, errno, "make a file in", dataset->options->store_directory);
+  HRI_TRY(path_of(store, dataset->key, "tokens", path, error));
+  HRI_TRY(hri_scratch_path(scratch, "tokens", fresh, error));
+  w.fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (w.fd < 0) return hri_fail_errno(error, errno, "create", fresh);
   status = put_entry(dataset, &w, h, error);
-  if (status == HR_OK && rename(fresh, path) != 0) status = hri_fail_errno(error, errno, "rename", fresh);
-  if (status != HR_OK) unlink(fresh);
-  if (status == HR_OK) status = hri_dir_sync(dataset->options->store_directory, error);
-  if (status == HR_OK) status = adopt(dataset, w.fd, h, error);
+  if (status == HR_OK && rename(fresh, path) != 0) status = hri_fail_errno(error, errno, "rename to", path);
+  if (status == HR_OK) status = hri_dir_sync(store, error);
+  if (status == HR_OK) status = adopt(dataset, store, w.fd, h, error);
   close(w.fd);
   return status;
 }
 
-hr_status hri_cache_save(hri_dataset *dataset, uint64_t key, hr_error *error) {
-  header h = {.version = VERSION, .key = key, .found_bytes = sizeof dataset->found, .kind_bytes = sizeof(kind), .source_count = dataset->source_count,
+hr_status hri_cache_save(hri_dataset *dataset, const char *store, hr_error *error) {
+  header h = {.version = VERSION, .key = dataset->key, .found_bytes = sizeof dataset->found, .kind_bytes = sizeof(kind), .source_count = dataset->source_count,
               .token_bytes = hri_spool_size(&dataset->tokens), .label_bytes = hri_spool_size(&dataset->labels),
               .document_bytes = hri_spool_size(&dataset->documents)};
-  char path[PATH_BYTES];
+  hri_scratch *scratch;
+  hr_status status;
   memcpy(h.magic, magic, sizeof magic);
-  if (!path_of(dataset, key, path)) return hri_fail(error, HR_ERROR_USAGE, "the path of the data cache, %.200s, is too long", dataset->options->store_directory);
-  return write_entry(dataset, &h, path, error);
+  HRI_TRY(hri_dir_make(store, error));
+  HRI_TRY(hri_scratch_open(store, true, &scratch, error));
+  status = write_entry(dataset, &h, store, scratch, error);
+  hri_scratch_close(scratch);
+  dataset->kept = status == HR_OK;
+  return status;
 }

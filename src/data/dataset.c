@@ -121,6 +121,10 @@ static void finish_hash(hri_dataset *dataset) {
   const hri_dataset_options *o = dataset->options;
   const uint64_t values[] = {o->format, dataset->sequence, dataset->packing, dataset->truncate, o->loss, o->skip_bad, o->identity,
                              (uint64_t)(int64_t)dataset->encoder->eos, o->separator ? strlen(o->separator) : 0};
+  hri_digest content = dataset->digest;
+  for (uint32_t i = 0; i < dataset->source_count; i++) hri_digest_add_u64(&content, dataset->sources[i].format << 8 | dataset->sources[i].container);
+  dataset->content_hash = hri_digest_value(&content);
+  dataset->words_hash = o->identity;
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) hri_digest_add_u64(&dataset->digest, values[i]);
   if (o->separator) hri_digest_add(&dataset->digest, o->separator, strlen(o->separator));
   for (uint32_t i = 0; i < dataset->source_count; i++) { /* what a file is taken for depends on its name, too */
@@ -148,21 +152,65 @@ static hr_status changed_between(hr_error *error) {
   return hri_hint(error, code, "leave data files alone during a run; start it again");
 }
 
-/* From the cache, or from the files and into the cache. */
-static hr_status read_all(hri_dataset *dataset, hr_error *error) {
-  uint64_t key = 0, bytes;
-  bool hit = false, kept = dataset->options->store_directory != NULL;
-  if (kept) HRI_TRY(hri_cache_key(dataset, &key, error));
-  if (kept) HRI_TRY(hri_cache_load(dataset, key, &hit, error));
-  dataset->from_cache = hit;
-  if (hit) return HR_OK;
-  bytes = hri_digest_value(&dataset->digest);
+/* From the files. `seen`: their bytes were read before, for the key. */
+static hr_status read_new(hri_dataset *dataset, bool seen, hr_error *error) {
+  uint64_t bytes = hri_digest_value(&dataset->digest);
   dataset->digest = (hri_digest){0};
   HRI_TRY(read_files(dataset, error));
-  if (kept && hri_digest_value(&dataset->digest) != bytes) return changed_between(error);
-  if (kept && hri_spool_size(&dataset->tokens) > 0) return hri_cache_save(dataset, key, error);
+  if (seen && hri_digest_value(&dataset->digest) != bytes) return changed_between(error);
+  dataset->key = hri_cache_key(dataset);
   HRI_TRY(hri_spool_settle(&dataset->tokens, error));
   return hri_spool_settle(&dataset->labels, error);
+}
+
+/* Whether no file makes tokens that would be kept: nobody needs to wait for another who reads such ones. A file that cannot be
+ * opened or told is left to the reading, which has the words for it. */
+static bool reads_in_place(hri_dataset *dataset) {
+  hri_digest unused = {0};
+  bool all = true;
+  for (uint32_t i = 0; all && i < dataset->source_count; i++) {
+    hri_source *source = &dataset->sources[i];
+    hri_reader reader;
+    hr_status status = hri_reader_open(&reader, source->path, &unused, NULL);
+    if (status == HR_OK) status = hri_data_detect(dataset, source, &reader, NULL);
+    all = status == HR_OK && (source->container == HRI_BIN || (source->container == HRI_PLAIN && !dataset->options->tokenizer));
+    hri_reader_close(&reader);
+  }
+  return all;
+}
+
+/* One process at a time makes an entry of a store; who had to wait for it finds it made, or makes it when the other failed. The lock
+ * file goes in any case: it says nothing once it is free. */
+static hr_status read_shared(hri_dataset *dataset, hr_error *error) {
+  const char *store = dataset->options->store_directory;
+  hri_lock *lock;
+  hr_status status;
+  HRI_TRY(hri_cache_lock(dataset, &lock, error));
+  status = hri_cache_load(dataset, store, error);
+  if (status == HR_OK && !dataset->kept) status = read_new(dataset, true, error);
+  if (status == HR_OK) status = hri_dataset_keep(dataset, store, error);
+  hri_lock_release(lock, true);
+  return status;
+}
+
+/* From the store, or from the files and into the store. */
+static hr_status read_all(hri_dataset *dataset, hr_error *error) {
+  const hri_dataset_options *o = dataset->options;
+  bool keeps = o->store_directory && !o->keep_later, looks = keeps || (o->store_directory && hri_path_is_dir(o->store_directory));
+  if (looks) {
+    HRI_TRY(hri_cache_digest(dataset, error));
+    dataset->key = hri_cache_key(dataset);
+    HRI_TRY(hri_cache_load(dataset, o->store_directory, error));
+    if (dataset->kept) return HR_OK;
+  }
+  if (keeps && !reads_in_place(dataset)) return read_shared(dataset, error);
+  HRI_TRY(read_new(dataset, looks, error));
+  return keeps ? hri_dataset_keep(dataset, o->store_directory, error) : HR_OK;
+}
+
+hr_status hri_dataset_keep(hri_dataset *dataset, const char *store_directory, hr_error *error) {
+  if (dataset->kept || hri_spool_size(&dataset->tokens) == 0) return HR_OK;
+  return hri_cache_save(dataset, store_directory, error);
 }
 
 hr_status hri_dataset_pack(const hri_dataset *dataset, hr_packing packing, hri_row_index *index, hri_pack_result *result, hr_error *error) {
@@ -226,6 +274,8 @@ uint64_t hri_dataset_label_count(const hri_dataset *dataset) { return dataset->i
 uint64_t hri_dataset_document_count(const hri_dataset *dataset) { return dataset->found.document_count; }
 uint64_t hri_dataset_broken_count(const hri_dataset *dataset) { return dataset->found.broken_count; }
 uint64_t hri_dataset_hash(const hri_dataset *dataset) { return dataset->hash; }
+uint64_t hri_dataset_content_hash(const hri_dataset *dataset) { return dataset->content_hash; }
+uint64_t hri_dataset_words_hash(const hri_dataset *dataset) { return dataset->words_hash; }
 const char *hri_dataset_note(const hri_dataset *dataset) { return dataset->note; }
 
 uint64_t hri_dataset_disk_bytes(const hri_dataset *dataset) {

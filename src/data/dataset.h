@@ -39,12 +39,21 @@ typedef struct hri_dataset_options {
   uint64_t identity;           /* of tokenizer and template: what they make of a text */
   const char *cache_directory; /* of the temporary files; NULL: TMPDIR, else /tmp */
   const char *store_directory; /* tokenized data is kept here and found again; NULL: it is not */
+  bool keep_later;             /* nothing is made or written in store_directory, which is looked into; hri_dataset_keep does that */
+  void (*on_note)(void *context, const char *note); /* what takes time while opening: another process makes the same entry; may be NULL */
+  void *note_context;
 } hri_dataset_options;
 
 /* Reads the files. Nothing of `options` is kept. USAGE: options; INPUT: a file's content, with file, line, field, value
  * and remedy, also when there is no token or no label that counts; IO: reading, or writing the temporary files. */
 hr_status hri_dataset_open(const hri_dataset_options *options, hri_dataset **dataset, hr_error *error);
 void hri_dataset_destroy(hri_dataset *dataset); /* NULL is fine */
+
+/* Writes what was tokenized into a store, which is made when missing, and goes on reading from there: the space in the temporary
+ * files is free then. Nothing happens when it came from a store, or was kept, or needs none (text and bins read in place). For one
+ * process's own store: what several share is named at opening, where others wait. After IO or MEMORY no entry stands, and the data
+ * set is as usable as before. */
+hr_status hri_dataset_keep(hri_dataset *dataset, const char *store_directory, hr_error *error);
 
 uint64_t hri_dataset_row_count(const hri_dataset *dataset);
 uint64_t hri_dataset_token_count(const hri_dataset *dataset);    /* in rows: without padding, with end tokens */
@@ -53,6 +62,9 @@ uint64_t hri_dataset_document_count(const hri_dataset *dataset); /* without empt
 uint64_t hri_dataset_broken_count(const hri_dataset *dataset);   /* rows that were passed over (skip_bad) */
 /* Depends on the bytes of all files in order, and on what decides the rows; not on names. For resume checks. */
 uint64_t hri_dataset_hash(const hri_dataset *dataset);
+/* Parts of it: the bytes of the files and what each was taken for; tokenizer and chat template. */
+uint64_t hri_dataset_content_hash(const hri_dataset *dataset);
+uint64_t hri_dataset_words_hash(const hri_dataset *dataset);
 uint64_t hri_dataset_disk_bytes(const hri_dataset *dataset);     /* written to temporary files */
 /* What was read, in words for people, and what was ignored in it; one line. Borrowed. */
 const char *hri_dataset_note(const hri_dataset *dataset);

@@ -4,6 +4,7 @@
 
 #include <headroom/chat.h>
 
+#include "base/lock.h"
 #include "base/text.h"
 #include "data/dataset.h"
 #include "data/encode.h"
@@ -71,8 +72,10 @@ struct hri_dataset {
   hri_row_index index;
   hri_pack_result packed;
   hri_digest digest;    /* of the bytes of all files */
-  uint64_t hash;
+  uint64_t hash, content_hash, words_hash;
+  uint64_t key;         /* of an entry of the cache with what reading makes */
   bool from_cache;
+  bool kept;            /* in a store: loaded from there, or written */
   int fd;               /* of the file read in place last, source `fd_source`; or -1 */
   uint32_t fd_source;
   bool fd_checked;      /* seen unchanged in this row */
@@ -127,11 +130,16 @@ void hri_data_write_note(hri_dataset *dataset);
 
 /* ---- the cache of tokenized data ---- */
 
-/* The key of what reading the files would make; reads their bytes. */
-hr_status hri_cache_key(hri_dataset *dataset, uint64_t *key, hr_error *error);
-/* Takes the store, the documents and what was found from the cache; *hit is false when there is no sound entry. */
-hr_status hri_cache_load(hri_dataset *dataset, uint64_t key, bool *hit, hr_error *error);
-/* Writes an entry, whole or not at all. */
-hr_status hri_cache_save(hri_dataset *dataset, uint64_t key, hr_error *error);
+/* Reads all files' bytes into the data set's digest, as reading their content does. */
+hr_status hri_cache_digest(hri_dataset *dataset, hr_error *error);
+/* The key of what reading the files makes; the digest is complete. */
+uint64_t hri_cache_key(const hri_dataset *dataset);
+/* Makes the store and waits until this process is the one that makes the entry; tells about waiting. Released by the caller, who
+ * removes the lock file whatever came of it. */
+hr_status hri_cache_lock(const hri_dataset *dataset, hri_lock **lock, hr_error *error);
+/* Takes tokens, documents and what was found from the store; dataset->kept stays false when there is no sound entry. */
+hr_status hri_cache_load(hri_dataset *dataset, const char *store, hr_error *error);
+/* Writes an entry, whole or not at all; the data set goes on reading from it. */
+hr_status hri_cache_save(hri_dataset *dataset, const char *store, hr_error *error);
 
 #endif

@@ -107,6 +107,7 @@ hri_dataset_options hri_words_options(const hri_words *words, const hr_model *mo
       .format = options->format, .separator = options->document_separator, .vocabulary = model->vocabulary_size, .eos_token = model->eos_token,
       .truncate = options->truncate, .loss = options->loss, .skip_bad = options->skip_bad, .tokenizer = words->tokenizer,
       .chat = words->chat, .chat_given = words->chat_given, .identity = words->identity, .store_directory = options->cache_directory,
+      .on_note = options->on_note, .note_context = options->context,
   };
   return made;
 }

@@ -267,7 +267,7 @@ static void assert_saves_the_same(const char *model, uint32_t threads) {
   hr_error error = {0};
   load_ok(model, HR_PRECISION_FP32, threads, &s);
   assert_ok(hri_dir_make(out, &error), &error);
-  assert_ok(hri_session_save(&s, out, (hri_file_dtype)HRI_AS_SOURCE, false, &error), &error);
+  assert_ok(hri_session_save(&s, out, (hri_file_dtype)HRI_AS_SOURCE, false, NULL, &error), &error);
   hri_session_close(&s);
   other_directory = out;
   files_seen = 0;
@@ -304,19 +304,20 @@ static void test_stated_dtype_and_shards(void **state) {
   (void)state;
   load_ok(HR_TEST_DATA "/weights/llama-mixed", HR_PRECISION_FP32, 2, &s);
   assert_ok(hri_dir_make(out, &error), &error);
-  assert_ok(hri_session_save(&s, out, HRI_FILE_F16, false, &error), &error);
+  assert_ok(hri_session_save(&s, out, HRI_FILE_F16, false, NULL, &error), &error);
   assert_ok(hri_weights_open(out, &weights, &error), &error);
   for (uint32_t k = 0; k < hri_weights_count(weights); k++) assert_int_equal(hri_weights_get(weights, k)->dtype, HRI_FILE_F16);
   assert_string_equal(hri_safetensors_metadata_find(hri_weights_file(weights, 0), "note"), "norms are F32");
   assert_string_equal(hri_safetensors_metadata_find(hri_weights_file(weights, 0), "format"), "pt");
   hri_weights_close(weights);
   /* shards by size */
+  assert_int_equal(unlink(path_of("%s/model.safetensors", out)), 0);
   options.carry = &s.carry;
   assert_ok(hri_sink_open(&sink, &s.plan->spec.model, &s.plan->job, s.plan->cpu, out, &options, &error), &error);
   s.sink = &sink;
   assert_ok(hri_executor_run(s.executor, HRI_SAVE, &error), &error);
   s.sink = NULL;
-  assert_ok(hri_sink_finish(&sink, &error), &error);
+  assert_ok(hri_sink_finish(&sink, NULL, &error), &error);
   hri_sink_abort(&sink);
   assert_false(exists(path_of("%s/model.safetensors", out)));
   assert_ok(hri_weights_open(out, &weights, &error), &error);
@@ -419,7 +420,7 @@ static void test_config_keeps_its_own_keys(void **state) {
   edit(path_of("%s/config.json", model), "\"use_cache\": true", "\"use_cache\": false, \"my_note\": {\"a\": [1, 2.5, null]}");
   assert_ok(hr_model_open(model, &m, &error), &error);
   assert_ok(hri_dir_make(out, &error), &error);
-  assert_ok(hri_export_config(&m, "float16", out, &error), &error);
+  assert_ok(hri_export_config(&m, "float16", out, NULL, &error), &error);
   text = get_file(path_of("%s/config.json", out), NULL);
   assert_non_null(strstr(text, "\"my_note\": {\n    \"a\": [\n      1,\n      2.5,\n      null\n    ]\n  }"));
   assert_non_null(strstr(text, "\"use_cache\": false"));
@@ -430,13 +431,15 @@ static void test_config_keeps_its_own_keys(void **state) {
   /* a model that is not what the file says any more is told by itself alone */
   changed = m;
   changed.norm_epsilon = 1e-3;
-  assert_ok(hri_export_config(&changed, "float32", out, &error), &error);
+  assert_int_equal(unlink(path_of("%s/config.json", out)), 0);
+  assert_ok(hri_export_config(&changed, "float32", out, NULL, &error), &error);
   text = get_file(path_of("%s/config.json", out), NULL);
   assert_null(strstr(text, "my_note"));
   assert_non_null(strstr(text, "0.001"));
   free(text);
   put_text(path_of("%s/config.json", model), "{");
-  assert_ok(hri_export_config(&m, "float32", out, &error), &error);
+  assert_int_equal(unlink(path_of("%s/config.json", out)), 0);
+  assert_ok(hri_export_config(&m, "float32", out, NULL, &error), &error);
   assert_ok(hr_model_open(out, &changed, &error), &error);
   assert_int_equal(changed.head_count, m.head_count);
   scratch_remove(model);
@@ -455,17 +458,19 @@ static void test_companions(void **state) {
   put_text(path_of("%s/README.md", model), "not taken");
   assert_ok(hr_model_open(model, &m, &error), &error);
   assert_ok(hri_dir_make(out, &error), &error);
-  assert_ok(hri_export_companions(&m, out, &error), &error);
+  assert_ok(hri_export_companions(&m, out, NULL, &error), &error);
   assert_same_file(path_of("%s/merges.txt", model), path_of("%s/merges.txt", out));
   assert_same_file(path_of("%s/tokenizer.json", model), path_of("%s/tokenizer.json", out));
   assert_true(exists(path_of("%s/chat_template.jinja", out)) && exists(path_of("%s/a.tiktoken", out)));
   assert_false(exists(path_of("%s/README.md", out)) || exists(path_of("%s/model.safetensors", out)));
   assert_int_equal(unlink(path_of("%s/merges.txt", model)), 0);
   assert_ok(hri_dir_make(path_of("%s/merges.txt", model), &error), &error);
-  assert_int_equal(hri_export_companions(&m, out, &error), HR_ERROR_INPUT);
+  scratch_remove(out);
+  assert_ok(hri_dir_make(out, &error), &error);
+  assert_int_equal(hri_export_companions(&m, out, NULL, &error), HR_ERROR_INPUT);
   assert_says(&error, "merges.txt is not a regular file");
   scratch_remove(model);
-  assert_int_equal(hri_export_companions(&m, out, &error), HR_ERROR_INPUT);
+  assert_int_equal(hri_export_companions(&m, out, NULL, &error), HR_ERROR_INPUT);
   assert_says(&error, "is gone");
   scratch_remove(out);
 }
@@ -482,7 +487,7 @@ static void test_a_resumed_run_ends_like_its_source(void **state) {
   (void)state;
   load_ok(model, HR_PRECISION_BF16, 2, &s);
   assert_ok(hri_dir_make(checkpoint, &error), &error);
-  assert_ok(hri_session_save(&s, checkpoint, HRI_FILE_F32, true, &error), &error);
+  assert_ok(hri_session_save(&s, checkpoint, HRI_FILE_F32, true, NULL, &error), &error);
   hri_session_close(&s);
   assert_true(exists(path_of("%s/tokenizer.json", checkpoint)) && exists(path_of("%s/optimizer.safetensors", checkpoint)));
   memset(&s, 0, sizeof s);
@@ -490,7 +495,7 @@ static void test_a_resumed_run_ends_like_its_source(void **state) {
   assert_ok(hri_session_plan(&s, &job, NULL, &error), &error);
   assert_ok(hri_session_load(&s, checkpoint, path_of("%s/optimizer.safetensors", checkpoint), &error), &error);
   assert_ok(hri_dir_make(out, &error), &error);
-  assert_ok(hri_session_save(&s, out, (hri_file_dtype)HRI_AS_SOURCE, false, &error), &error);
+  assert_ok(hri_session_save(&s, out, (hri_file_dtype)HRI_AS_SOURCE, false, NULL, &error), &error);
   hri_session_close(&s);
   other_directory = out;
   walk(model, compare_file);
@@ -498,7 +503,7 @@ static void test_a_resumed_run_ends_like_its_source(void **state) {
   /* without the source: the type is remembered, and so are the tokenizer files */
   load_ok(checkpoint, HR_PRECISION_BF16, 1, &alone);
   assert_ok(hri_dir_make(out, &error), &error);
-  assert_ok(hri_session_save(&alone, out, (hri_file_dtype)HRI_AS_SOURCE, false, &error), &error);
+  assert_ok(hri_session_save(&alone, out, (hri_file_dtype)HRI_AS_SOURCE, false, NULL, &error), &error);
   hri_session_close(&alone);
   assert_ok(hri_weights_open(out, &weights, &error), &error);
   assert_int_equal(hri_weights_get(weights, 0)->dtype, HRI_FILE_BF16);
@@ -519,13 +524,13 @@ static void test_a_resumed_run_from_scratch_is_f32(void **state) {
   (void)state;
   load_ok("micro-gpt2-bytes", HR_PRECISION_FP32, 1, &s);
   assert_ok(hri_dir_make(checkpoint, &error), &error);
-  assert_ok(hri_session_save(&s, checkpoint, HRI_FILE_F32, true, &error), &error);
+  assert_ok(hri_session_save(&s, checkpoint, HRI_FILE_F32, true, NULL, &error), &error);
   hri_session_close(&s);
   open_job("micro-gpt2-bytes", HR_PRECISION_FP32, 1, &job);
   assert_ok(hri_session_plan(&s, &job, NULL, &error), &error);
   assert_ok(hri_session_load(&s, checkpoint, path_of("%s/optimizer.safetensors", checkpoint), &error), &error);
   assert_ok(hri_dir_make(out, &error), &error);
-  assert_ok(hri_session_save(&s, out, (hri_file_dtype)HRI_AS_SOURCE, false, &error), &error);
+  assert_ok(hri_session_save(&s, out, (hri_file_dtype)HRI_AS_SOURCE, false, NULL, &error), &error);
   hri_session_close(&s);
   scratch_remove(checkpoint);
   load_ok(out, HR_PRECISION_FP32, 1, &s);
@@ -592,12 +597,13 @@ static void test_spellings_and_strangers(void **state) {
     assert_true(count < 63);
     for (uint32_t t = 0; t < count; t++) list[t] = *hri_weights_get(weights, t);
     list[count] = (hri_safetensor){.name = extra[k].name, .dtype = HRI_FILE_F32, .rank = k == 2 ? 1 : 2, .shape = {k == 2 ? 2 : extra[k].elements / 12, 12}};
+    assert_int_equal(unlink(path_of("%s/model.safetensors", model)), 0); /* and is read no more */
     assert_ok(hri_safetensors_writer_open(path_of("%s/model.safetensors", model), list, count + 1, NULL, 0, &writer, &error), &error);
     for (uint32_t t = 0; t <= count; t++) {
       uint64_t bytes = t < count ? list[t].end - list[t].begin : extra[k].elements * 4;
       assert_ok(hri_safetensors_writer_write(writer, t, 0, values, bytes, &error), &error);
     }
-    assert_ok(hri_safetensors_writer_finish(writer, &error), &error);
+    assert_ok(hri_safetensors_writer_finish(writer, NULL, &error), &error);
     hri_weights_close(weights);
     status = load(model, HR_PRECISION_FP32, 1, &s, &error);
     assert_int_equal(status, extra[k].says ? HR_ERROR_INPUT : HR_OK);
@@ -639,7 +645,7 @@ static void test_tied_head(void **state) {
       assert_ok(hri_safetensors_writer_write(writer, t, 0, values, bytes, &error), &error);
       free(values);
     }
-    assert_ok(hri_safetensors_writer_finish(writer, &error), &error);
+    assert_ok(hri_safetensors_writer_finish(writer, NULL, &error), &error);
     hri_weights_close(weights);
     assert_ok(hri_weights_open(out, &weights, &error), &error);
     assert_int_equal(hri_tied_head_check(&model, weights, &error), other ? HR_ERROR_INPUT : HR_OK);
@@ -668,7 +674,7 @@ static void test_refused_memory(void **state) {
     assert_ok(hri_dir_make(out, &error), &error);
     hri_mem_fail_after(nth);
     status = hri_session_load(&s, NULL, NULL, &error);
-    if (status == HR_OK) status = hri_session_save(&s, out, (hri_file_dtype)HRI_AS_SOURCE, false, &error);
+    if (status == HR_OK) status = hri_session_save(&s, out, (hri_file_dtype)HRI_AS_SOURCE, false, NULL, &error);
     hri_mem_fail_after(0);
     hri_session_close(&s);
     scratch_remove(out);

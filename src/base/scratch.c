@@ -1,0 +1,233 @@
+/* The marker is locked for as long as the process lives, so that what is in use is told from what was left. Where the file system
+ * has no flock, the host and process that the marker names decide: only a process of this host that has ended left it. */
+#include "base/scratch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+enum { PATH_BYTES = 4096, MARKER_BYTES = 256 };
+
+#define PREFIX ".headroom-"
+#define MARKER "marker"
+#define MARKER_TEXT "Headroom scratch directory: all that is in it may be removed when no process of Headroom runs. "
+
+struct hri_scratch {
+  int fd; /* of the marker */
+  char directory[PATH_BYTES];
+};
+
+static hr_status long_path(const char *path, hr_error *error) { return hri_fail(error, HR_ERROR_USAGE, "the path %.200s/... is too long", path); }
+
+static void host_name(char out[65]) {
+  out[0] = out[64] = 0;
+  (void)gethostname(out, 64);
+}
+
+static hr_status write_marker(hri_scratch *s, bool durable, hr_error *error) {
+  char path[PATH_BYTES], text[MARKER_BYTES], host[65];
+  int length;
+  host_name(host);
+  HRI_TRY(hri_scratch_path(s, MARKER, path, error));
+  s->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (s->fd < 0) return hri_fail_errno(error, errno, "create", path);
+  (void)flock(s->fd, LOCK_EX | LOCK_NB); /* nobody else knows it yet; a file system without locks has host and pid */
+  length = snprintf(text, sizeof text, MARKER_TEXT "%s %ld\n", host, (long)getpid());
+  HRI_TRY(hri_file_write_all(s->fd, path, text, (uint64_t)length, error));
+  if (!durable) return HR_OK;
+  if (fsync(s->fd) != 0) return hri_fail_errno(error, errno, "write", path);
+  return hri_dir_sync(s->directory, error);
+}
+
+hr_status hri_scratch_open(const char *parent, bool durable, hri_scratch **scratch, hr_error *error) {
+  hri_scratch *s = hri_alloc_zero(1, sizeof *s);
+  hr_status status;
+  *scratch = NULL;
+  if (!s) return hri_fail_memory(error, sizeof *s, "a scratch directory");
+  s->fd = -1;
+  if (snprintf(s->directory, sizeof s->directory, "%s/" PREFIX "XXXXXX", parent) >= PATH_BYTES - 256) {
+    hri_free(s);
+    return long_path(parent, error);
+  }
+  if (!mkdtemp(s->directory)) {
+    status = hri_fail_errno(error, errno, "make a directory in", parent);
+    hri_free(s);
+    return status;
+  }
+  status = write_marker(s, durable, error);
+  if (status == HR_OK) *scratch = s;
+  else hri_scratch_close(s);
+  return status;
+}
+
+const char *hri_scratch_directory(const hri_scratch *s) { return s->directory; }
+
+hr_status hri_scratch_path(const hri_scratch *s, const char *name, char path[4096], hr_error *error) {
+  return snprintf(path, PATH_BYTES, "%s/%s", s->directory, name) < PATH_BYTES ? HR_OK : long_path(s->directory, error);
+}
+
+/* The marker goes last: a kill in between leaves something that is still known. */
+static bool empty_out(const char *directory) {
+  char path[PATH_BYTES];
+  DIR *dir = opendir(directory);
+  struct dirent *entry;
+  bool all = dir != NULL;
+  while (dir && (entry = readdir(dir))) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || strcmp(entry->d_name, MARKER) == 0) continue;
+    if (snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) >= PATH_BYTES || hri_dir_remove(path, NULL) != HR_OK) all = false;
+  }
+  if (dir) closedir(dir);
+  return all;
+}
+
+static bool remove_whole(const char *directory) {
+  char path[PATH_BYTES];
+  if (!empty_out(directory) || snprintf(path, sizeof path, "%s/" MARKER, directory) >= PATH_BYTES) return false;
+  (void)unlink(path);
+  return rmdir(directory) == 0;
+}
+
+void hri_scratch_close(hri_scratch *s) {
+  if (!s) return;
+  (void)remove_whole(s->directory);
+  if (s->fd >= 0) (void)close(s->fd);
+  hri_free(s);
+}
+
+hr_status hri_scratch_replace(hri_scratch *s, const char *path, const void *bytes, uint64_t count, bool sync_parent, hr_error *error) {
+  char fresh[PATH_BYTES], parent[PATH_BYTES];
+  const char *slash = strrchr(path, '/');
+  hr_status status;
+  int fd;
+  HRI_TRY(hri_scratch_path(s, "file", fresh, error));
+  fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return hri_fail_errno(error, errno, "create", fresh);
+  status = hri_file_write_all(fd, path, bytes, count, error);
+  if (status == HR_OK && fsync(fd) != 0) status = hri_fail_errno(error, errno, "write", path);
+  if (close(fd) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", path);
+  if (status == HR_OK && rename(fresh, path) != 0) status = hri_fail_errno(error, errno, "rename to", path);
+  if (status != HR_OK) {
+    (void)unlink(fresh);
+    return status;
+  }
+  if (!sync_parent) return HR_OK;
+  (void)snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
+  return hri_dir_sync(parent, error);
+}
+
+/* ---- what gives way ---- */
+
+#define AWAY "old-"
+
+static hr_status away_path(const hri_scratch *s, const char *path, char out[PATH_BYTES], hr_error *error) {
+  const char *slash = strrchr(path, '/');
+  if (snprintf(out, PATH_BYTES, "%s/" AWAY "%s", s->directory, slash ? slash + 1 : path) >= PATH_BYTES) return long_path(s->directory, error);
+  return HR_OK;
+}
+
+hr_status hri_scratch_move_away(hri_scratch *s, const char *path, hr_error *error) {
+  char to[PATH_BYTES];
+  HRI_TRY(away_path(s, path, to, error));
+  return rename(path, to) == 0 ? HR_OK : hri_fail_errno(error, errno, "move aside", path);
+}
+
+hr_status hri_scratch_put_back(hri_scratch *s, const char *path, hr_error *error) {
+  char from[PATH_BYTES];
+  HRI_TRY(away_path(s, path, from, error));
+  if (hri_path_exists(path)) return HR_OK;
+  return rename(from, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "put back", path);
+}
+
+/* Of a process that was killed between two renames: where nothing took the name, the old one has it again. */
+static void put_all_back(const char *directory) {
+  char from[PATH_BYTES], to[PATH_BYTES];
+  struct stat info;
+  DIR *dir = opendir(directory);
+  struct dirent *entry;
+  while (dir && (entry = readdir(dir))) {
+    const char *name = entry->d_name + strlen(AWAY);
+    if (strncmp(entry->d_name, AWAY, strlen(AWAY)) != 0 || !*name) continue;
+    if (snprintf(from, sizeof from, "%s/%s", directory, entry->d_name) >= PATH_BYTES || snprintf(to, sizeof to, "%s/../%s", directory, name) >= PATH_BYTES) continue;
+    if (lstat(to, &info) != 0 && errno == ENOENT) (void)rename(from, to);
+  }
+  if (dir) closedir(dir);
+}
+
+/* ---- what others left ---- */
+
+static bool process_has_ended(const char *text) {
+  char host[65], theirs[65];
+  long pid;
+  host_name(host);
+  if (sscanf(text + strlen(MARKER_TEXT), "%64s %ld", theirs, &pid) != 2 || strcmp(host, theirs) != 0 || pid <= 0) return false;
+  return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+/* Opens a marker that is whole: *text gets what it says. -1: it is none. */
+static int open_marker(const char *directory, char text[MARKER_BYTES]) {
+  char path[PATH_BYTES];
+  struct stat info;
+  ssize_t got;
+  int fd;
+  if (snprintf(path, sizeof path, "%s/" MARKER, directory) >= PATH_BYTES) return -1;
+  fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return -1;
+  got = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? pread(fd, text, MARKER_BYTES - 1, 0) : -1;
+  if (got < (ssize_t)strlen(MARKER_TEXT) || memcmp(text, MARKER_TEXT, strlen(MARKER_TEXT)) != 0) {
+    (void)close(fd);
+    return -1;
+  }
+  text[got] = 0;
+  return fd;
+}
+
+static bool named_so(const char *name) { return strncmp(name, PREFIX, strlen(PREFIX)) == 0 && strlen(name) == strlen(PREFIX) + 6; }
+
+bool hri_scratch_is(const char *parent, const char *name) {
+  char path[PATH_BYTES], text[MARKER_BYTES];
+  struct stat info;
+  int fd;
+  if (!named_so(name) || snprintf(path, sizeof path, "%s/%s", parent, name) >= PATH_BYTES) return false;
+  if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return false;
+  fd = open_marker(path, text);
+  if (fd >= 0) (void)close(fd);
+  return fd >= 0;
+}
+
+/* A kill between making the directory and its marker, or between the marker's end and the directory's, leaves an empty one, which
+ * rmdir cannot take anything from. */
+static bool sweep_one(const char *directory) {
+  char text[MARKER_BYTES];
+  struct stat info;
+  bool removed = false;
+  int fd;
+  if (lstat(directory, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) return false;
+  fd = open_marker(directory, text);
+  if (fd < 0) return (info.st_mode & 07777) == 0700 && rmdir(directory) == 0;
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text))) {
+    put_all_back(directory);
+    removed = remove_whole(directory);
+  }
+  (void)close(fd);
+  return removed;
+}
+
+uint32_t hri_scratch_sweep(const char *parent) {
+  char path[PATH_BYTES];
+  DIR *dir = opendir(parent);
+  struct dirent *entry;
+  uint32_t removed = 0;
+  while (dir && (entry = readdir(dir)))
+    if (named_so(entry->d_name) && snprintf(path, sizeof path, "%s/%s", parent, entry->d_name) < PATH_BYTES) removed += sweep_one(path);
+  if (dir) closedir(dir);
+  return removed;
+}

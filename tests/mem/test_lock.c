@@ -1,0 +1,183 @@
+/* Locks and scratch directories: one holder, whoever it is and however it ends; and nothing removed that is not ours. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/scratch.h"
+#include "support/scratch.h"
+
+static char directory[PATH_BYTES];
+
+static const char *at(const char *name) { return path_of("%s/%s", directory, name); }
+
+static void test_one_holder_who_is_named(void **state) {
+  char path[PATH_BYTES];
+  hri_lock *a, *b;
+  hr_error error = {0};
+  hri_lock_owner owner;
+  (void)state;
+  (void)snprintf(path, sizeof path, "%s", at("lock"));
+  assert_int_equal(hri_lock_take(path, "the run X", &a, &error), HR_OK);
+  assert_true(hri_lock_is_new(a));
+  assert_int_equal(strlen(hri_lock_id(a)), 16);
+  assert_int_equal(hri_lock_take(path, "the run X", &b, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "the run X is in use"));
+  assert_non_null(strstr(error.message, path_of("process %d", (int)getpid())));
+  assert_true(hri_lock_is_held(path, &owner));
+  assert_int_equal(owner.pid, getpid());
+  hri_lock_release(a, false);
+  assert_false(hri_lock_is_held(path, NULL));
+  assert_int_equal(hri_lock_take(path, "the run X", &b, &error), HR_OK);
+  assert_false(hri_lock_is_new(b));
+  assert_string_equal(hri_lock_id(b), owner.id); /* of the run, not of the process */
+  hri_lock_release(b, true);
+  assert_false(hri_path_exists(path));
+}
+
+static void test_a_killed_holder_frees_it(void **state) {
+  hri_lock *lock;
+  hr_error error = {0};
+  char path[PATH_BYTES];
+  int ready[2], status;
+  char one;
+  pid_t pid;
+  (void)state;
+  (void)snprintf(path, sizeof path, "%s", at("killed"));
+  assert_int_equal(pipe(ready), 0);
+  pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    if (hri_lock_take(path, "it", &lock, NULL) != HR_OK || write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) (void)pause();
+  }
+  assert_int_equal(read(ready[0], &one, 1), 1);
+  assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, path_of("process %d", (int)pid)));
+  (void)kill(pid, SIGKILL);
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_OK);
+  hri_lock_release(lock, true);
+}
+
+/* Many processes add one to a number; some of them give the file up while others wait for it. */
+static void test_the_path_is_the_locked_file(void **state) {
+  char path[PATH_BYTES], number[PATH_BYTES];
+  enum { PROCESSES = 6, ROUNDS = 60 };
+  (void)state;
+  (void)snprintf(path, sizeof path, "%s", at("busy"));
+  (void)snprintf(number, sizeof number, "%s", at("number"));
+  put_file(number, "0", 1);
+  for (int p = 0; p < PROCESSES; p++) {
+    if (fork() != 0) continue;
+    for (int r = 0; r < ROUNDS; r++) {
+      hri_lock *lock;
+      char text[32];
+      FILE *file;
+      if (hri_lock_wait(path, "it", NULL, NULL, &lock, NULL) != HR_OK) _exit(1);
+      file = fopen(number, "r+");
+      if (!file || !fgets(text, sizeof text, file)) _exit(2);
+      rewind(file);
+      (void)fprintf(file, "%d", atoi(text) + 1);
+      (void)fclose(file);
+      hri_lock_release(lock, (p + r) % 3 == 0);
+    }
+    _exit(0);
+  }
+  for (int p = 0; p < PROCESSES; p++) {
+    int status;
+    assert_true(wait(&status) > 0);
+    assert_int_equal(status, 0);
+  }
+  assert_int_equal(atoi(get_file(number, NULL)), PROCESSES * ROUNDS);
+}
+
+static void test_foreign_and_half_written_files(void **state) {
+  static const char old[] = "{\"headroom_lock\":1,\"id\":\"0123456789abcdef\",\"pid\":         7,\"started\":\"2026-01-01T00:00:00Z\",\"host\":\"a\"}  \n";
+  char path[PATH_BYTES];
+  hri_lock *lock;
+  hr_error error = {0};
+  (void)state;
+  (void)snprintf(path, sizeof path, "%s", at("mine"));
+  put_file(path, "my notes\n", 9);
+  assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_ERROR_USAGE);
+  assert_string_equal(get_file(path, NULL), "my notes\n");
+  for (size_t cut = 43; cut < sizeof old; cut++) { /* the id survives a write that stopped anywhere behind it */
+    put_file(path, old, cut);
+    assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_OK);
+    assert_string_equal(hri_lock_id(lock), "0123456789abcdef");
+    hri_lock_release(lock, false);
+  }
+  put_file(path, "", 0);
+  assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_OK); /* killed before its first write */
+  hri_lock_release(lock, true);
+  assert_int_equal(symlink("/etc/passwd", path), 0);
+  assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_ERROR_IO);
+}
+
+/* ---- scratch ---- */
+
+static void test_only_marked_and_unused_scratch_is_swept(void **state) {
+  hri_scratch *used, *left;
+  hr_error error = {0};
+  char kept[PATH_BYTES], mine[PATH_BYTES];
+  pid_t pid;
+  int status;
+  (void)state;
+  assert_int_equal(hri_scratch_open(directory, true, &used, &error), HR_OK);
+  (void)snprintf(kept, sizeof kept, "%s", hri_scratch_directory(used));
+  pid = fork();
+  if (pid == 0) _exit(hri_scratch_open(directory, false, &left, NULL) == HR_OK && hri_dir_make(path_of("%s/deep/er", hri_scratch_directory(left)), NULL) == HR_OK ? 0 : 1);
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(status, 0);
+  (void)snprintf(mine, sizeof mine, "%s", at(".headroom-abc123"));
+  assert_int_equal(mkdir(mine, 0755), 0); /* a person's, however it is called */
+  put_file(path_of("%s/thesis.tex", mine), "x", 1);
+  put_file(path_of("%s/marker", mine), "y", 1);
+  put_file(at(".step-000001.tmp"), "z", 1);
+  assert_int_equal(hri_scratch_sweep(directory), 1); /* the child's */
+  assert_true(hri_path_exists(kept));
+  assert_true(hri_path_exists(path_of("%s/thesis.tex", mine)));
+  assert_true(hri_path_exists(at(".step-000001.tmp")));
+  assert_true(hri_scratch_is(directory, strrchr(kept, '/') + 1));
+  assert_false(hri_scratch_is(directory, ".headroom-abc123"));
+  hri_scratch_close(used);
+  assert_false(hri_path_exists(kept));
+}
+
+static void test_replace_leaves_nothing_beside(void **state) {
+  char path[PATH_BYTES], temp[PATH_BYTES];
+  (void)state;
+  (void)snprintf(path, sizeof path, "%s", at("small"));
+  (void)snprintf(temp, sizeof temp, "%s", at(".small.tmp"));
+  put_file(temp, "mine", 4); /* today's temporary name was yesterday's somebody's file */
+  assert_int_equal(hri_file_replace(path, "one", 3, NULL), HR_OK);
+  assert_int_equal(hri_file_replace(path, "three", 5, NULL), HR_OK);
+  assert_string_equal(get_file(path, NULL), "three");
+  assert_string_equal(get_file(temp, NULL), "mine");
+  assert_int_equal(hri_file_can_replace(path, NULL), HR_OK);
+  assert_int_equal(hri_scratch_sweep(directory), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_one_holder_who_is_named), cmocka_unit_test(test_a_killed_holder_frees_it), cmocka_unit_test(test_the_path_is_the_locked_file),
+      cmocka_unit_test(test_foreign_and_half_written_files), cmocka_unit_test(test_only_marked_and_unused_scratch_is_swept),
+      cmocka_unit_test(test_replace_leaves_nothing_beside),
+  };
+  int failed;
+  (void)snprintf(directory, sizeof directory, "%s", scratch_make("lock"));
+  failed = cmocka_run_group_tests(tests, NULL, NULL);
+  scratch_remove(directory);
+  return failed;
+}
