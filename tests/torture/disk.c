@@ -192,7 +192,7 @@ static void sync_directory(disk *d, const node *n) {
 }
 
 static void open_file(disk *d, const shim_event *e, const char *path) {
-  node *n = find(d, path);
+  node *n = (e->flags & O_TMPFILE) == O_TMPFILE ? make_node(d, NODE_FILE) : find(d, path); /* without a name: gone with the process */
   if (!n) {
     cell c;
     if (!(e->flags & O_CREAT)) broken("the log opens %s, which is not there", path);
@@ -221,8 +221,8 @@ static void make(disk *d, node_kind kind, const char *path, const char *target) 
   operate(d, &c, 1);
 }
 
-static void name_again(disk *d, const char *path, const char *other) {
-  cell c = cell_of(d, other, find(d, path));
+static void name_again(disk *d, node *n, const char *other) {
+  cell c = cell_of(d, other, n);
   operate(d, &c, 1);
 }
 
@@ -246,7 +246,7 @@ static void happen(disk *d, const shim_event *e, const char *path, const char *o
     break;
   case SHIM_EVENT_RENAME: move(d, path, other, false); break;
   case SHIM_EVENT_EXCHANGE: move(d, path, other, true); break;
-  case SHIM_EVENT_LINK: name_again(d, path, other); break;
+  case SHIM_EVENT_LINK: name_again(d, e->fd >= 0 ? n : find(d, path), other); break;
   case SHIM_EVENT_SYMLINK: make(d, NODE_LINK, other, path); break;
   case SHIM_EVENT_UNLINK: case SHIM_EVENT_RMDIR: unname(d, path); break;
   case SHIM_EVENT_MKDIR: make(d, NODE_DIRECTORY, path, NULL); break;

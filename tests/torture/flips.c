@@ -123,7 +123,13 @@ static const char *base_name(const char *file) {
 static bool is_named(const damage *d, const char *said) {
   const char *slash = strrchr(d->file, '/');
   if (strstr(said, base_name(d->file))) return true;
+  if (strcmp(base_name(d->file), "manifest.json") == 0 && strstr(said, "has the manifest of")) return true;
   return d->how == HARM_EXTRA && slash && strstr(said, pathf("%.*s", (int)(slash - d->file), d->file));
+}
+
+/* A directory without a run, or a lock that is none, is a wrong word on the command line. */
+static bool is_usage(const damage *d, const launch *l) {
+  return l->code == 2 && ((strcmp(d->file, "lock") == 0 && strstr(l->err, "/lock")) || (strcmp(d->file, "run.json") == 0 && d->how == HARM_REMOVE && strstr(l->err, "run.json")));
 }
 
 static bool in_newest(const damage *d) { return strncmp(d->file, newest, strlen(newest)) == 0; }
@@ -160,7 +166,7 @@ static void try_one(world *w, const damage *d) {
   world_lay(w, d->job, true, &h);
   if (strncmp(d->file, older, strlen(older)) == 0) w->except = "step-000002/";
   do_damage(w, d);
-  if (in_checkpoint(d) && d->how != HARM_EXTRA && !whole_checkpoint(w, d->job, in_newest(d) ? 4 : 2)) try_verify(w, name);
+  if (in_checkpoint(d) && d->how != HARM_EXTRA && !same_bytes(pathf("%s/%s", w->run, d->file), pathf("%s/stopped-%d/%s", base, d->job, d->file))) try_verify(w, name);
   c = resume_words(w, d->job, NULL);
   l = (launch){0};
   launch_run(w, &c, &l);
@@ -169,6 +175,8 @@ static void try_one(world *w, const damage *d) {
   } else if (l.code == 0) {
     remark("damages that made no difference");
     if (!same_as_undisturbed(w, d->job, why)) finding(w, name, "SILENT: exit 0, but %s", why);
+  } else if (is_usage(d, &l)) {
+    remark("damages that were refused");
   } else if (l.code != 5) {
     finding(w, name, "exit %d, wanted 0 or 5: %s", l.code, last_part(l.err, 300));
   } else {

@@ -37,7 +37,7 @@ static void try_case(world *w, size_t index, const void *context) {
   for (int k = 0; k < IN_A_ROW; k++) {
     command c = h.count ? resume_words(w, JOB_FRESH, NULL) : start_words(w, JOB_FRESH);
     bool any = next_random(&state) % 4 == 0; /* else while it trains and saves: before, there is little to break */
-    l = (launch){.kill_after_us = 1 + next_random(&state) % (s->wall_us + s->wall_us / 4), .kill_behind = any ? NULL : "\nloaded "};
+    l = (launch){.kill_after_us = 1 + next_random(&state) % (any ? s->wall_us : s->wall_us * 2 / 3), .kill_behind = any ? NULL : "\nloaded "};
     launch_run(w, &c, &l);
     hear_more(&h, &l.heard);
     if (l.signal == SIGKILL && !l.hung) remark("killed");

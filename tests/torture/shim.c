@@ -622,9 +622,18 @@ int rename(const char *path, const char *other) { return rename_through(SHIM_ren
 int renameat(int a, const char *path, int b, const char *other) { return rename_through(SHIM_rename, a, path, b, other, 0); }
 int renameat2(int a, const char *path, int b, const char *other, unsigned flags) { return rename_through(SHIM_renameat2, a, path, b, other, flags); }
 
+/* What had no name (O_TMPFILE) is named by its descriptor. */
+static void log_link(int a, const char *path, int b, const char *other) {
+  char where[PATH_MAX];
+  int fd = -1;
+  if (!path[0]) fd = a;
+  if (fd < 0 && sscanf(path, "/proc/self/fd/%d", &fd) != 1) log_paths(SHIM_EVENT_LINK, a, path, b, other);
+  else put_event((shim_event){.kind = SHIM_EVENT_LINK, .fd = fd}, NULL, in_tree(b, other, where), NULL, 0);
+}
+
 int linkat(int a, const char *path, int b, const char *other, int flags) {
   REAL(linkat);
-  CALL(SHIM_link, area_of_two(a, path, b, other), real(a, path, b, other, flags), log_paths(SHIM_EVENT_LINK, a, path, b, other));
+  CALL(SHIM_link, area_of_two(a, path, b, other), real(a, path, b, other, flags), log_link(a, path, b, other));
 }
 
 int link(const char *path, const char *other) { return linkat(AT_FDCWD, path, AT_FDCWD, other, 0); }

@@ -66,7 +66,7 @@ typedef enum shim_event_kind {
   SHIM_EVENT_SYNC,     /* fd: a file's data and size, or a directory's entries */
   SHIM_EVENT_RENAME,   /* path -> other */
   SHIM_EVENT_EXCHANGE, /* path <-> other */
-  SHIM_EVENT_LINK,     /* path -> other, another name */
+  SHIM_EVENT_LINK,     /* path or (fd >= 0) fd -> other, another name */
   SHIM_EVENT_SYMLINK,  /* other, pointing at path (any text) */
   SHIM_EVENT_UNLINK,   /* path */
   SHIM_EVENT_RMDIR,    /* path */

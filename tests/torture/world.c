@@ -24,7 +24,6 @@ bool full, resume_alone;
 uint64_t seed;
 
 static char base_path[PATH_ROOM];
-static names volatile_files; /* of a checkpoint: their bytes differ from run to run */
 
 /* What workers share. */
 static struct shared {
@@ -320,13 +319,35 @@ bool ended_well(const launch *l, char why[WHY_ROOM]) {
 static const char *all_of(job j) { return pathf("%s/all-%d/run", base, j); }
 static const char *reference_of(job j) { return pathf("%s/reference-%d/run", base, j); }
 
+/* What differs from run to run: the digest of the metrics, which hold times, and what is a digest of that. */
+static json_t *steady_json(const char *path) {
+  json_t *root = json_load_file(path, 0, NULL), *files = json_object_get(root, "files");
+  (void)json_object_del(root, "metrics");
+  (void)json_object_del(root, "manifest_digest");
+  for (size_t k = json_array_size(files); k-- > 0;) {
+    const char *name = json_string_value(json_object_get(json_array_get(files, k), "name"));
+    if (name && strcmp(name, "state.json") == 0) (void)json_array_remove(files, k);
+  }
+  return root;
+}
+
+static bool same_json(const char *path, const char *other) {
+  json_t *a = steady_json(path), *b = steady_json(other);
+  bool same = a && b && json_equal(a, b);
+  json_decref(a);
+  json_decref(b);
+  return same;
+}
+
+static bool same_file(const char *directory, const char *other, const char *name) {
+  const char *a = pathf("%s/%s", directory, name), *b = pathf("%s/%s", other, name);
+  return strcmp(name, "state.json") == 0 || strcmp(name, "manifest.json") == 0 ? same_json(a, b) : same_bytes(a, b);
+}
+
 static bool same_directory(const world *w, const char *path, const char *other) {
   names list = list_tree(path);
   bool same = list.count > 0;
-  for (size_t k = 0; same && k < list.count; k++)
-    if (w->told && strcmp(list.at[k], w->told) == 0) continue;
-    else if (!has_name(&volatile_files, list.at[k])) same = same_bytes(pathf("%s/%s", path, list.at[k]), pathf("%s/%s", other, list.at[k]));
-    else same = there(pathf("%s/%s", other, list.at[k]));
+  for (size_t k = 0; same && k < list.count; k++) same = (w->told && strcmp(list.at[k], w->told) == 0) || same_file(path, other, list.at[k]);
   free_names(&list);
   return same;
 }
@@ -445,26 +466,41 @@ bool same_files_as_undisturbed(const world *w, job j, strictness s, char why[WHY
   return same;
 }
 
-static bool goes_on(const world *w, const command *c, heard *h, launch *l, char why[WHY_ROOM], const char *what) {
+static const char *last_line(const launch *l) {
+  const char *at = strstr(l->err, "headroom: ");
+  for (const char *next; at && (next = strstr(at + 1, "\nheadroom: ")); at = next + 1) {}
+  return at ? at : l->err + (strlen(l->err) > 300 ? strlen(l->err) - 300 : 0);
+}
+
+static bool goes_on(const world *w, const command *c, heard *h, launch *l) {
   *l = (launch){0};
   launch_run(w, c, l);
   hear_more(h, &l->heard);
-  if (l->code == 0) return true;
-  return no(why, "%s: exit %d: %.400s", what, l->code, l->err + (strlen(l->err) > 400 ? strlen(l->err) - 400 : 0));
+  return l->code == 0;
+}
+
+/* Nothing was announced: the same command starts again; or, when a checkpoint was saved that nobody had announced yet, it says so. */
+static bool starts_again(const world *w, job j, heard *h, char why[WHY_ROOM]) {
+  static launch l;
+  command start = start_words(w, j), resume = resume_words(w, j, NULL);
+  char said[400];
+  if (goes_on(w, &start, h, &l)) return true;
+  (void)snprintf(said, sizeof said, "%s", last_line(&l));
+  if (l.code != 2) return no(why, "started again: exit %d: %s", l.code, said);
+  if (goes_on(w, &resume, h, &l)) return true;
+  return no(why, "started again: exit 2: %s, and --resume: exit %d: %.300s", said, l.code, last_line(&l));
+}
+
+static bool resumes(world *w, job j, heard *h, char why[WHY_ROOM]) {
+  static launch l;
+  command resume = resume_words(w, j, NULL);
+  put_own(w, inside, INSIDE);
+  return goes_on(w, &resume, h, &l) || no(why, "--resume: exit %d: %.400s", l.code, last_line(&l));
 }
 
 bool recovers(world *w, job j, heard *h, strictness s, char why[WHY_ROOM]) {
-  static launch l;
-  command start = start_words(w, j), resume = resume_words(w, j, NULL);
-  if (!nothing_lost(w, j, h, why)) return false;
-  if (h->count) {
-    if (is_directory(pathf("%s/checkpoints", w->run))) put_own(w, inside, INSIDE);
-    if (!goes_on(w, &resume, h, &l, why, "--resume")) return false;
-  } else if (!goes_on(w, &start, h, &l, why, "started again")) {
-    /* a checkpoint that nobody had announced yet: then the run can be resumed */
-    if (l.code != 2 || !goes_on(w, &resume, h, &l, why, "neither started again nor resumed; --resume")) return false;
-  }
-  return same_as_undisturbed(w, j, why) && same_files_as_undisturbed(w, j, s, why) && own_files_survive(w, why);
+  return nothing_lost(w, j, h, why) && (h->count ? resumes(w, j, h, why) : starts_again(w, j, h, why)) && same_as_undisturbed(w, j, why) &&
+         same_files_as_undisturbed(w, j, s, why) && own_files_survive(w, why);
 }
 
 /* ---- set-up ---- */
@@ -535,20 +571,6 @@ static void make_model(void) {
   remove_tree(w.root);
 }
 
-/* Bytes that differ between two undisturbed runs (times, identities) cannot be compared; the state of training must not. */
-static void find_volatile_files(void) {
-  static const char *const steady[] = {"model.safetensors", "optimizer.safetensors", "config.json", "state.json"};
-  const char *a = pathf("%s/checkpoints/step-000008", all_of(JOB_FRESH)), *b = pathf("%s/checkpoints/step-000008", reference_of(JOB_FRESH));
-  names list = list_tree(a);
-  volatile_files = (names){calloc(list.count, sizeof(char *)), 0};
-  for (size_t k = 0; k < list.count; k++)
-    if (!same_bytes(pathf("%s/%s", a, list.at[k]), pathf("%s/%s", b, list.at[k]))) volatile_files.at[volatile_files.count++] = strdup(list.at[k]);
-  for (size_t k = 0; k < sizeof steady / sizeof *steady; k++)
-    if (has_name(&volatile_files, steady[k]) || !has_name(&list, steady[k])) broken("%s differs between two undisturbed runs", steady[k]);
-  for (size_t k = 0; k < volatile_files.count; k++) (void)printf("note: %s of a checkpoint differs from run to run\n", volatile_files.at[k]);
-  free_names(&list);
-}
-
 /* A run that was killed behind its second checkpoint and before its third. The kill comes from outside, so it takes a few tries. */
 static void make_stopped(job j) {
   static launch l;
@@ -595,7 +617,6 @@ void world_set_up(void) {
   put_words(pathf("%s/input/held.txt", base), 500, true);
   make_reference(JOB_FRESH, "all", "0");
   make_reference(JOB_FRESH, "reference", "2");
-  find_volatile_files();
   make_model();
   make_reference(JOB_MODEL, "all", "0");
   make_reference(JOB_MODEL, "reference", "2");
