@@ -108,11 +108,13 @@ static hr_status make_file(const load_case *c, const hr_job *like, const char *d
   hr_job job = *like;
   hri_session s = {0};
   hr_status status = HR_OK;
+  HRI_TRY(hri_dir_remove(directory, error));
+  HRI_TRY(hri_dir_make(directory, error));
   job.purpose = HR_PURPOSE_TRAIN; /* has a save program */
   job.precision = HR_PRECISION_FP32;
   HRI_TRY_OUT(hri_session_plan(&s, &job, NULL, error));
   HRI_TRY_OUT(hri_session_load(&s, NULL, NULL, error));
-  HRI_TRY_OUT(hri_session_save(&s, directory, c->file, false, error));
+  HRI_TRY_OUT(hri_session_save(&s, directory, c->file, false, NULL, error));
 out:
   hri_session_close(&s);
   return status;

@@ -33,6 +33,9 @@ libutf8proc-dev
 #if !__has_include(<zlib.h>)
 zlib1g-dev
 #endif
+#if !__has_include(<xxhash.h>)
+libxxhash-dev
+#endif
 #if !__has_include(<cmocka.h>)
 libcmocka-dev
 #endif
@@ -46,7 +49,7 @@ missing_build() {
   if has gcc g++ make; then
     missing_headers
   else
-    echo build-essential libdnnl-dev libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libcmocka-dev
+    echo build-essential libdnnl-dev libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev zlib1g-dev libxxhash-dev libcmocka-dev
   fi
 }
 

@@ -170,7 +170,7 @@ typedef struct hr_host_process {
 typedef struct hr_host_facts {
   uint64_t requested_bytes;
   uint64_t total_bytes, available_bytes; /* of the machine */
-  uint64_t group_room_bytes, address_space_room_bytes;
+  uint64_t group_room_bytes, address_space_room_bytes, data_room_bytes;
   uint64_t process_resident_bytes, other_bytes;
   hr_host_process others[HR_HOST_MAX_PROCESSES]; /* largest first */
   uint32_t other_count;

@@ -54,8 +54,8 @@ hr_tensor hr_graph_attention(hr_graph *graph, hr_tensor qkv, uint32_t batch, uin
 void hr_graph_loss(hr_graph *graph, hr_tensor hidden, hr_tensor head, hr_tensor targets);
 
 /* Compiles and plans. Of `job`, the model is ignored and accumulate must be 1; device, budget, precision, moments,
- * weight packing, optimizer, recompute (not AUTO), loss chunk, clip, update, threads and check count. hr_job_finish need
- * not be called. */
+ * weight packing, optimizer, recompute (not AUTO), loss chunk, clip, on_nonfinite, update, threads and check count.
+ * hr_job_finish need not be called. */
 hr_status hr_graph_plan(const hr_graph *graph, const hr_job *job, hr_plan **plan, hr_error *error);
 
 /* ---- running (CPU) ---- */

@@ -1,4 +1,4 @@
-/* All public headers. Reading order: status, model, device, job, plan, data, train, tokenizer, chat, graph, explain. */
+/* All public headers. Reading order: status, model, device, job, plan, data, train, run, tokenizer, chat, graph, explain. */
 #ifndef HEADROOM_H
 #define HEADROOM_H
 
@@ -11,6 +11,7 @@
 #include <headroom/job.h>
 #include <headroom/model.h>
 #include <headroom/plan.h>
+#include <headroom/run.h>
 #include <headroom/status.h>
 #include <headroom/tokenizer.h>
 #include <headroom/train.h>

@@ -20,6 +20,9 @@ typedef enum hr_purpose { HR_PURPOSE_TRAIN = 0, HR_PURPOSE_EVALUATE, HR_PURPOSE_
 typedef enum hr_optimizer { HR_OPTIMIZER_ADAMW = 0, HR_OPTIMIZER_SGD, HR_OPTIMIZER_MOMENTUM } hr_optimizer;
 typedef enum hr_attention { HR_ATTENTION_FLASH = 0, HR_ATTENTION_MATERIALIZED } hr_attention;
 typedef enum hr_update { HR_UPDATE_AFTER = 0, HR_UPDATE_IN_BACKWARD } hr_update;
+/* What a step does whose loss or gradient norm is infinite or NaN. STOP: the run ends. SKIP: weights, optimizer states and the
+ * count of applied steps (Adam's t) stay as they are, its rows count as seen, and the run goes on. */
+typedef enum hr_on_nonfinite { HR_ON_NONFINITE_STOP = 0, HR_ON_NONFINITE_SKIP } hr_on_nonfinite;
 typedef enum hr_schedule { HR_SCHEDULE_CONSTANT = 0, HR_SCHEDULE_LINEAR, HR_SCHEDULE_COSINE, HR_SCHEDULE_WSD } hr_schedule;
 /* What weights, activations and gradients are made of; arithmetic and statistics are fp32 in all of them.
  *   BF16       bf16 weights and activations; fp32 master weights hold the truth; fp32 gradients and moments
@@ -87,6 +90,8 @@ typedef struct hr_job {
   double decay;                 /* wsd: steps of the final decay, or a share when < 1 */
   double min_lr_ratio;          /* cosine, linear, wsd: floor as a share of the learning rate */
   double clip;                  /* largest global gradient norm; 0 = off */
+  hr_on_nonfinite on_nonfinite;
+  uint32_t max_skipped;         /* SKIP: at most so many steps in a row, then the run ends */
   uint64_t steps;               /* optimizer steps; 0 = from epochs */
   double epochs;
   uint64_t seed;
@@ -106,11 +111,11 @@ typedef struct hr_job {
 enum {
   HR_GIVEN_SEQUENCE = 1 << 0, HR_GIVEN_MICRO_BATCH = 1 << 1, HR_GIVEN_ACCUMULATE = 1 << 2, HR_GIVEN_RECOMPUTE = 1 << 3,
   HR_GIVEN_LOSS_CHUNK = 1 << 4, HR_GIVEN_UPDATE = 1 << 5, HR_GIVEN_ATTENTION = 1 << 6, HR_GIVEN_OPTIMIZER = 1 << 7,
-  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11
+  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11, HR_GIVEN_THREADS = 1 << 12
 };
 
 /* Defaults of every field (the values that `headroom plan MODEL` uses); model and device are left empty.
- * Learning rate 5e-5, AdamW 0.9/0.999/1e-8, no decay, clip 1.0, linear schedule, 1 x min(1024, max positions), no
+ * Learning rate 5e-5, AdamW 0.9/0.999/1e-8, no decay, clip 1.0, STOP (at most 10 skipped in a row), linear schedule, 1 x min(1024, max positions), no
  * accumulation, keep all, flash, chunked loss on auto. */
 void hr_job_init(hr_job *job);
 
@@ -130,6 +135,7 @@ const char *hr_moments_name(hr_moments value);
 const char *hr_weight_packing_name(hr_weight_packing value);
 const char *hr_optimizer_name(hr_optimizer value);
 const char *hr_attention_name(hr_attention value);
+const char *hr_on_nonfinite_name(hr_on_nonfinite value);
 const char *hr_schedule_name(hr_schedule value);
 const char *hr_level_name(hr_level value);
 

@@ -28,7 +28,8 @@ typedef enum hr_event_kind {
 
 typedef struct hr_metrics {
   uint64_t step, steps;           /* finished optimizer steps; total */
-  double loss, grad_norm;         /* grad_norm is NaN when no norm is taken (clip off) */
+  double loss, grad_norm;         /* grad_norm is NaN when no norm is taken (clip off); loss is NaN in a step without a label that counts */
+  bool skipped;                   /* gradients were not finite: weights and states are those of the step before (on_nonfinite) */
   double learning_rate;
   uint64_t tokens, tokens_total;  /* counted labels of this step; all so far */
   double step_seconds, tokens_per_second; /* of input tokens */
@@ -73,8 +74,12 @@ typedef struct hr_run_options {
   const char *const *eval_paths;
   uint32_t eval_path_count;
   hr_data_options data;               /* how they are read */
+  const char *model_source;           /* what a person named: remembered for a resume; NULL: the model's directory or name */
   const char *out_directory;
   const char *resume_directory;       /* a run directory; NULL = start anew */
+  const char *resume_from;            /* "step-000100": this checkpoint; NULL: the newest */
+  const char *allow_different;        /* names with commas: what may differ from the run that goes on (docs/run-directory.md) */
+  bool same_bits;                     /* refuse to go on where bits may differ: another instruction set, library, team, version */
   uint64_t eval_every, save_every;    /* steps; 0 = only at the end */
   uint64_t eval_batches;              /* at most so many batches per evaluation; 0 = all */
   uint32_t keep;                      /* newest checkpoints to keep besides best; 0 = all */
@@ -90,6 +95,7 @@ typedef struct hr_run_options {
 typedef struct hr_run_result {
   uint64_t steps;
   double last_loss, eval_loss, best_eval_loss, perplexity;
+  uint64_t skipped_steps;         /* train: whose gradients were not finite (on_nonfinite) */
   uint64_t eval_tokens;
   double seconds, tokens_per_second;
   uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];
@@ -101,7 +107,8 @@ typedef struct hr_run_result {
 
 /* Trains a finished job. Plans; refuses with BUDGET before any weight is read when it does not fit; else runs and writes
  * the run directory (docs/run-directory.md). RUN/final is written atomically at the end. INTERRUPTED after a stop
- * request, with a checkpoint written. On any error nothing on disk is half-written. */
+ * request, with a checkpoint written; DIVERGED when a loss, gradient, weight or state is not finite: nothing of it is saved.
+ * On any error nothing on disk is half-written. */
 hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
 
 /* Mean token loss over data_paths (purpose EVALUATE). */

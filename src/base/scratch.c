@@ -134,6 +134,7 @@ hr_status hri_scratch_set_aside(hri_scratch *s, const char *name, char aside[409
   HRI_TRY(hri_scratch_path(s, ASIDE, aside, error));
   HRI_TRY(hri_scratch_path(s, ASIDE_NAME, path, error));
   if (snprintf(from, sizeof from, "%.*s/%s", (int)(strrchr(s->directory, '/') - s->directory), s->directory, name) >= PATH_BYTES) return long_path(name, error);
+  (void)unlink(path); /* of one that is gone */
   HRI_TRY(hri_file_write_new(path, name, strlen(name), error));
   HRI_TRY(hri_dir_sync(s->directory, error));
   return rename(from, aside) == 0 ? HR_OK : hri_fail_errno(error, errno, "move aside", from);
@@ -225,7 +226,9 @@ static bool sweep_one(const char *directory) {
   if (lstat(directory, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) return false;
   fd = open_marker(directory, text);
   if (fd < 0) return (info.st_mode & 07777) == 0700 && rmdir(directory) == 0;
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text))) removed = remove_whole(directory);
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text))) {
+    removed = remove_whole(directory);
+  }
   (void)close(fd);
   return removed;
 }

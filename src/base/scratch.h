@@ -24,7 +24,7 @@ hr_status hri_scratch_path(const hri_scratch *scratch, const char *name, char pa
 hr_status hri_scratch_replace(hri_scratch *scratch, const char *path, const void *bytes, uint64_t count, bool sync_parent, hr_error *error);
 
 /* Moves `name` of the parent directory into the scratch, to the path `aside`. Whoever removes the scratch - this process, or one that
- * sweeps after a kill - puts it back first if nothing stands at its name by then. Once per scratch. */
+ * sweeps after a kill - puts it back first if nothing stands at its name by then. One at a time: what was moved before is gone. */
 hr_status hri_scratch_set_aside(hri_scratch *scratch, const char *name, char aside[4096], hr_error *error);
 /* Gives the scratch up with all that is in it, which stays for good: it is nobody's scratch any more. */
 void hri_scratch_abandon(hri_scratch *scratch);

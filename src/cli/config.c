@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <headroom/run.h>
+
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/plan.h"
@@ -166,6 +168,35 @@ hr_status config_environment(cli_config *config, hr_error *error) {
     if (status != HR_OK) return status;
   }
   return HR_OK;
+}
+
+/* ---- --resume ---- */
+
+/* Of two options that say the same in different words, what a person says now beats what the run remembers. */
+static bool overruled(const cli_config *config, option_id id) {
+  if (id == OPTION_STEPS) return config_chosen(config, OPTION_EPOCHS);
+  if (id == OPTION_ACCUMULATE) return config_chosen(config, OPTION_BATCH_TOKENS);
+  return false;
+}
+
+hr_status config_resume(cli_config *config, hr_error *error) {
+  const char *directory = config_text(config, OPTION_RESUME), *text;
+  char place[128];
+  hr_run *run;
+  hr_status status;
+  bool skip[OPTION_COUNT];
+  if (!directory) return HR_OK;
+  status = hr_run_open(directory, &run, error);
+  if (status == HR_ERROR_USAGE && config_chosen(config, OPTION_MODEL)) return HR_OK; /* run.json may be gone: its checkpoints decide */
+  if (status != HR_OK) return status;
+  (void)snprintf(place, sizeof place, "run %.100s", directory);
+  for (option_id id = 0; id < OPTION_COUNT; id++) /* asked before any of them is set */
+    skip[id] = !(option_get(id)->commands & FOR_TRAIN) || config_chosen(config, id) || overruled(config, id);
+  for (option_id id = 0; id < OPTION_COUNT && status == HR_OK; id++)
+    for (uint32_t k = 0; !skip[id] && status == HR_OK && (text = hr_run_option(run, option_get(id)->name, k)); k++)
+      if (*text || option_get(id)->kind == KIND_TEXT) status = config_set(config, id, text, ORIGIN_RUN, place, error);
+  hr_run_close(run);
+  return status;
 }
 
 /* ---- --show-config ---- */

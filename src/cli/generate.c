@@ -5,6 +5,8 @@
 
 #include <headroom/train.h>
 
+#include <headroom/run.h>
+
 #include "cli/commands.h"
 #include "cli/speech.h"
 #include "cli/talk.h"
@@ -22,11 +24,10 @@ typedef struct writer {
 /* ---- the prompt ---- */
 
 static hr_status read_file(const char *path, char **text, size_t *count, hr_error *error) {
-  bool standard = strcmp(path, "-") == 0;
-  FILE *file = standard ? stdin : fopen(path, "rb");
+  FILE *file = text_open(path, "the prompt", error);
   size_t capacity = 0, got = 1;
   hr_status status = HR_OK;
-  if (!file) return text_fail(error, HR_ERROR_IO, "cannot open the prompt %s: %s", path, strerror(errno));
+  if (!file) return error->code;
   *count = 0;
   while (got > 0 && *count <= PROMPT_LIMIT) {
     if (*count == capacity) *text = text_grow(*text, capacity = capacity ? 2 * capacity : 4096);
@@ -37,7 +38,7 @@ static hr_status read_file(const char *path, char **text, size_t *count, hr_erro
     status = text_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
   else if (*count > PROMPT_LIMIT)
     status = text_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
-  if (!standard) (void)fclose(file);
+  text_close(file);
   return status;
 }
 
@@ -209,13 +210,16 @@ static hr_status run(cli_config *config, const prompt_input *in, hr_error *error
 
 hr_status command_generate(cli_config *config, hr_error *error) {
   prompt_input in = {0};
+  hr_hold *hold; /* a run beside does not take the checkpoint away while it is read */
   hr_status status;
   if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_GENERATE, error);
+  hold = hr_hold_take(config_text(config, OPTION_MODEL) ? config_text(config, OPTION_MODEL) : "");
   status = check_sampling(config, error);
   if (status == HR_OK) status = prepare(config, &in, error);
   if (status == HR_OK) status = run(config, &in, error);
   speech_close(&in.speech);
   free(in.text);
   free(in.ids);
+  hr_hold_release(hold);
   return status;
 }

@@ -5,6 +5,7 @@
 
 #include <headroom/inspect.h>
 #include <headroom/report.h>
+#include <headroom/run.h>
 
 #include "cli/commands.h"
 #include "cli/json.h"
@@ -230,12 +231,65 @@ static hr_status compare(const cli_config *config, const side *sides, hr_error *
   return HR_OK;
 }
 
+/* ---- --verify ---- */
+
+static const char *const file_states[] = {"whole", "DAMAGED", "unverified", "unknown"};
+
+typedef struct verified { json_writer *json; } verified;
+
+static void print_file(void *context, const char *path, hr_run_file_state state, const char *text) {
+  const verified *v = context;
+  if (!v->json) {
+    if (state != HR_RUN_FILE_WHOLE) (void)printf("%-11s%s%s%s\n", file_states[state], text && strncmp(text, path, strlen(path)) == 0 ? "" : path, text && *text ? " " : "", text ? text : "");
+    return;
+  }
+  json_write_open(v->json, NULL, '{');
+  json_write_text(v->json, "path", path);
+  json_write_text(v->json, "state", state == HR_RUN_FILE_DAMAGED ? "damaged" : file_states[state]);
+  json_write_text(v->json, "text", text);
+  json_write_close(v->json, '}');
+}
+
+static hr_status verify(const cli_config *config, const char *directory, hr_error *error) {
+  hr_run_verification result;
+  json_writer json;
+  bool as_json = config_flag(config, OPTION_JSON);
+  verified v = {.json = as_json ? &json : NULL};
+  hr_status status;
+  if (as_json) {
+    json_write_begin(&json, stdout);
+    json_write_open(&json, "files", '[');
+  }
+  status = hr_run_verify(directory, print_file, &v, &result, error);
+  if (as_json) {
+    json_write_close(&json, ']');
+    json_write_count(&json, "whole", result.whole);
+    json_write_count(&json, "damaged", result.damaged);
+    json_write_count(&json, "unverified", result.unverified);
+    json_write_count(&json, "unknown", result.unknown);
+    json_write_count(&json, "verified_bytes", result.bytes);
+    json_write_text(&json, "newest_whole", result.newest_whole[0] ? result.newest_whole : NULL);
+    json_write_end(&json);
+  } else if (status == HR_OK) {
+    (void)printf("%s: %u files whole (%s), %u damaged, %u unverified, %u not the run's; newest whole checkpoint: %s\n", directory, result.whole, SIZE_TEXT(result.bytes),
+                 result.damaged, result.unverified, result.unknown, result.newest_whole[0] ? result.newest_whole : "none");
+  }
+  if (status != HR_OK || result.damaged == 0) return status;
+  text_fail(error, HR_ERROR_INPUT, "%u files of %s are damaged", result.damaged, directory);
+  if (!result.newest_whole[0]) return text_hint(error, HR_ERROR_INPUT, "no checkpoint is whole: restore one from a copy");
+  return text_hint(error, HR_ERROR_INPUT, "go on from the newest whole checkpoint: headroom train --resume %s --from %s", directory, result.newest_whole);
+}
+
 hr_status command_inspect(cli_config *config, hr_error *error) {
   side sides[2] = {{0}};
   hr_status status;
   if (config->operand_count == 0) {
     text_fail(error, HR_ERROR_USAGE, "there is nothing to inspect");
     return text_hint(error, HR_ERROR_USAGE, "headroom inspect FILE, a memory snapshot");
+  }
+  if (config_flag(config, OPTION_VERIFY)) {
+    if (config->operand_count == 1) return verify(config, config->operands[0], error);
+    return text_fail(error, HR_ERROR_USAGE, "--verify takes one run directory");
   }
   if (config->operand_count == 2 && (config_text(config, OPTION_HTML) || config->values[OPTION_EXPORT].list_count)) {
     text_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, two are given");

@@ -18,6 +18,7 @@ static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
 static const char *const attentions[] = {"flash", "materialized", NULL};
 static const char *const updates[] = {"after", "in-backward", NULL};
+static const char *const on_nonfinites[] = {"stop", "skip", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", "wsd", NULL};
 static const char *const packings[] = {"pack", "off", "wrapped", NULL};
 static const char *const formats[] = {"auto", "text", "lines", "text-field", "prompt-completion", "messages", "sharegpt", "alpaca", "tokens", "nanogpt", "llmc", NULL};
@@ -75,7 +76,7 @@ static const option options[OPTION_COUNT] = {
                               "tokens whose logits exist at a time: auto, off or a number"),
                            FIELD(FIELD_U32, loss_chunk), .given = HR_GIVEN_LOSS_CHUNK},
     [OPTION_THREADS] = {OF("threads", KIND_COUNT, FOR_JOBS | FOR_DEVICES, "Job", "N", "CPU threads; part of the plan"),
-                        FIELD(FIELD_U32, threads), .low = 1, .zero = "the physical cores allowed"},
+                        FIELD(FIELD_U32, threads), .low = 1, .given = HR_GIVEN_THREADS, .zero = "the physical cores allowed"},
     [OPTION_AUTO] = {OF("auto", KIND_FLAG, PT, "Job", NULL,
                         "let the planner choose what was not given, to fit the budget in the least time"),
                      FIELD(FIELD_BOOL, automatic)},
@@ -118,6 +119,12 @@ static const option options[OPTION_COUNT] = {
     [OPTION_CLIP] = {OF("clip", KIND_NUMBER, PT | FOR_EXPLAIN, "Optimizer", "X",
                         "largest global gradient norm; 0 turns clipping off"),
                      FIELD(FIELD_DOUBLE, clip), .given = HR_GIVEN_CLIP},
+    [OPTION_ON_NONFINITE] = {OF("on-nonfinite", KIND_CHOICE, PT, "Optimizer", "WHAT",
+                                "a step whose loss or gradients are infinite or NaN: stop the run, or skip the step, which "
+                                "leaves weights and optimizer states as they are"),
+                             .choices = on_nonfinites, FIELD(FIELD_ENUM, on_nonfinite)},
+    [OPTION_MAX_SKIPPED] = {OF("max-skipped", KIND_COUNT, PT, "Optimizer", "N", "steps in a row that may be skipped before the run stops"),
+                            FIELD(FIELD_U32, max_skipped), .low = 1},
     [OPTION_STEPS] = {OF("steps", KIND_COUNT, PT, "Optimizer", "N", "optimizer steps"), FIELD(FIELD_U64, steps),
                       .low = 1, .zero = "from --epochs"},
     [OPTION_EPOCHS] = {OF("epochs", KIND_NUMBER, PT, "Optimizer", "X",
@@ -172,7 +179,12 @@ static const option options[OPTION_COUNT] = {
                               "of RUN/final; source: as loaded, f32 from scratch"),
                            .initial = "source", .choices = dtypes},
     [OPTION_RESUME] = {OF("resume", KIND_PATH, FOR_TRAIN, "Results", "RUN",
-                          "go on from the newest checkpoint of a run")},
+                          "go on from the newest checkpoint of a run; model, data and every option come from it unless given")},
+    [OPTION_FROM] = {OF("from", KIND_WORD, FOR_TRAIN, "Results", "step-N", "with --resume: go on from this checkpoint instead; later ones are moved aside")},
+    [OPTION_ALLOW_DIFFERENT] = {OF("allow-different", KIND_WORD, FOR_TRAIN, "Results", "NAME,...",
+                                   "with --resume: what may differ from the run although it changes the result (lr, data, steps, ...)")},
+    [OPTION_SAME_BITS] = {OF("same-bits", KIND_FLAG, FOR_TRAIN, "Results", NULL,
+                             "with --resume: refuse where bits may differ (another instruction set, library, version, number of threads)")},
     [OPTION_SAMPLE] = {OF("sample", KIND_TEXT, PT, "Results", "TEXT",
                           "continue TEXT after each evaluation; the plan then holds generation too")},
     [OPTION_PROFILE] = {OF("profile", KIND_PATH, FOR_TRAIN, "Results", "FILE",
@@ -241,6 +253,8 @@ static const option options[OPTION_COUNT] = {
     [OPTION_HTML] = {OF("html", KIND_PATH, FOR_INSPECT, "Snapshot", "OUT", "write a report for a browser, one file that needs no network")},
     [OPTION_EXPORT] = {OF("export", KIND_PATHS, FOR_INSPECT, "Snapshot", "FORMAT OUT",
                           "write chrome (trace), speedscope or collapsed (the live set as a flame graph), csv or json (all events)")},
+
+    [OPTION_VERIFY] = {OF("verify", KIND_FLAG, FOR_INSPECT, "Snapshot", NULL, "a run directory: read every file and compare it with its digest")},
 
     [OPTION_TYPE] = {OF("type", KIND_CHOICE, FOR_CONVERT, "Conversion", "TYPE",
                         "of the weights; source: as they are, f16 for blocks with a scale (q8_0: GGUF only)"),

@@ -4,6 +4,7 @@
  *   flag           --micro-batch 4      (strongest)
  *   environment    HEADROOM_MICRO_BATCH=4
  *   recipe         micro-batch: 4
+ *   run            with --resume RUN: what RUN/run.json remembers
  *   default        of hr_job_init, or of the table      (weakest)
  *
  * Options that are fields of hr_job are bound to them by offset, so that the library holds their defaults and ranges.
@@ -48,6 +49,8 @@ typedef enum option_id {
   OPTION_DECAY,
   OPTION_MIN_LR_RATIO,
   OPTION_CLIP,
+  OPTION_ON_NONFINITE,
+  OPTION_MAX_SKIPPED,
   OPTION_STEPS,
   OPTION_EPOCHS,
   OPTION_SEED,
@@ -69,6 +72,9 @@ typedef enum option_id {
   OPTION_KEEP,
   OPTION_SAVE_DTYPE,
   OPTION_RESUME,
+  OPTION_FROM,
+  OPTION_ALLOW_DIFFERENT,
+  OPTION_SAME_BITS,
   OPTION_SAMPLE,
   OPTION_PROFILE,
   OPTION_RECORD_MEMORY,
@@ -99,6 +105,7 @@ typedef enum option_id {
   OPTION_BY,
   OPTION_HTML,
   OPTION_EXPORT,
+  OPTION_VERIFY,
   OPTION_TYPE,
   OPTION_WITHOUT_TOKENIZER,
   OPTION_FORCE,
@@ -172,7 +179,7 @@ const option *option_get(option_id id);
 /* OPTION_COUNT when there is none of that name. Positional options are found only when `positional` is true. */
 option_id option_find(const char *name, bool positional);
 
-typedef enum origin { ORIGIN_UNSET = 0, ORIGIN_DEFAULT, ORIGIN_RECIPE, ORIGIN_ENVIRONMENT, ORIGIN_FLAG } origin;
+typedef enum origin { ORIGIN_UNSET = 0, ORIGIN_DEFAULT, ORIGIN_RUN, ORIGIN_RECIPE, ORIGIN_ENVIRONMENT, ORIGIN_FLAG } origin;
 
 typedef struct value {
   origin origin;
@@ -204,6 +211,9 @@ hr_status config_arguments(cli_config *config, int count, char **arguments, hr_e
 hr_status config_environment(cli_config *config, hr_error *error);
 hr_status config_recipe(cli_config *config, hr_error *error);
 
+/* With --resume RUN: takes over what the run was asked for and nobody said now. USAGE when it is no run. */
+hr_status config_resume(cli_config *config, hr_error *error);
+
 /* Sets one value from text if nothing stronger has set it; repeated PATHS of the same origin are appended. `place` says
  * where the text stands, "" for a flag. */
 hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place,
@@ -225,7 +235,7 @@ hr_status config_show_for(cli_config *config, hr_purpose purpose, hr_error *erro
 static inline bool config_flag(const cli_config *config, option_id id) { return config->values[id].flag; }
 static inline uint64_t config_count(const cli_config *config, option_id id) { return config->values[id].count; }
 static inline const char *config_text(const cli_config *config, option_id id) { return config->values[id].text; }
-/* True when a person chose the value. */
+/* True when a person chose the value, now or for the run that goes on. */
 static inline bool config_chosen(const cli_config *config, option_id id) {
   return config->values[id].origin > ORIGIN_DEFAULT;
 }

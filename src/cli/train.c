@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <headroom/run.h>
+
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/plan.h"
@@ -72,6 +74,10 @@ static hr_status train_options(const cli_config *config, char **separator, hr_ru
     return text_hint(error, HR_ERROR_USAGE, "leave --out away: a run goes on in its own directory");
   }
   if (!run->out_directory) return need_option(OPTION_OUT, "--out RUN, the directory to write", error);
+  run->model_source = config_text(config, OPTION_MODEL);
+  run->resume_from = config_text(config, OPTION_FROM);
+  run->allow_different = config_text(config, OPTION_ALLOW_DIFFERENT);
+  run->same_bits = config_flag(config, OPTION_SAME_BITS);
   run->eval_every = config_count(config, OPTION_EVAL_EVERY);
   run->save_every = config_count(config, OPTION_SAVE_EVERY);
   run->keep = config_count(config, OPTION_KEEP) < UINT32_MAX ? (uint32_t)config_count(config, OPTION_KEEP) : UINT32_MAX;
@@ -97,6 +103,7 @@ static void print_train_json(const hr_run_options *run, const hr_run_result *res
   json_write_text(&json, "status", hr_status_name(status));
   json_write_text(&json, "run", run->out_directory);
   json_write_count(&json, "steps", result->steps);
+  json_write_count(&json, "skipped_steps", result->skipped_steps);
   json_write_number(&json, "loss", result->last_loss);
   json_write_number(&json, "eval_loss", result->eval_loss);
   json_write_number(&json, "best_eval_loss", result->best_eval_loss);
@@ -161,6 +168,8 @@ hr_status command_train(cli_config *config, hr_error *error) {
   cli_talk talk;
   hr_status status;
   memset(&result, 0, sizeof result);
+  status = config_resume(config, error);
+  if (status != HR_OK) return status;
   if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_TRAIN, error);
   status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
@@ -209,9 +218,11 @@ hr_status command_evaluate(cli_config *config, hr_error *error) {
   hr_run_result result;
   char *separator = NULL;
   cli_talk talk;
+  hr_hold *hold;
   hr_status status;
   memset(&result, 0, sizeof result);
   if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_EVALUATE, error);
+  hold = hr_hold_take(config_text(config, OPTION_MODEL) ? config_text(config, OPTION_MODEL) : "");
   status = config_job(config, HR_PURPOSE_EVALUATE, error);
   if (status == HR_OK) status = run_options(config, &separator, &run, error);
   if (status == HR_OK) {
@@ -223,5 +234,6 @@ hr_status command_evaluate(cli_config *config, hr_error *error) {
   }
   if (status == HR_OK) print_evaluation(config, &result);
   free(separator);
+  hr_hold_release(hold);
   return status;
 }

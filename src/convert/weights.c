@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/publish.h"
 #include "formats/order.h"
 #include "model/tied.h"
@@ -474,8 +475,9 @@ hr_status hri_convert_to_weights(const hri_convert_source *source, const char *d
   HRI_TRY_OUT(hri_weights_writer_open(directory, tensors, (uint32_t)s.items.count, SHARD_BYTES, &writer, error));
   for (uint32_t i = 0; i < s.items.count; i++) HRI_TRY_OUT(write_weight(&s, writer, i, type, error));
   *tensor_count = (uint32_t)s.items.count;
-  status = hri_weights_writer_finish(writer, error);
+  status = hri_weights_writer_finish(writer, NULL, error);
   writer = NULL;
+  if (status == HR_OK) status = hri_dir_sync(directory, error);
 out:
   hri_weights_writer_abort(writer);
   hri_free(tensors);

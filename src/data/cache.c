@@ -184,7 +184,7 @@ hr_status hri_cache_load(hri_dataset *dataset, const char *store, hr_error *erro
   header h;
   int fd;
   HRI_TRY(path_of(store, dataset->key, "tokens", path, error));
-  fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); /* what is no file of ours is made anew */
   if (fd < 0) return HR_OK;
   if (is_sound(dataset, fd, dataset->key, &h) && take_found(dataset, fd)) {
     status = adopt(dataset, store, fd, &h, error);

@@ -121,6 +121,10 @@ static void finish_hash(hri_dataset *dataset) {
   const hri_dataset_options *o = dataset->options;
   const uint64_t values[] = {o->format, dataset->sequence, dataset->packing, dataset->truncate, o->loss, o->skip_bad, o->identity,
                              (uint64_t)(int64_t)dataset->encoder->eos, o->separator ? strlen(o->separator) : 0};
+  hri_digest content = dataset->digest;
+  for (uint32_t i = 0; i < dataset->source_count; i++) hri_digest_add_u64(&content, dataset->sources[i].format << 8 | dataset->sources[i].container);
+  dataset->content_hash = hri_digest_value(&content);
+  dataset->words_hash = o->identity;
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) hri_digest_add_u64(&dataset->digest, values[i]);
   if (o->separator) hri_digest_add(&dataset->digest, o->separator, strlen(o->separator));
   for (uint32_t i = 0; i < dataset->source_count; i++) { /* what a file is taken for depends on its name, too */
@@ -270,6 +274,8 @@ uint64_t hri_dataset_label_count(const hri_dataset *dataset) { return dataset->i
 uint64_t hri_dataset_document_count(const hri_dataset *dataset) { return dataset->found.document_count; }
 uint64_t hri_dataset_broken_count(const hri_dataset *dataset) { return dataset->found.broken_count; }
 uint64_t hri_dataset_hash(const hri_dataset *dataset) { return dataset->hash; }
+uint64_t hri_dataset_content_hash(const hri_dataset *dataset) { return dataset->content_hash; }
+uint64_t hri_dataset_words_hash(const hri_dataset *dataset) { return dataset->words_hash; }
 const char *hri_dataset_note(const hri_dataset *dataset) { return dataset->note; }
 
 uint64_t hri_dataset_disk_bytes(const hri_dataset *dataset) {

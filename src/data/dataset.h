@@ -62,6 +62,9 @@ uint64_t hri_dataset_document_count(const hri_dataset *dataset); /* without empt
 uint64_t hri_dataset_broken_count(const hri_dataset *dataset);   /* rows that were passed over (skip_bad) */
 /* Depends on the bytes of all files in order, and on what decides the rows; not on names. For resume checks. */
 uint64_t hri_dataset_hash(const hri_dataset *dataset);
+/* Parts of it: the bytes of the files and what each was taken for; tokenizer and chat template. */
+uint64_t hri_dataset_content_hash(const hri_dataset *dataset);
+uint64_t hri_dataset_words_hash(const hri_dataset *dataset);
 uint64_t hri_dataset_disk_bytes(const hri_dataset *dataset);     /* written to temporary files */
 /* What was read, in words for people, and what was ignored in it; one line. Borrowed. */
 const char *hri_dataset_note(const hri_dataset *dataset);

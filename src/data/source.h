@@ -72,7 +72,7 @@ struct hri_dataset {
   hri_row_index index;
   hri_pack_result packed;
   hri_digest digest;    /* of the bytes of all files */
-  uint64_t hash;
+  uint64_t hash, content_hash, words_hash;
   uint64_t key;         /* of an entry of the cache with what reading makes */
   bool from_cache;
   bool kept;            /* in a store: loaded from there, or written */

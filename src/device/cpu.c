@@ -26,8 +26,10 @@ static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT6
 static uint64_t usable_bytes(const hri_host_memory *m) {
   uint64_t resident = hri_host_resident_bytes(), least = plus(m->available_bytes, resident);
   uint64_t group = plus(m->group_bytes, resident), space = plus(m->address_space_bytes, hri_host_address_space_bytes());
+  uint64_t data = plus(m->data_bytes, hri_host_data_bytes());
   if (group < least) least = group;
   if (space < least) least = space;
+  if (data < least) least = data;
   return m->total_bytes && least > m->total_bytes ? m->total_bytes : least;
 }
 

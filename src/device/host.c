@@ -154,10 +154,31 @@ static void visit_quota_v1(const char *directory, void *cpus) {
 
 /* ---- memory ---- */
 
-static uint64_t address_space_left(void) {
+static const struct { const char *name, *remedy; } limits[HRI_LIMIT_COUNT] = {
+    [HRI_LIMIT_MACHINE] = {"the machine's available memory", "close other programs, or plan with a smaller --budget"},
+    [HRI_LIMIT_GROUP] = {"the memory control group (container, systemd)", "give the container or service more memory (docker --memory, MemoryMax), or plan with a smaller --budget"},
+    [HRI_LIMIT_ADDRESS_SPACE] = {"the address-space limit (ulimit -v, RLIMIT_AS)", "lift it with ulimit -v unlimited, give fewer --threads, or plan with a smaller --budget"},
+    [HRI_LIMIT_DATA] = {"the data limit (ulimit -d, RLIMIT_DATA)", "lift it with ulimit -d unlimited, give fewer --threads, or plan with a smaller --budget"},
+};
+
+const char *hri_host_limit_name(hri_host_limit limit) { return limits[limit].name; }
+const char *hri_host_limit_remedy(hri_host_limit limit) { return limits[limit].remedy; }
+
+/* What a limit of this process leaves. The kernel reads a data limit of 0 as the hard one (for what is mapped). */
+static uint64_t limit_left(int resource, uint64_t used) {
   struct rlimit limit;
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return HRI_HOST_UNLIMITED;
-  return limit.rlim_cur - least(limit.rlim_cur, hri_host_address_space_bytes());
+  if (getrlimit(resource, &limit) != 0) return HRI_HOST_UNLIMITED;
+  if (resource == RLIMIT_DATA && limit.rlim_cur == 0) limit.rlim_cur = limit.rlim_max;
+  return limit.rlim_cur == RLIM_INFINITY ? HRI_HOST_UNLIMITED : limit.rlim_cur - least(limit.rlim_cur, used);
+}
+
+static void find_least(hri_host_memory *m) {
+  const uint64_t rooms[HRI_LIMIT_COUNT] = {[HRI_LIMIT_MACHINE] = m->available_bytes, [HRI_LIMIT_GROUP] = m->group_bytes,
+                                           [HRI_LIMIT_ADDRESS_SPACE] = m->address_space_bytes, [HRI_LIMIT_DATA] = m->data_bytes};
+  m->limit = HRI_LIMIT_MACHINE;
+  for (int k = 1; k < HRI_LIMIT_COUNT; k++)
+    if (rooms[k] < rooms[m->limit]) m->limit = (hri_host_limit)k;
+  m->usable_bytes = rooms[m->limit];
 }
 
 hri_host_memory hri_host_memory_now(void) {
@@ -170,14 +191,16 @@ hri_host_memory hri_host_memory_now(void) {
   each_group("", "/sys/fs/cgroup", visit_memory_v2, &m.group_bytes);
   each_group("", "/sys/fs/cgroup/unified", visit_memory_v2, &m.group_bytes);
   each_group("memory", "/sys/fs/cgroup/memory", visit_memory_v1, &m.group_bytes);
-  m.address_space_bytes = address_space_left();
-  m.usable_bytes = least(least(m.available_bytes, m.group_bytes), m.address_space_bytes);
+  m.address_space_bytes = limit_left(RLIMIT_AS, hri_host_address_space_bytes());
+  m.data_bytes = limit_left(RLIMIT_DATA, hri_host_data_bytes());
+  find_least(&m);
   return m;
 }
 
 uint64_t hri_host_resident_bytes(void) { return status_line("VmRSS:"); }
 uint64_t hri_host_peak_resident_bytes(void) { return status_line("VmHWM:"); }
 uint64_t hri_host_address_space_bytes(void) { return status_line("VmSize:"); }
+uint64_t hri_host_data_bytes(void) { return status_line("VmData:"); }
 
 bool hri_host_reset_peak(void) {
   char path[PATH_BYTES];

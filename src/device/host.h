@@ -8,13 +8,22 @@
 
 #define HRI_HOST_UNLIMITED UINT64_MAX
 
+/* Who says how much memory there is. */
+typedef enum hri_host_limit { HRI_LIMIT_MACHINE = 0, HRI_LIMIT_GROUP, HRI_LIMIT_ADDRESS_SPACE, HRI_LIMIT_DATA, HRI_LIMIT_COUNT } hri_host_limit;
+
+/* "the data limit (ulimit -d, RLIMIT_DATA)" and what to do about it. Never NULL. */
+const char *hri_host_limit_name(hri_host_limit limit);
+const char *hri_host_limit_remedy(hri_host_limit limit);
+
 /* Memory that a new mapping could use, by each limit; HRI_HOST_UNLIMITED where there is none or it cannot be read. */
 typedef struct hri_host_memory {
   uint64_t total_bytes;         /* of the machine; 0 when unknown */
   uint64_t available_bytes;     /* MemAvailable: free, or given up at once by the kernel */
   uint64_t group_bytes;         /* least room left in this process's memory control group and those above it */
   uint64_t address_space_bytes; /* what RLIMIT_AS leaves */
+  uint64_t data_bytes;          /* what RLIMIT_DATA leaves for private writable mappings and the heap */
   uint64_t usable_bytes;        /* the least of these */
+  hri_host_limit limit;         /* whose that is */
 } hri_host_memory;
 
 typedef struct hri_host_cores {
@@ -32,6 +41,8 @@ uint64_t hri_host_resident_bytes(void);
 uint64_t hri_host_peak_resident_bytes(void);
 /* Address space in use, as RLIMIT_AS counts it. 0 when unknown. */
 uint64_t hri_host_address_space_bytes(void);
+/* Private writable memory in use, as RLIMIT_DATA counts it: heap, thread stacks, arenas. 0 when unknown. */
+uint64_t hri_host_data_bytes(void);
 /* Starts the peak anew at what is resident now. False where the kernel does not offer it. */
 bool hri_host_reset_peak(void);
 

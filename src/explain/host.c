@@ -57,8 +57,33 @@ static void judge_machine(hr_oom_failure *f, const hr_host_facts *h) {
   hr_oom_add_advice(f, HR_OOM_ADVICE, "end or move the processes named above, then start again", "none", "", 0);
 }
 
-void hr_explain_host(const hr_host_facts *h, hr_oom_failure *f) {
+/* The least of what each limit leaves is the cause where it is less than what was asked for; false where none is. */
+static bool judge_limits(hr_oom_failure *f, const hr_host_facts *h) {
+  const struct { uint64_t room; const char *name, *remedy; } caps[] = {
+      {h->group_room_bytes, "its memory control group (container, systemd)", "give the container or service more memory (docker --memory, MemoryMax)"},
+      {h->address_space_room_bytes, "its address-space limit (RLIMIT_AS)", "lift the limit: ulimit -v unlimited"},
+      {h->data_room_bytes, "its data limit (RLIMIT_DATA)", "lift the limit: ulimit -d unlimited"}};
+  int least = 0;
+  for (int k = 1; k < 3; k++)
+    if (caps[k].room < caps[least].room) least = k;
+  if (h->available_bytes < h->requested_bytes && h->available_bytes < caps[least].room) judge_machine(f, h);
+  else if (caps[least].room < h->requested_bytes) judge_cap(f, caps[least].name, caps[least].remedy, caps[least].room, h);
+  else return false;
+  return true;
+}
+
+static void judge_unknown(hr_oom_failure *f, const hr_host_facts *h) {
   char a[32], b[32];
+  f->cause = HR_OOM_UNKNOWN;
+  f->certainty = HR_OOM_UNDECIDABLE;
+  f->candidates = 1u << HR_OOM_CAP | 1u << HR_OOM_OTHER_PROCESS;
+  (void)snprintf(f->verdict, sizeof f->verdict, "not explained by the figures: %s were refused while %s are available", hri_size_text(h->requested_bytes, a),
+                 hri_size_text(h->available_bytes, b));
+  hri_oom_line(f, "strict overcommit (vm.overcommit_memory = 2), a limit on locked memory, or memory that was freed since can do that");
+  hr_oom_add_advice(f, HR_OOM_ADVICE, "look at /proc/sys/vm/overcommit_memory and at CommitLimit in /proc/meminfo", "none", "", 0);
+}
+
+void hr_explain_host(const hr_host_facts *h, hr_oom_failure *f) {
   *f = (hr_oom_failure){.source = "headroom", .wording = "", .framework = "headroom", .phase = "", .rank = -1, .device_index = -1, .event = UINT64_MAX};
   figure(f, HR_OOM_REQUESTED, h->requested_bytes);
   figure(f, HR_OOM_FREE, h->available_bytes);
@@ -67,19 +92,5 @@ void hr_explain_host(const hr_host_facts *h, hr_oom_failure *f) {
   if (h->other_bytes) figure(f, HR_OOM_OTHER_PROCESSES, h->other_bytes);
   f->process_count = h->other_count;
   add_shares(f, h);
-  if (h->available_bytes < h->requested_bytes && h->available_bytes < h->group_room_bytes && h->available_bytes < h->address_space_room_bytes)
-    judge_machine(f, h);
-  else if (h->group_room_bytes < h->requested_bytes && h->group_room_bytes <= h->address_space_room_bytes)
-    judge_cap(f, "its memory control group (container, systemd)", "give the container or service more memory (docker --memory, MemoryMax)", h->group_room_bytes, h);
-  else if (h->address_space_room_bytes < h->requested_bytes)
-    judge_cap(f, "its address-space limit (RLIMIT_AS)", "lift the limit: ulimit -v unlimited", h->address_space_room_bytes, h);
-  else {
-    f->cause = HR_OOM_UNKNOWN;
-    f->certainty = HR_OOM_UNDECIDABLE;
-    f->candidates = 1u << HR_OOM_CAP | 1u << HR_OOM_OTHER_PROCESS;
-    (void)snprintf(f->verdict, sizeof f->verdict, "not explained by the figures: %s were refused while %s are available", hri_size_text(h->requested_bytes, a),
-                   hri_size_text(h->available_bytes, b));
-    hri_oom_line(f, "strict overcommit (vm.overcommit_memory = 2), a limit on locked memory, or memory that was freed since can do that");
-    hr_oom_add_advice(f, HR_OOM_ADVICE, "look at /proc/sys/vm/overcommit_memory and at CommitLimit in /proc/meminfo", "none", "", 0);
-  }
+  if (!judge_limits(f, h)) judge_unknown(f, h);
 }

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +25,13 @@ struct hri_safetensors {
   HRI_ARRAY(hri_safetensor) tensors;
   HRI_ARRAY(hri_safetensors_pair) metadata;
   uint32_t *by_name;
+  hri_file_digest *digest;  /* NULL: none is taken */
+  _Atomic uint64_t *passed; /* per tensor: bytes that the digest got */
+};
+
+enum {
+  DIGEST_PARTS = 16,     /* ends of pieces and of tensors that wait for their neighbours; more as they come */
+  UNREAD_BYTES = 1 << 18 /* a piece of what is read for the digest alone */
 };
 
 typedef unsigned long long ull; /* for printing */
@@ -283,10 +291,9 @@ out:
   return status;
 }
 
-/* O_NONBLOCK: a FIFO in place of the file must be refused, not waited for. */
 hr_status hri_safetensors_open(const char *path, hri_safetensors **opened, hr_error *error) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return hri_fail_errno(error, errno, "open", path);
+  int fd;
+  HRI_TRY(hri_file_open_regular(path, &fd, NULL, error));
   return hri_safetensors_open_fd(fd, path, opened, error);
 }
 
@@ -295,6 +302,8 @@ void hri_safetensors_close(hri_safetensors *file) {
   close(file->fd);
   hri_array_free(&file->tensors);
   hri_array_free(&file->metadata);
+  hri_file_digest_destroy(file->digest);
+  hri_free(file->passed);
   hri_free(file->by_name);
   hri_free(file->header);
   hri_free(file->path);
@@ -335,6 +344,11 @@ const char *hri_safetensors_metadata_find(const hri_safetensors *file, const cha
   return NULL;
 }
 
+static hr_status pass(const hri_safetensors *file, uint32_t index, uint64_t at, const void *bytes, uint64_t count, hr_error *error) {
+  (void)atomic_fetch_add_explicit(&file->passed[index], count, memory_order_relaxed);
+  return hri_file_digest_add(file->digest, at, bytes, count, error);
+}
+
 hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error) {
   const hri_safetensor *tensor;
   hr_status status;
@@ -344,6 +358,42 @@ hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint
   if (offset > tensor->end - tensor->begin || bytes > tensor->end - tensor->begin - offset)
     return hri_fail(error, HR_ERROR_INTERNAL, "%s: bytes %llu+%llu were asked of tensor '%.200s', which has %llu", file->path,
                     (ull)offset, (ull)bytes, tensor->name, (ull)(tensor->end - tensor->begin));
-  status = hri_file_pread(file->fd, file->path, to, bytes, file->data_begin + tensor->begin + offset, error);
+  offset += file->data_begin + tensor->begin;
+  status = hri_file_pread(file->fd, file->path, to, bytes, offset, error);
+  if (status == HR_OK && file->digest) status = pass(file, index, offset, to, bytes, error);
   return status == HR_OK ? HR_OK : hri_context(error, status, "tensor '%.200s': ", tensor->name);
+}
+
+/* ---- Digest ---- */
+
+/* The header in memory is not what was read any more: strings were ended and unescaped where they stand. */
+hr_status hri_safetensors_digest_begin(hri_safetensors *file, hr_error *error) {
+  file->passed = hri_alloc_zero(file->tensors.count, sizeof *file->passed);
+  if (!file->passed) return hri_fail_memory(error, file->tensors.count * sizeof *file->passed, file->path);
+  HRI_TRY(hri_file_digest_create(DIGEST_PARTS, &file->digest, error));
+  return hri_file_digest_add_file(file->digest, file->fd, file->path, file->data_begin, error);
+}
+
+/* Reads a tensor for the digest alone: one of a file of somebody else's, of which the model has no use. */
+static hr_status pass_unread(const hri_safetensors *file, uint32_t index, unsigned char *buffer, hr_error *error) {
+  uint64_t bytes = file->tensors.items[index].end - file->tensors.items[index].begin;
+  for (uint64_t at = 0; at < bytes; at += UNREAD_BYTES)
+    HRI_TRY(hri_safetensors_read(file, index, at, bytes - at < UNREAD_BYTES ? bytes - at : UNREAD_BYTES, buffer, error));
+  return HR_OK;
+}
+
+hr_status hri_safetensors_digest_end(hri_safetensors *file, hri_file_list *files, hr_error *error) {
+  uint64_t bytes = file->data_begin + file->data_bytes, value;
+  unsigned char *buffer;
+  hr_status status = HR_OK;
+  if (!file->digest) return hri_fail(error, HR_ERROR_INTERNAL, "%s: no digest was begun", file->path);
+  buffer = hri_alloc(UNREAD_BYTES);
+  if (!buffer) return hri_fail_memory(error, UNREAD_BYTES, file->path);
+  for (uint32_t k = 0; k < file->tensors.count && status == HR_OK; k++)
+    if (file->passed[k] == 0) status = pass_unread(file, k, buffer, error);
+  hri_free(buffer);
+  HRI_TRY(status);
+  status = hri_file_digest_value(file->digest, bytes, &value, error);
+  if (status != HR_OK) return hri_context(error, status, "%s: ", file->path);
+  return hri_file_list_add(files, file->path, bytes, value, error);
 }

@@ -1,12 +1,7 @@
 /* Writing safetensors: all sizes are known when the file is opened, so the header is written first and every tensor has
- * its place; pieces then arrive in any order and none is kept. The file grows beside its name and takes it at the end. */
-#include <errno.h>
-#include <fcntl.h>
+ * its place; pieces then arrive in any order and none is kept. The digest of the file is taken from the pieces. */
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -20,12 +15,15 @@ typedef struct place {
 
 struct hri_safetensors_writer {
   int fd;
-  char *path, *temp;
+  char *path;
   const hri_safetensor *tensors; /* the caller's */
   place *places;
   uint32_t count;
   uint64_t data_begin, data_bytes;
+  hri_file_digest *digest;
 };
+
+enum { DIGEST_PARTS = 16 }; /* ends of pieces and of tensors that wait for their neighbours; more as they come */
 
 #define MAX_DATA_BYTES ((uint64_t)1 << 60) /* far from what off_t holds */
 
@@ -171,28 +169,27 @@ static hr_status make_header(hri_safetensors_writer *writer, const uint32_t *ord
 
 /* ---- File ---- */
 
+static hr_status put(hri_safetensors_writer *writer, uint64_t at, const void *bytes, uint64_t count, hr_error *error) {
+  HRI_TRY(hri_file_digest_add(writer->digest, at, bytes, count, error)); /* first: it finds values in the cache and leaves them there */
+  return hri_file_pwrite(writer->fd, writer->path, bytes, count, at, error);
+}
+
 static hr_status start_file(hri_safetensors_writer *writer, const hri_text *header, hr_error *error) {
-  writer->fd = open(writer->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (writer->fd < 0) return hri_fail_errno(error, errno, "create", writer->temp);
-  HRI_TRY(hri_file_reserve(writer->fd, writer->temp, hri_safetensors_writer_file_bytes(writer), error));
-  return hri_file_pwrite(writer->fd, writer->temp, header->chars, header->length, 0, error);
+  HRI_TRY(hri_file_digest_create(DIGEST_PARTS, &writer->digest, error));
+  HRI_TRY(hri_file_create(writer->path, &writer->fd, error));
+  HRI_TRY(hri_file_reserve(writer->fd, writer->path, hri_safetensors_writer_file_bytes(writer), error));
+  return put(writer, 0, header->chars, header->length, error);
 }
 
 static hri_safetensors_writer *create(const char *path, const hri_safetensor *tensors, uint32_t count) {
   hri_safetensors_writer *writer = hri_alloc_zero(1, sizeof *writer);
-  size_t length = strlen(path);
   if (!writer) return NULL;
   writer->fd = -1;
   writer->tensors = tensors;
   writer->count = count;
   writer->path = hri_strdup(path);
-  writer->temp = hri_alloc(length + 5);
   writer->places = hri_alloc_zero(count, sizeof *writer->places);
-  if (writer->path && writer->temp && writer->places) {
-    memcpy(writer->temp, path, length);
-    memcpy(writer->temp + length, ".tmp", 5);
-    return writer;
-  }
+  if (writer->path && writer->places) return writer;
   hri_safetensors_writer_abort(writer);
   return NULL;
 }
@@ -236,27 +233,20 @@ hr_status hri_safetensors_writer_write(hri_safetensors_writer *writer, uint32_t 
     status = hri_fail(error, HR_ERROR_INTERNAL, "%s: tensor '%.200s' of %llu bytes, %llu of them written, got bytes %llu+%llu", writer->path,
                       writer->tensors[index].name, (ull)at->bytes, (ull)before, (ull)offset, (ull)bytes);
   else
-    status = hri_file_pwrite(writer->fd, writer->temp, data, bytes, writer->data_begin + at->begin + offset, error);
+    status = put(writer, writer->data_begin + at->begin + offset, data, bytes, error);
   if (status != HR_OK) (void)atomic_fetch_sub(&at->written, bytes);
   return status;
 }
 
 /* ---- The end ---- */
 
-static void destroy(hri_safetensors_writer *writer) {
-  hri_free(writer->places);
-  hri_free(writer->temp);
-  hri_free(writer->path);
-  hri_free(writer);
-}
-
 void hri_safetensors_writer_abort(hri_safetensors_writer *writer) {
   if (!writer) return;
-  if (writer->fd >= 0) {
-    close(writer->fd);
-    unlink(writer->temp);
-  }
-  destroy(writer);
+  if (writer->fd >= 0) (void)hri_file_finish(writer->fd, writer->path, HR_ERROR_INTERRUPTED, NULL);
+  hri_file_digest_destroy(writer->digest);
+  hri_free(writer->places);
+  hri_free(writer->path);
+  hri_free(writer);
 }
 
 static hr_status check_written(const hri_safetensors_writer *writer, hr_error *error) {
@@ -268,28 +258,18 @@ static hr_status check_written(const hri_safetensors_writer *writer, hr_error *e
   return HR_OK;
 }
 
-static hr_status sync_directory_of(char *path, hr_error *error) {
-  char *slash = strrchr(path, '/');
-  if (!slash) return hri_dir_sync(".", error);
-  slash[slash == path] = 0; /* keeps the root's own slash */
-  return hri_dir_sync(path, error);
+static hr_status tell(const hri_safetensors_writer *writer, hri_file_list *files, hr_error *error) {
+  uint64_t bytes = hri_safetensors_writer_file_bytes(writer), value;
+  hr_status status = hri_file_digest_value(writer->digest, bytes, &value, error);
+  if (status != HR_OK) return hri_context(error, status, "%s: ", writer->path);
+  return hri_file_list_add(files, writer->path, bytes, value, error);
 }
 
-hr_status hri_safetensors_writer_finish(hri_safetensors_writer *writer, hr_error *error) {
+hr_status hri_safetensors_writer_finish(hri_safetensors_writer *writer, hri_file_list *files, hr_error *error) {
   hr_status status = check_written(writer, error);
-  int fd = writer->fd;
-  if (status == HR_OK && fsync(fd) != 0) status = hri_fail_errno(error, errno, "write", writer->temp);
-  if (status != HR_OK) {
-    hri_safetensors_writer_abort(writer);
-    return status;
-  }
+  if (status == HR_OK) status = tell(writer, files, error);
+  status = hri_file_finish(writer->fd, writer->path, status, error);
   writer->fd = -1;
-  if (close(fd) != 0) status = hri_fail_errno(error, errno, "write", writer->temp);
-  if (status == HR_OK && rename(writer->temp, writer->path) != 0) status = hri_fail_errno(error, errno, "rename to", writer->path);
-  if (status != HR_OK)
-    unlink(writer->temp);
-  else
-    status = sync_directory_of(writer->path, error);
-  destroy(writer);
+  hri_safetensors_writer_abort(writer);
   return status;
 }

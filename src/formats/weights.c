@@ -17,6 +17,7 @@ struct hri_weights {
   HRI_ARRAY(hri_safetensors *) files;
   HRI_ARRAY(entry) entries; /* in rising order of names */
   uint64_t data_bytes;
+  char *index; /* its path; NULL: a single file */
 };
 
 typedef struct mapping {
@@ -242,6 +243,8 @@ static hr_status join(hri_weights *weights, const map *index, hr_error *error) {
 static hr_status open_sharded(hri_weights *weights, const char *path, hr_error *error) {
   map index = {.path = path};
   hr_status status = read_index(&index, error);
+  weights->index = hri_strdup(path);
+  if (status == HR_OK && !weights->index) status = hri_fail_memory(error, strlen(path) + 1, path);
   if (status == HR_OK) status = open_shards(weights, &index, error);
   if (status == HR_OK) status = join(weights, &index, error);
   deinit_index(&index);
@@ -325,6 +328,7 @@ void hri_weights_close(hri_weights *weights) {
   for (i = 0; i < weights->files.count; i++) hri_safetensors_close(weights->files.items[i]);
   hri_array_free(&weights->files);
   hri_array_free(&weights->entries);
+  hri_free(weights->index);
   hri_free(weights);
 }
 
@@ -362,4 +366,14 @@ hr_status hri_weights_read(const hri_weights *weights, uint32_t index, uint64_t 
   if (index >= weights->entries.count) return hri_fail(error, HR_ERROR_INTERNAL, "there is no weight of index %u", index);
   at = weights->entries.items[index];
   return hri_safetensors_read(weights->files.items[at.file], at.tensor, offset, bytes, to, error);
+}
+
+hr_status hri_weights_digest_begin(hri_weights *weights, hr_error *error) {
+  for (size_t k = 0; k < weights->files.count; k++) HRI_TRY(hri_safetensors_digest_begin(weights->files.items[k], error));
+  return HR_OK;
+}
+
+hr_status hri_weights_digest_end(hri_weights *weights, hri_file_list *files, hr_error *error) {
+  for (size_t k = 0; k < weights->files.count; k++) HRI_TRY(hri_safetensors_digest_end(weights->files.items[k], files, error));
+  return weights->index ? hri_file_list_read(files, weights->index, error) : HR_OK;
 }

@@ -36,6 +36,9 @@ uint32_t hri_weights_file_of(const hri_weights *weights, uint32_t index);
 const hri_safetensors *hri_weights_file(const hri_weights *weights, uint32_t file);
 /* As hri_safetensors_read. */
 hr_status hri_weights_read(const hri_weights *weights, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error);
+/* As hri_safetensors_digest_begin and _end, for all files; the end adds the index too, if there is one, which is read again. */
+hr_status hri_weights_digest_begin(hri_weights *weights, hr_error *error);
+hr_status hri_weights_digest_end(hri_weights *weights, hri_file_list *files, hr_error *error);
 
 /* ---- Writing ---- */
 
@@ -48,9 +51,9 @@ hr_status hri_weights_split(const hri_safetensor *tensors, uint32_t count, uint6
 
 typedef struct hri_weights_writer hri_weights_writer;
 
-/* Starts the weight files of an existing directory: model.safetensors, or shards if the tensors take more than
- * `max_shard_bytes` (0: never). Every file grows under a temporary name. `tensors` and their names must outlive the
- * writer. Errors as of hri_safetensors_writer_open. */
+/* Starts the weight files of an existing directory that holds none and that nobody reads yet: model.safetensors, or shards if
+ * the tensors take more than `max_shard_bytes` (0: never). `tensors` and their names must outlive the writer. Errors as of
+ * hri_safetensors_writer_open. */
 hr_status hri_weights_writer_open(const char *directory, const hri_safetensor *tensors, uint32_t count, uint64_t max_shard_bytes,
                                   hri_weights_writer **writer, hr_error *error);
 /* The same with more said. A zeroed layout is one file with no metadata but its format. */
@@ -66,10 +69,10 @@ hr_status hri_weights_writer_open_as(const char *directory, const hri_safetensor
 /* As hri_safetensors_writer_write, with the index in the list given to open; several threads may write at once. */
 hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, uint64_t offset, const void *data, uint64_t bytes,
                                    hr_error *error);
-/* Completes all files, then the index if there are shards, then removes what an earlier save left under the name that a
- * reader would prefer or take for an index. Frees the writer, also on failure. Each file is replaced atomically, the set
- * of shards is not: to keep an older model whole until the end, write into a fresh directory and rename that. */
-hr_status hri_weights_writer_finish(hri_weights_writer *writer, hr_error *error);
-void hri_weights_writer_abort(hri_weights_writer *writer); /* removes the temporary files; NULL is fine */
+/* Completes all files, then the index if there are shards, and adds them to `files` (may be NULL) in that order. Frees the
+ * writer, also on failure; what is incomplete is then removed, what was completed before is not. Each file is synced; the
+ * directory is the caller's to sync and to put in its place. */
+hr_status hri_weights_writer_finish(hri_weights_writer *writer, hri_file_list *files, hr_error *error);
+void hri_weights_writer_abort(hri_weights_writer *writer); /* removes the files; NULL is fine */
 
 #endif

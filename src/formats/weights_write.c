@@ -1,8 +1,6 @@
 /* Writing weights: one safetensors writer per shard, then the index. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -202,7 +200,7 @@ hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, u
 /* ---- The end ---- */
 
 /* As transformers 5 writes it: two blanks, keys sorted, a newline at the end. */
-static hr_status write_index(const hri_weights_writer *writer, const char *path, hr_error *error) {
+static hr_status write_index(const hri_weights_writer *writer, const char *path, hri_file_list *files, hr_error *error) {
   hri_text text = {0};
   hri_json_writer json = hri_json_writer_init(&text, 2);
   uint32_t i, *order;
@@ -225,43 +223,32 @@ static hr_status write_index(const hri_weights_writer *writer, const char *path,
   hri_json_end_object(&json);
   hri_text_add_bytes(&text, "\n", 1);
   hri_free(order);
-  status = text.failed ? hri_fail_memory(error, text.length, path) : hri_file_replace(path, text.chars, text.length, error);
+  status = text.failed ? hri_fail_memory(error, text.length, path) : hri_file_write_new(path, text.chars, text.length, error);
+  if (status == HR_OK) status = hri_file_list_add(files, path, text.length, hri_file_digest_of(text.chars, text.length), error);
   hri_text_deinit(&text);
   return status;
 }
 
-static hr_status remove_stale(const char *path, hr_error *error) {
-  if (unlink(path) == 0 || errno == ENOENT) return HR_OK;
-  return hri_fail_errno(error, errno, "remove the older", path);
-}
-
-/* Readers take model.safetensors before the index: with shards, an older one goes last; without, an older index may go
- * once the new file stands. */
-static hr_status complete(const hri_weights_writer *writer, hr_error *error) {
-  char *single = hri_path_join(writer->directory, HRI_WEIGHTS_FILE), *index = hri_path_join(writer->directory, HRI_WEIGHTS_INDEX);
-  hr_status status = HR_OK;
-  if (!single || !index) {
-    status = hri_fail_memory(error, strlen(writer->directory) + sizeof HRI_WEIGHTS_INDEX, writer->directory);
-    goto out;
-  }
-  if (writer->shard_count > 1) HRI_TRY_OUT(write_index(writer, index, error));
-  HRI_TRY_OUT(remove_stale(writer->shard_count > 1 ? single : index, error));
-  HRI_TRY_OUT(hri_dir_sync(writer->directory, error));
-out:
-  hri_free(single);
+static hr_status complete(const hri_weights_writer *writer, hri_file_list *files, hr_error *error) {
+  char *index;
+  hr_status status;
+  if (writer->shard_count == 1) return HR_OK;
+  index = hri_path_join(writer->directory, HRI_WEIGHTS_INDEX);
+  if (!index) return hri_fail_memory(error, strlen(writer->directory) + sizeof HRI_WEIGHTS_INDEX, writer->directory);
+  status = write_index(writer, index, files, error);
   hri_free(index);
   return status;
 }
 
-hr_status hri_weights_writer_finish(hri_weights_writer *writer, hr_error *error) {
+hr_status hri_weights_writer_finish(hri_weights_writer *writer, hri_file_list *files, hr_error *error) {
   hr_status status = HR_OK;
   uint32_t shard;
   for (shard = 0; shard < writer->shard_count && status == HR_OK; shard++) {
     hri_safetensors_writer *file = writer->files[shard];
     writer->files[shard] = NULL;
-    status = hri_safetensors_writer_finish(file, error);
+    status = hri_safetensors_writer_finish(file, files, error);
   }
-  if (status == HR_OK) status = complete(writer, error);
+  if (status == HR_OK) status = complete(writer, files, error);
   hri_weights_writer_abort(writer);
   return status;
 }

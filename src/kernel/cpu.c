@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/room.h"
 #include "kernel/gemm.h"
 #include "kernel/isa.h"
 #include "ops/attention/cpu.h"
@@ -12,6 +13,10 @@
 #include "ops/rules.h"
 #include "ops/pointwise/rope_table.h"
 #include "ops/scratch.h"
+
+/* Running a product, oneDNN allocates five times, 1.5 KiB in all, and a refusal is an exception through C, which ends the
+ * process; OpenMP may take as much for a team and ends it too. A refusal is met here instead. */
+enum { LIBRARY_HEAP_BYTES = 4096 };
 
 struct hri_cpu {
   uint32_t threads;
@@ -308,12 +313,19 @@ static hr_status run_square_norm(call *c) {
   return HR_OK;
 }
 
-/* The clip coefficient of torch: min(1, max / (norm + 1e-6)). Gradients carry the loss scale; the norm does not. */
+/* The clip coefficient of torch: min(1, max / (norm + 1e-6)), and 1 without a limit (clip_norm 0), where the norm alone is
+ * wanted. Gradients carry the loss scale; the norm does not. */
 static hr_status run_clip(call *c) {
   hri_control *control = pointer(c, 1);
   double norm = sqrt(c->cpu->kernels.partial_sum(pointer(c, 0), elements(c, 0))) / control->loss_scale;
   control->grad_norm = norm;
-  control->clip_scale = norm + 1e-6 > control->clip_norm ? control->clip_norm / (norm + 1e-6) : 1.0;
+  control->clip_scale = control->clip_norm > 0 && norm + 1e-6 > control->clip_norm ? control->clip_norm / (norm + 1e-6) : 1.0;
+  return HR_OK;
+}
+
+static hr_status run_found_inf(call *c) {
+  const double *a = pointer(c, 0), *b = pointer(c, 1);
+  *(double *)pointer(c, 2) = isfinite(*a) && isfinite(*b) ? 0 : 1;
   return HR_OK;
 }
 
@@ -322,7 +334,7 @@ static hr_status run_advance(call *c) {
   return HR_OK;
 }
 
-/* g, control, w, `states` moments, bf16 copy of w?. The step of the random bits is the one that ADVANCE has just counted. */
+/* g, control, w, `states` moments, bf16 copy of w?, guard? (the executor's). The step of the random bits is the one that ADVANCE has just counted. */
 static hri_update_args update_args(const call *c, uint32_t states) {
   const hri_control *control = pointer(c, 1);
   hri_update_args a = {.n = elements(c, 2), .w = pointer(c, 2), .w_real = real(c, 2), .copy = pointer(c, 3 + states), .g = pointer(c, 0),
@@ -406,7 +418,7 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_ATTENTION_FULL] = run_attention_full, [HRI_OP_ATTENTION_FULL_BACKWARD] = run_attention_full_backward,
     [HRI_OP_ATTENTION_CACHED] = run_attention_cached,
     [HRI_OP_CROSS_ENTROPY] = run_cross_entropy, [HRI_OP_LOSS_SUM] = run_loss_sum,
-    [HRI_OP_SQUARE_NORM] = run_square_norm, [HRI_OP_CLIP] = run_clip, [HRI_OP_ADVANCE] = run_advance,
+    [HRI_OP_SQUARE_NORM] = run_square_norm, [HRI_OP_CLIP] = run_clip, [HRI_OP_FOUND_INF] = run_found_inf, [HRI_OP_ADVANCE] = run_advance,
     [HRI_OP_ADAMW] = run_adamw, [HRI_OP_MOMENTUM] = run_sgd, [HRI_OP_SGD] = run_sgd,
     [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_CAST] = run_cast, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
     [HRI_OP_FILL] = run_fill, [HRI_OP_SINK] = run_sink,
@@ -525,6 +537,7 @@ hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node
 
 hr_status hri_cpu_run(hri_cpu *cpu, const hri_launch *launch, const hri_node *node, void *handle, hr_error *error) {
   call c = {.cpu = cpu, .launch = launch, .job = launch->job, .node = node, .handle = handle, .error = error};
+  if (!hri_room_heap(LIBRARY_HEAP_BYTES)) return hri_fail_memory(error, LIBRARY_HEAP_BYTES, "the libraries that run a node");
   return adapters[node->op](&c);
 }
 

@@ -59,6 +59,8 @@ void hri_onednn_cap_isa(hri_isa isa);
 /* Whether the library keeps to `isa` in this process. */
 bool hri_onednn_within_isa(hri_isa isa);
 const char *hri_onednn_text(void); /* "oneDNN 2.6.3" */
+/* For the measurement of what the library needs (bench_pressure): the room to prove before each call; 0: none. */
+void hri_onednn_set_room(uint64_t bytes);
 
 hr_status hri_onednn_create(hri_onednn **onednn, hr_error *error);
 void hri_onednn_destroy(hri_onednn *onednn);

@@ -141,7 +141,7 @@ static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t position
   if (b->job->failed) return HRI_NONE;
   hri_rope_frequencies(rope, m->rotary_size, m->max_positions, positions, b->job->ropes.items[source].inverse, &b->job->ropes.items[source].factor);
   attr.i[2] = source;
-  b->emit = (hri_emit){.program = HRI_LOAD, .phase = HRI_PHASE_LOAD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE, .guard = HRI_NONE};
+  b->emit = (hri_emit){.program = HRI_LOAD, .phase = HRI_PHASE_LOAD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE};
   emit(b, HRI_OP_ROPE_TABLE, &attr, (hri_operand[]){HRI_W(table)}, 1);
   return table;
 }
@@ -164,7 +164,7 @@ void hri_build_transfers(hri_job *job, bool load) {
   for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
     hri_param param = job->params.items[p];
     hri_emit e = {.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
-                  .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE, .guard = HRI_NONE};
+                  .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE};
     move_part(job, e, op, param.master != HRI_NONE ? param.master : param.weight, p, HRI_PART_WEIGHT);
     if (load && param.master != HRI_NONE) hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(param.master), HRI_W(param.weight)}, 2);
     for (uint32_t k = 0; k < 2; k++)
@@ -288,7 +288,7 @@ static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const row
   hri_attr attr = {.i = {m->pad_token}, .f = {embedding_factor(b)}};
   hri_id x;
   b->site = 1u << 16; /* the same in every program: a dropout mask or rounding would agree */
-  b->emit = (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = phase, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE, .guard = HRI_NONE};
+  b->emit = (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = phase, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE};
   x = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->hidden_size, "embedding");
   emit(b, HRI_OP_EMBED, &attr,
        (hri_operand[]){HRI_R(s->ids), HRI_R(weight_at(b, -1, HRI_SLOT_TOKEN_EMBEDDING)),
@@ -317,7 +317,7 @@ static hri_id select_micro(builder *b, hri_id from, uint64_t rows, const char *n
 void hri_build_zero_gradients(hri_job *job) {
   for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
     const hri_param param = job->params.items[p];
-    hri_emit e = {.program = HRI_BEGIN, .phase = HRI_PHASE_OPTIMIZER, .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE, .guard = HRI_NONE};
+    hri_emit e = {.program = HRI_BEGIN, .phase = HRI_PHASE_OPTIMIZER, .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE};
     if (param.trainable) hri_node_append(job, HRI_OP_ZERO, e, NULL, (hri_operand[]){HRI_W(param.gradient)}, 1);
   }
 }
@@ -340,7 +340,7 @@ static void build_training(builder *b, hri_forward *forwards) {
   s.doc_start = job->input_doc_start;
   if (many) {
     hri_build_zero_gradients(job);
-    b->emit = (hri_emit){.program = program, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE, .guard = HRI_NONE};
+    b->emit = (hri_emit){.program = program, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_UNIT_EMBED, .origin = HRI_NONE};
     s.ids = select_micro(b, s.ids, rows, "micro.ids");
     s.targets = select_micro(b, s.targets, rows, "micro.targets");
     s.positions = select_micro(b, s.positions, rows, "micro.positions");

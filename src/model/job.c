@@ -18,7 +18,8 @@ enum {
   MAX_LOSS_CHUNKS = 4096,  /* chunks are unrolled: each is a few nodes in every program with a loss */
   AUTO_LOSS_BYTES = 64 << 20, /* logits up to this size are not worth a chunk loop */
   MAX_ACCUMULATE = 1 << 20,
-  MAX_THREADS = 4096
+  MAX_THREADS = 4096,
+  DEFAULT_MAX_SKIPPED = 10 /* steps in a row: so many are no bad batch, the training has diverged */
 };
 
 static const double default_clip = 1.0;
@@ -37,6 +38,7 @@ void hr_job_init(hr_job *job) {
   job->schedule = HR_SCHEDULE_LINEAR;
   job->decay = 0.1;
   job->clip = default_clip;
+  job->max_skipped = DEFAULT_MAX_SKIPPED;
   job->epochs = 3;
   job->seed = 42;
 }
@@ -48,6 +50,7 @@ static const char *const moments_names[] = {"fp32", "bf16"};
 static const char *const weight_packing_names[] = {"auto", "off", "transient", "persistent"};
 static const char *const optimizer_names[] = {"adamw", "sgd", "momentum"};
 static const char *const attention_names[] = {"flash", "materialized"};
+static const char *const on_nonfinite_names[] = {"stop", "skip"};
 static const char *const schedule_names[] = {"constant", "linear", "cosine", "wsd"};
 static const char *const level_names[HR_LEVEL_COUNT] = {"keep", "cheap", "mlp", "attention", "block"};
 
@@ -58,6 +61,7 @@ const char *hr_moments_name(hr_moments value) { return NAME_OF(moments_names, va
 const char *hr_weight_packing_name(hr_weight_packing value) { return NAME_OF(weight_packing_names, value); }
 const char *hr_optimizer_name(hr_optimizer value) { return NAME_OF(optimizer_names, value); }
 const char *hr_attention_name(hr_attention value) { return NAME_OF(attention_names, value); }
+const char *hr_on_nonfinite_name(hr_on_nonfinite value) { return NAME_OF(on_nonfinite_names, value); }
 const char *hr_schedule_name(hr_schedule value) { return NAME_OF(schedule_names, value); }
 const char *hr_level_name(hr_level value) { return NAME_OF(level_names, value); }
 
@@ -195,6 +199,10 @@ static hr_status check_numbers(const hr_job *job, hr_error *error) {
   if (job->beta1 == 1 || job->beta2 == 1) return hri_fail(error, HR_ERROR_USAGE, "--betas: each must be below 1");
   if (job->momentum == 1) return hri_fail(error, HR_ERROR_USAGE, "--momentum is 1; it must be below 1");
   if (job->optimizer == HR_OPTIMIZER_ADAMW && job->epsilon == 0) return hri_fail(error, HR_ERROR_USAGE, "--eps is 0; adamw divides by it where a gradient is 0");
+  if (job->max_skipped == 0) {
+    hri_fail(error, HR_ERROR_USAGE, "--max-skipped is 0; it must be at least 1");
+    return hri_hint(error, HR_ERROR_USAGE, "give --on-nonfinite stop to end the run at the first such step");
+  }
   return HR_OK;
 }
 
@@ -208,7 +216,7 @@ static hr_status check_kinds(const hr_job *job, hr_error *error) {
       {"--precision", (unsigned)job->precision, HR_PRECISION_BF16_PURE}, {"--moments", (unsigned)job->moments, HR_MOMENTS_BF16},
       {"--weight-packing", (unsigned)job->weight_packing, HR_WEIGHT_PACKING_PERSISTENT},
       {"--schedule", (unsigned)job->schedule, HR_SCHEDULE_WSD},      {"--packing", (unsigned)job->packing, HR_PACKING_WRAPPED},
-      {"--recompute", (unsigned)job->recompute.kind, HR_RECOMPUTE_AUTO},
+      {"--recompute", (unsigned)job->recompute.kind, HR_RECOMPUTE_AUTO}, {"--on-nonfinite", (unsigned)job->on_nonfinite, HR_ON_NONFINITE_SKIP},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (kinds[i].value > kinds[i].last) return hri_fail(error, HR_ERROR_USAGE, "%s has no value %u", kinds[i].option, kinds[i].value);
@@ -256,6 +264,7 @@ static bool in_backward(const hr_job *job) { return trains(job) && job->update =
 static bool generates(const hr_job *job) { return job->purpose == HR_PURPOSE_GENERATE || job->with_generation; }
 
 static bool clip_in_backward(const hr_job *job) { return in_backward(job) && job->clip > 0; }
+static bool skip_in_backward(const hr_job *job) { return in_backward(job) && job->on_nonfinite == HR_ON_NONFINITE_SKIP; }
 static bool accumulate_in_backward(const hr_job *job) { return in_backward(job) && job->accumulate > 1; }
 static bool every_beyond(const hr_job *job) { return job->recompute.kind == HR_RECOMPUTE_EVERY && (job->recompute.every == 0 || job->recompute.every > job->model.layer_count); }
 static bool levels_beyond(const hr_job *job) { return job->recompute.kind == HR_RECOMPUTE_LEVELS && job->recompute.level_count > job->model.layer_count; }
@@ -274,19 +283,22 @@ static bool wsd_too_long(const hr_job *job) {
 }
 
 /* The legality table. Sequences beyond max_positions are legal with rotary positions: those have no table to run out of,
- * though the model was not made for them. */
+ * though the model was not made for them. `price` begins a sentence that ends in the bytes of all gradients: what the
+ * option would keep alive that the update in the backward lets die. */
 static const struct {
   bool (*holds)(const hr_job *job);
-  const char *a, *b, *reason, *hint;
+  const char *a, *b, *reason, *hint, *price;
 } exclusions[] = {
-    {clip_in_backward, "--update in-backward", "--clip", "the global norm needs all gradients before the first update", "give --clip 0 or leave --update out"},
-    {accumulate_in_backward, "--update in-backward", "--accumulate", "a gradient is complete only after the last micro-step", "give --accumulate 1 or leave --update out"},
-    {moments_with_masters, "--moments bf16", "--precision other than bf16-pure", "next to fp32 weights the half-size states are not worth their noise", "give --precision bf16-pure or leave --moments out"},
-    {every_beyond, "--recompute every:K", "the model", "K is larger than its number of layers", "give a smaller K, or --recompute block"},
-    {levels_beyond, "--recompute levels", "the model", "there are more levels than layers", "give one level for each layer; missing ones repeat the last"},
-    {row_beyond, "--seq", "the model", "its table of learned positions is shorter", "give a smaller --seq"},
-    {context_beyond, "--context", "the model", "its table of learned positions is shorter", "give a smaller --context"},
-    {wsd_too_long, "--warmup", "--decay", "together they are longer than the training", "lower one of them"},
+    {clip_in_backward, "--update in-backward", "--clip", "the global norm needs all gradients before the first update", "give --clip 0 or leave --update out", "clipping would keep"},
+    {skip_in_backward, "--update in-backward", "--on-nonfinite skip", "whether a step is skipped is known when its last gradient is made, and by then the first weights have changed",
+     "give --on-nonfinite stop or leave --update out", "skipping would keep"},
+    {accumulate_in_backward, "--update in-backward", "--accumulate", "a gradient is complete only after the last micro-step", "give --accumulate 1 or leave --update out", NULL},
+    {moments_with_masters, "--moments bf16", "--precision other than bf16-pure", "next to fp32 weights the half-size states are not worth their noise", "give --precision bf16-pure or leave --moments out", NULL},
+    {every_beyond, "--recompute every:K", "the model", "K is larger than its number of layers", "give a smaller K, or --recompute block", NULL},
+    {levels_beyond, "--recompute levels", "the model", "there are more levels than layers", "give one level for each layer; missing ones repeat the last", NULL},
+    {row_beyond, "--seq", "the model", "its table of learned positions is shorter", "give a smaller --seq", NULL},
+    {context_beyond, "--context", "the model", "its table of learned positions is shorter", "give a smaller --context", NULL},
+    {wsd_too_long, "--warmup", "--decay", "together they are longer than the training", "lower one of them", NULL},
 };
 
 static hr_status check_exclusions(const hr_job *job, hr_error *error) {
@@ -296,8 +308,8 @@ static hr_status check_exclusions(const hr_job *job, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s", exclusions[i].a, exclusions[i].b, exclusions[i].reason);
     if (exclusions[i].holds == row_beyond || exclusions[i].holds == context_beyond)
       return hri_hint(error, HR_ERROR_USAGE, "give at most %u: %s has that many positions", job->model.max_positions, job->model.name);
-    if (exclusions[i].holds != clip_in_backward) return hri_hint(error, HR_ERROR_USAGE, "%s", exclusions[i].hint);
-    return hri_hint(error, HR_ERROR_USAGE, "%s; clipping would keep %s of gradients alive", exclusions[i].hint,
+    if (!exclusions[i].price) return hri_hint(error, HR_ERROR_USAGE, "%s", exclusions[i].hint);
+    return hri_hint(error, HR_ERROR_USAGE, "%s; %s %s of gradients alive", exclusions[i].hint, exclusions[i].price,
                     hri_size_text(4 * hr_model_parameter_count(&job->model), size));
   }
   return HR_OK;

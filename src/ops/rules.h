@@ -35,6 +35,7 @@ HRI_RULE_FN(attention_cached); HRI_FLOPS_FN(attention_cached);
 HRI_RULE_FN(cross_entropy); HRI_FLOPS_FN(cross_entropy);
 HRI_RULE_FN(loss_sum);
 HRI_RULE_FN(square_norm); HRI_FLOPS_FN(square_norm);
+HRI_RULE_FN(found_inf);
 HRI_RULE_FN(control_only);
 HRI_RULE_FN(update); HRI_FLOPS_FN(update);
 HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(cast); HRI_RULE_FN(pack); HRI_RULE_FN(select); HRI_RULE_FN(last_row);
@@ -67,6 +68,7 @@ HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(cast); HRI_RULE_FN(pack); HRI_R
 #define HRI_RULE_LOSS_SUM .check = hri_check_loss_sum
 #define HRI_RULE_SQUARE_NORM .check = hri_check_square_norm, .flops = hri_flops_square_norm
 #define HRI_RULE_CLIP .check = hri_check_any
+#define HRI_RULE_FOUND_INF .check = hri_check_found_inf
 #define HRI_RULE_ADVANCE .check = hri_check_control_only
 #define HRI_RULE_ADAMW .check = hri_check_update, .flops = hri_flops_update
 #define HRI_RULE_MOMENTUM .check = hri_check_update, .flops = hri_flops_update

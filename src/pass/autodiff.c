@@ -77,7 +77,7 @@ hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id
     }
     if (!reached) continue;
     ad.emit = (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_BACKWARD, .layer = node.layer, .unit = node.unit,
-                         .site = node.site, .origin = HRI_NONE, .guard = HRI_NONE};
+                         .site = node.site, .origin = HRI_NONE};
     rule->backward(&ad, id);
     if (job->failed) break;
   }

@@ -14,7 +14,7 @@ static hri_id make(hri_job *job, hri_emit emit, hri_role role, hri_dtype dtype, 
 }
 
 static hri_emit head_emit(uint8_t program, uint32_t unit, hri_phase phase) {
-  return (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = (uint8_t)phase, .layer = -1, .unit = unit, .site = 1u << 24, .origin = HRI_NONE, .guard = HRI_NONE};
+  return (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = (uint8_t)phase, .layer = -1, .unit = unit, .site = 1u << 24, .origin = HRI_NONE};
 }
 
 static uint32_t param_of(const hri_job *job, hri_id weight) {

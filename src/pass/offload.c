@@ -61,7 +61,7 @@ hr_status hri_pass_offload(hri_job *job, uint8_t program, uint64_t minimum_bytes
   for (size_t v = 0; v < values && !job->failed; v++) {
     uint32_t release = list[v].last_forward + distance, start;
     hri_id host, back, out, in;
-    hri_emit emit = {.program = program, .phase = HRI_PHASE_FORWARD, .layer = job->storages.items[v].layer, .unit = job->storages.items[v].unit, .origin = HRI_NONE, .guard = HRI_NONE};
+    hri_emit emit = {.program = program, .phase = HRI_PHASE_FORWARD, .layer = job->storages.items[v].layer, .unit = job->storages.items[v].unit, .origin = HRI_NONE};
     if (list[v].tensor == HRI_NONE || list[v].last_forward == UINT32_MAX || list[v].first_backward == UINT32_MAX) continue;
     if (list[v].first_backward <= release + distance + 1) continue; /* too near: nothing to win */
     start = list[v].first_backward - distance;

@@ -122,7 +122,7 @@ static hri_id make(packer *p, uint32_t at, uint64_t bytes) {
   hri_place place = {.program = program, .scope = carried ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO)) : 0, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE,
                      .layer = node.layer, .unit = node.unit};
   hri_emit emit = {.program = program, .lane = HRI_COMPUTE, .phase = carried ? HRI_PHASE_FORWARD : node.phase, .layer = node.layer, .unit = node.unit, .site = node.site,
-                   .origin = HRI_NONE, .guard = HRI_NONE};
+                   .origin = HRI_NONE};
   hri_attr attr = {.i = {node.op - HRI_OP_LINEAR, (int64_t)rows_of(job, &node)}};
   id = hri_tensor_new(job, place, hri_name(job, "%s.packed", hri_name_get(job, tensor.key)), HRI_U8, 1, &bytes, NULL);
   if (job->failed) return HRI_NONE;

@@ -44,6 +44,7 @@ typedef struct hri_update_options {
   hri_op op;            /* ADAMW, MOMENTUM, SGD */
   double beta1, beta2, epsilon, weight_decay;
   bool clip, in_backward;
+  bool skip; /* a step whose loss or gradients are not finite changes nothing (not in_backward) */
 } hri_update_options;
 hr_status hri_pass_update(hri_job *job, const hri_update_options *options, hr_error *error);
 

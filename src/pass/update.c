@@ -2,28 +2,40 @@
  *
  * After the backward: partial sums of squares, the clip factor, then the updates. Inside the backward: each update stands
  * behind the last node that touches its gradient or reads its weight, so that the gradient dies there. With several
- * micro-steps the gradients that `begin` zeroed and `micro` added to are used in `update`. */
+ * micro-steps the gradients that `begin` zeroed and `micro` added to are used in `update`.
+ *
+ * A step that may be skipped takes the norm whether it clips or not: a sum of squares is finite exactly when every
+ * gradient is (squares of fp32 numbers are far from overflow in fp64), so the norm and the loss together say whether the
+ * step is sound. found_inf holds the answer, and guards what changes anything that a later step reads: the count of applied
+ * steps (Adam's t, the key of stochastic rounding) and every update. What runs without a guard writes only values of this step. */
 #include <string.h>
 
 #include "pass/pass.h"
 
 static hri_emit update_emit(uint8_t program, const hri_param *param) {
   return (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_OPTIMIZER, .layer = param ? param->layer : -1,
-                    .unit = param ? param->unit : HRI_NONE, .site = param ? param->site : 0, .origin = HRI_NONE, .guard = HRI_NONE};
+                    .unit = param ? param->unit : HRI_NONE, .site = param ? param->site : 0, .origin = HRI_NONE};
 }
 
-static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t program, const hri_param *param) {
+/* `guard`: a flag, HRI_NONE for an update that is never skipped. */
+static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t program, const hri_param *param, hri_id guard) {
   double decay = param->decay ? o->weight_decay : 0;
   hri_attr attr = {.i = {param->segment, (int64_t)param->segment_offset, (int64_t)param->elements}, .f = {o->beta1, o->beta2, o->epsilon, decay}};
   bool master = param->master != HRI_NONE;
-  uint32_t states = o->op == HRI_OP_ADAMW ? 2 : o->op == HRI_OP_MOMENTUM ? 1 : 0, count = 4 + states;
-  hri_operand operands[6] = {HRI_R(param->gradient), HRI_R(job->control), HRI_U(master ? param->master : param->weight)};
+  uint32_t states = o->op == HRI_OP_ADAMW ? 2 : o->op == HRI_OP_MOMENTUM ? 1 : 0, count = 5 + states;
+  hri_operand operands[7] = {HRI_R(param->gradient), HRI_R(job->control), HRI_U(master ? param->master : param->weight)};
   for (uint32_t k = 0; k < states; k++) operands[3 + k] = HRI_U(param->state[k]);
   operands[3 + states] = (hri_operand){master ? param->weight : HRI_NONE, HRI_UPDATE_ACCESS};
+  operands[4 + states] = HRI_R(guard);
   return hri_node_new(job, (uint16_t)o->op, update_emit(program, param), &attr, operands, count);
 }
 
-static void emit_clip(hri_job *job, uint8_t program) {
+static hri_id make_advance(hri_job *job, uint8_t program, hri_id guard) {
+  return hri_node_new(job, HRI_OP_ADVANCE, update_emit(program, NULL), NULL, (hri_operand[]){HRI_U(job->control), HRI_R(guard)}, 2);
+}
+
+/* The norm of all gradients, and the clip factor where there is a limit. */
+static void emit_norm(hri_job *job, uint8_t program) {
   uint64_t blocks = 0, at = 0;
   hri_id partials;
   hri_place place = {.program = program, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = -1, .unit = HRI_NONE};
@@ -40,6 +52,13 @@ static void emit_clip(hri_job *job, uint8_t program) {
   hri_node_append(job, HRI_OP_CLIP, update_emit(program, NULL), NULL, (hri_operand[]){HRI_R(partials), HRI_U(job->control)}, 2);
 }
 
+/* The flag that says whether this step is skipped; its node writes it in every step, so none is left from the last. */
+static hri_id emit_found_inf(hri_job *job, uint8_t program) {
+  hri_id norm = HRI_CONTROL_DOUBLE(job, grad_norm), loss = HRI_CONTROL_DOUBLE(job, loss_sum), found = HRI_CONTROL_DOUBLE(job, found_inf);
+  hri_node_append(job, HRI_OP_FOUND_INF, update_emit(program, NULL), NULL, (hri_operand[]){HRI_R(norm), HRI_R(loss), HRI_W(found)}, 3);
+  return found;
+}
+
 /* Rebuilds the step's order with each update behind the last use of its gradient and weight. */
 static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, hr_error *error) {
   hri_program *p = &job->programs[HRI_STEP];
@@ -48,7 +67,7 @@ static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, h
            *head = hri_alloc(nodes * sizeof *head);
   HRI_ARRAY(hri_id) order = {0};
   hr_status status = HR_OK;
-  hri_id advance = hri_node_new(job, HRI_OP_ADVANCE, update_emit(HRI_STEP, NULL), NULL, (hri_operand[]){HRI_U(job->control)}, 1);
+  hri_id advance = make_advance(job, HRI_STEP, HRI_NONE);
   if (!param_of || !last || !next || !head || !hri_array_push(&order, advance)) {
     status = hri_fail_memory(error, tensors * 4, "updates in the backward");
     goto out;
@@ -74,7 +93,7 @@ static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, h
     if (!hri_array_push(&order, p->order.items[at])) job->failed = true;
     for (uint32_t q = head[at]; q != HRI_NONE; q = next[q]) {
       const hri_param param = job->params.items[q];
-      if (param.trainable && !hri_array_push(&order, make_update(job, o, HRI_STEP, &param))) job->failed = true;
+      if (param.trainable && !hri_array_push(&order, make_update(job, o, HRI_STEP, &param, HRI_NONE))) job->failed = true;
     }
   }
   status = hri_job_ok(job, error);
@@ -97,17 +116,20 @@ out:
 hr_status hri_pass_update(hri_job *job, const hri_update_options *options, hr_error *error) {
   bool many = job->programs[HRI_MICRO].present;
   uint8_t program = many ? HRI_UPDATE : HRI_STEP;
+  hri_id guard = HRI_NONE;
   job->current_pass = HRI_PASS_UPDATE;
   if (options->in_backward) {
-    if (many || options->clip)
-      return hri_fail(error, HR_ERROR_USAGE, "the update cannot run inside the backward with %s", many ? "gradient accumulation" : "a global gradient norm");
+    if (many || options->clip || options->skip)
+      return hri_fail(error, HR_ERROR_USAGE, "the update cannot run inside the backward with %s",
+                      many ? "gradient accumulation" : options->clip ? "a global gradient norm" : "steps that may be skipped");
     return insert_in_backward(job, options, error);
   }
-  if (options->clip) emit_clip(job, program);
-  hri_node_append(job, HRI_OP_ADVANCE, update_emit(program, NULL), NULL, (hri_operand[]){HRI_U(job->control)}, 1);
+  if (options->clip || options->skip) emit_norm(job, program);
+  if (options->skip) guard = emit_found_inf(job, program);
+  hri_order_push(job, program, make_advance(job, program, guard));
   for (size_t p = 0; p < job->params.count && !job->failed; p++) {
     const hri_param param = job->params.items[p];
-    if (param.trainable) hri_order_push(job, program, make_update(job, options, program, &param));
+    if (param.trainable) hri_order_push(job, program, make_update(job, options, program, &param, guard));
   }
   return hri_job_ok(job, error);
 }

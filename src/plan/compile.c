@@ -63,7 +63,8 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
   uint8_t program = spec->accumulate > 1 ? HRI_MICRO : HRI_STEP, levels[HR_MAX_LAYERS];
   uint32_t group = resolve_levels(spec, levels);
   hri_update_options update = {.op = ops[spec->optimizer], .beta1 = spec->optimizer == HR_OPTIMIZER_MOMENTUM ? spec->momentum : spec->beta1, .beta2 = spec->beta2,
-                               .epsilon = spec->epsilon, .weight_decay = spec->weight_decay, .clip = spec->clip > 0,
+                               .epsilon = spec->epsilon, .weight_decay = spec->weight_decay,
+                               .clip = spec->clip > 0, .skip = spec->on_nonfinite == HR_ON_NONFINITE_SKIP,
                                .in_backward = spec->update == HR_UPDATE_IN_BACKWARD};
   if (spec->recompute.kind == HR_RECOMPUTE_AUTO) { /* choosing takes plans; this makes one */
     hri_fail(error, HR_ERROR_USAGE, "--recompute auto: the levels of the layers have not been chosen");

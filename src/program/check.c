@@ -5,7 +5,7 @@
  *   3 every RAW, WAR, WAW pair has a happens-before path
  *   6 a recomputed node shares the site of its origin
  *   7 views stay inside their storage; operands are where the op list says; packed ones are right operands of the very
- *     kind of product that they were packed for
+ *     kind of product that they were packed for; a guard stands at ops whose rule has one, and is one double
  * The content of a storage is a list of byte ranges with the value they hold; CARRIED marks what an earlier program (or
  * the host) left. Rule 4 (lanes join at the end of a program) is how programs are executed and placed. */
 #include "program/check.h"
@@ -136,11 +136,11 @@ static bool may_change(uint8_t role) {
          role == HRI_ROLE_CONTROL || role == HRI_ROLE_MASTER_WEIGHT;
 }
 
-/* Operand letters of the op list: R read, W write, A write or add, U update; lower case may be absent. */
+/* Operand letters of the op list: R read, W write, A write or add, U update, G read (a guard); lower case may be absent. */
 static bool letter_allows(char letter, const hri_operand *o) {
   if (o->tensor == HRI_NONE) return letter >= 'a';
   switch (letter & ~0x20) {
-  case 'R': return o->access == HRI_READ;
+  case 'R': case 'G': return o->access == HRI_READ;
   case 'W': return o->access == HRI_WRITE;
   case 'A': return o->access == HRI_WRITE || o->access == HRI_ADD;
   default: return o->access == HRI_UPDATE_ACCESS;
@@ -186,6 +186,7 @@ static hr_status check_form(const checker *k, uint32_t at) {
     if (s->dead) return complain(k, at, i, "rule 2: a merged storage is still in use");
     if (t->offset + hri_tensor_bytes(t) > s->bytes) return complain(k, at, i, "rule 7: a view leaves its storage");
     if (s->scope == 0 ? s->program != k->program : !(s->scope & HRI_IN(k->program))) return complain(k, at, i, "rule 2: a storage is used outside of its scope");
+    if (i < letters && rule->operands[i] == 'g' && (t->dtype != HRI_F64 || hri_tensor_stored_elements(t) != 1)) return complain(k, at, i, "rule 7: a guard that is not one double");
     HRI_TRY(check_packed(k, at, i));
   }
   if (node->origin != HRI_NONE && job->nodes.items[node->origin].site != node->site) return complain(k, at, 0, "rule 6: a recomputed node has another site than its origin");

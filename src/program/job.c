@@ -1,5 +1,6 @@
 #include "program/job.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -145,6 +146,25 @@ hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint
   return (hri_id)job->tensors.count - 1;
 }
 
+hri_id hri_control_double(hri_job *job, uint64_t offset, const char *name) {
+  hri_tensor view;
+  if (job->failed || job->control == HRI_NONE) return HRI_NONE;
+  assert(offset % sizeof(double) == 0 && offset + sizeof(double) <= sizeof(hri_control));
+  view = job->tensors.items[job->control];
+  assert(hri_tensor_bytes(&view) == sizeof(hri_control));
+  view.offset += offset;
+  view.value_offset += offset;
+  view.dtype = HRI_F64;
+  view.rank = 1;
+  view.dims[0] = view.stored[0] = 1;
+  view.key = hri_name(job, "control.%s", name);
+  if (job->failed || !hri_array_push(&job->tensors, view)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  return (hri_id)job->tensors.count - 1;
+}
+
 hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
   hri_node node = {0};
   if (job->failed) return HRI_NONE;
@@ -157,7 +177,6 @@ hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *at
   node.unit = emit.unit;
   node.site = emit.site;
   node.origin = emit.origin;
-  node.guard = emit.guard;
   if (attr) node.attr = *attr;
   node.operand_begin = (uint32_t)job->operands.count;
   for (uint32_t i = 0; i < count; i++) {

@@ -100,7 +100,6 @@ typedef struct hri_node {
   uint32_t operand_begin, operand_count;
   uint32_t wait_begin, wait_count;
   hri_id origin;       /* the node that this one recomputes; HRI_NONE */
-  hri_id guard;        /* flag tensor: the work is skipped when it is set; HRI_NONE */
   uint32_t site;       /* RNG and label identity; a clone shares its origin's */
   hri_attr attr;
 } hri_node;
@@ -147,8 +146,8 @@ typedef struct hri_program {
 /* The control block: values that change from step to step. Host and programs share this struct; it is a storage. */
 typedef struct hri_control {
   double learning_rate, inv_tokens, loss_scale, clip_norm;
-  double loss_sum, grad_norm, clip_scale; /* written by programs */
-  double found_inf;
+  double loss_sum, grad_norm, clip_scale; /* written by programs; grad_norm by those that clip or skip */
+  double found_inf; /* of this step: 1 when it is skipped, else 0; only programs with a guard write it */
   int64_t step, applied_steps, micro_index, row_base, growth_tracker;
   int64_t cache_length, row_count;        /* generation: tokens in the cache; valid rows of this call */
   int64_t token;                          /* generation: the most likely next token */
@@ -206,11 +205,16 @@ hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t cou
 /* A view of the same bytes with other dims (the stored sizes must agree). */
 hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint64_t *dims);
 
+/* A view of one double of the control block. Who reads or writes a single field says so through such a view, so that it
+ * is ordered behind the touchers of these 8 bytes and not behind everyone who touches the block. */
+hri_id hri_control_double(hri_job *job, uint64_t offset, const char *name);
+#define HRI_CONTROL_DOUBLE(job, field) hri_control_double(job, offsetof(hri_control, field), #field)
+
 typedef struct hri_emit {
   uint8_t program, lane, phase;
   int32_t layer;
   uint32_t unit, site;
-  hri_id origin, guard;
+  hri_id origin;
 } hri_emit;
 
 /* A rotary source of `pairs` zero frequencies and factor 1, for the caller to fill; its index in job->ropes. */

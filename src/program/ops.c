@@ -1,5 +1,8 @@
 #include "program/ops.h"
 
+#include <assert.h>
+#include <string.h>
+
 #include "ops/rules.h"
 
 static const hri_rule rules[HRI_OP_COUNT] = {
@@ -10,6 +13,19 @@ static const hri_rule rules[HRI_OP_COUNT] = {
 
 const hri_rule *hri_rule_get(uint16_t op) { return &rules[op]; }
 const char *hri_op_name(uint16_t op) { return op < HRI_OP_COUNT ? rules[op].name : "?"; }
+
+uint32_t hri_guard_position(uint16_t op) {
+  const char *letters = rules[op].operands, *guard = strchr(letters, 'g');
+  assert(!guard || !guard[1]); /* the last letter, so that no other operand moves with it */
+  return guard ? (uint32_t)(guard - letters) : HRI_NONE;
+}
+
+hri_id hri_node_guard(const hri_job *job, const hri_node *node) {
+  uint32_t at = hri_guard_position(node->op);
+  if (at == HRI_NONE) return HRI_NONE;
+  assert(at < node->operand_count); /* check_form: an absent one has its place all the same */
+  return hri_operands(job, node)[at].tensor;
+}
 
 double hri_node_bytes(const hri_job *job, const hri_node *node) {
   const hri_operand *operands = hri_operands(job, node);

@@ -2,7 +2,10 @@
  *
  * Notation: R read, W write, A write or add, U update; "?" optional (HRI_NONE). M rows (tokens), C hidden, N and K
  * sizes of a linear, V vocabulary (stored with padding), B batch, T sequence, H heads, K kv heads, D head size.
- * An op with scratch has it as its last operand (access SCRATCH), added by the workspace pass. */
+ * "g", always last, is an optional guard: a double that the node READs, and whose work it leaves out when that is not 0.
+ * It is an operand like any other, so that the check, lives, hazards and dumps see it; only ops that leave everything as
+ * it was when they do not run have one (a skipped WRITE would leave its readers without a value).
+ * An op with scratch has it behind these (access SCRATCH), added by the workspace pass. */
 #ifndef HRI_PROGRAM_OPS_H
 #define HRI_PROGRAM_OPS_H
 
@@ -45,11 +48,12 @@
   X(LOSS_SUM, "loss_sum", "RU")            /* losses[M], control */                                         \
   /* optim: f0 beta1 or momentum, f1 beta2, f2 epsilon, f3 weight decay */                                  \
   X(SQUARE_NORM, "square_norm", "RW")      /* g, partial sums (f64, one per 65536 elements) */              \
-  X(CLIP, "clip", "RU")                    /* partial sums, control: grad_norm, clip_scale */               \
-  X(ADVANCE, "advance", "U")               /* control: applied_steps += 1 */                                \
-  X(ADAMW, "adamw", "RRUUUu")              /* g, control, w (the master if there is one), m, v, bf16 copy of w? */                                        \
-  X(MOMENTUM, "momentum", "RRUUu")         /* g, control, w, m, bf16 copy of w? */                                           \
-  X(SGD, "sgd", "RRUu")                    /* g, control, w, bf16 copy of w? */                                              \
+  X(CLIP, "clip", "RU")                    /* partial sums, control: grad_norm; clip_scale, which is 1 without clip_norm */ \
+  X(FOUND_INF, "found_inf", "RRW")         /* two doubles, double: 1 when one of them is not finite, else 0 */ \
+  X(ADVANCE, "advance", "Ug")              /* control: applied_steps += 1; guard? */                        \
+  X(ADAMW, "adamw", "RRUUUug")             /* g, control, w (the master if there is one), m, v, bf16 copy of w?, guard? */ \
+  X(MOMENTUM, "momentum", "RRUUug")        /* g, control, w, m, bf16 copy of w?, guard? */                  \
+  X(SGD, "sgd", "RRUug")                   /* g, control, w, bf16 copy of w?, guard? */                     \
   /* move */                                                                                                \
   X(ZERO, "zero", "W")                     /* x */                                                          \
   X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers */                            \
@@ -94,6 +98,11 @@ typedef struct hri_rule {
 
 const hri_rule *hri_rule_get(uint16_t op);
 const char *hri_op_name(uint16_t op);
+
+/* Position of the guard among the operands of an op, HRI_NONE when its rule has none. */
+uint32_t hri_guard_position(uint16_t op);
+/* The flag that guards a node, HRI_NONE when nothing does. */
+hri_id hri_node_guard(const hri_job *job, const hri_node *node);
 
 /* Bytes an execution moves: reads once, writes once, add and update twice. */
 double hri_node_bytes(const hri_job *job, const hri_node *node);

@@ -11,6 +11,9 @@ static void print_dims(hri_text *out, const hri_tensor *t) {
   hri_text_add(out, "]");
 }
 
+/* A guard is read like any operand; its own word says that the node depends on it. An absent one is not mentioned. */
+static bool is_guard(const hri_node *node, uint32_t operand) { return operand == hri_guard_position(node->op); }
+
 static void print_node(const hri_job *job, uint32_t at, hri_id id, hri_text *out) {
   const hri_node *node = &job->nodes.items[id];
   hri_text_add(out, "  %5u  n%-6u %-12s %-10s L%-3d %-22s", at, id, hri_lane_name((hri_lane)node->lane), hri_phase_name((hri_phase)node->phase), node->layer, hri_op_name(node->op));
@@ -19,7 +22,7 @@ static void print_node(const hri_job *job, uint32_t at, hri_id id, hri_text *out
     const hri_tensor *t;
     if (o.tensor == HRI_NONE) continue;
     t = &job->tensors.items[o.tensor];
-    hri_text_add(out, " %s:%s@s%u", hri_access_name((hri_access)o.access), hri_name_get(job, t->key), t->storage);
+    hri_text_add(out, " %s:%s@s%u", is_guard(node, i) ? "guard" : hri_access_name((hri_access)o.access), hri_name_get(job, t->key), t->storage);
     if (t->offset) hri_text_add(out, "+%llu", (unsigned long long)t->offset);
     hri_text_add(out, ":%s", hri_dtype_name((hri_dtype)t->dtype));
     print_dims(out, t);
@@ -75,7 +78,7 @@ static void json_node(hri_json_writer *w, const hri_job *job, hri_id id) {
     hri_operand o = hri_operands(job, node)[i];
     const hri_tensor *t;
     if (o.tensor == HRI_NONE) {
-      hri_json_put_null(w);
+      if (!is_guard(node, i)) hri_json_put_null(w);
       continue;
     }
     t = &job->tensors.items[o.tensor];
@@ -89,6 +92,10 @@ static void json_node(hri_json_writer *w, const hri_job *job, hri_id id) {
     hri_json_begin_array(w);
     for (uint32_t d = 0; d < t->rank; d++) hri_json_put_u64(w, t->dims[d]);
     hri_json_end_array(w);
+    if (is_guard(node, i)) {
+      hri_json_key(w, "guard");
+      hri_json_put_bool(w, true);
+    }
     hri_json_end_object(w);
   }
   hri_json_end_array(w);

@@ -11,6 +11,7 @@ struct hri_executor {
   const hri_placement *placement;
   hri_cpu *cpu;
   hri_executor_options options;
+  const hri_executor *beside; /* whose arenas it runs in; NULL: its own */
   hri_arena arenas[HRI_TIER_COUNT]; /* empty when they are another's */
   uint16_t programs;                /* prepared: set of HRI_IN */
   hri_launch launch;
@@ -25,8 +26,8 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* An executor without arenas; on failure *executor is NULL. */
-static hr_status create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer, const hri_executor_options *options,
+/* On failure *executor is NULL. */
+static hr_status prepare(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer, const hri_executor_options *options,
                         uint16_t programs, hri_executor **executor, hr_error *error) {
   hri_executor *x = hri_alloc_zero(1, sizeof *x);
   hr_status status = HR_OK;
@@ -40,7 +41,7 @@ static hr_status create(const hri_job *job, const hri_placement *placement, hri_
   x->launch = (hri_launch){.job = job, .offsets = placement->offsets, .transfer = transfer};
   x->handles = hri_alloc_zero(job->nodes.count, sizeof *x->handles);
   if (!x->handles) status = hri_fail_memory(error, job->nodes.count * sizeof *x->handles, "prepared nodes");
-  if (status == HR_OK) status = hri_team_start(hri_cpu_threads(cpu), error); /* before the arena: then only our own calls can be refused */
+  if (status == HR_OK) status = hri_team_start(hri_cpu_threads(cpu), error);
   for (int kind = 0; kind < HRI_PROGRAM_COUNT && status == HR_OK; kind++) {
     if (!(programs & HRI_IN(kind))) continue;
     for (size_t at = 0; at < job->programs[kind].order.count && status == HR_OK; at++) {
@@ -53,22 +54,36 @@ static hr_status create(const hri_job *job, const hri_placement *placement, hri_
   return status;
 }
 
+hr_status hri_executor_prepare(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
+                               const hri_executor_options *options, hri_executor **executor, hr_error *error) {
+  return prepare(job, placement, cpu, transfer, options, UINT16_MAX, executor, error);
+}
+
+hr_status hri_executor_reserve(hri_executor *x, hr_error *error) {
+  for (int tier = 0; tier < HRI_TIER_COUNT && !x->beside; tier++) {
+    uint64_t bytes = x->placement->peak_bytes[tier];
+    if (bytes == 0) continue;
+    HRI_TRY(hri_arena_reserve(&x->arenas[tier], bytes, hri_cpu_threads(x->cpu), NULL, error));
+    x->launch.base[tier] = x->arenas[tier].base;
+    if (x->options.check) memset(x->launch.base[tier], 0xFF, bytes); /* NaN in every float format */
+  }
+  if (x->beside) memcpy(x->launch.base, x->beside->launch.base, sizeof x->launch.base);
+  return HR_OK;
+}
+
+/* Reserves what was prepared, or undoes it. */
+static hr_status reserve_prepared(hr_status status, hri_executor **executor, hr_error *error) {
+  HRI_TRY(status);
+  status = hri_executor_reserve(*executor, error);
+  if (status == HR_OK) return HR_OK;
+  hri_executor_destroy(*executor);
+  *executor = NULL;
+  return status;
+}
+
 hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
                               const hri_executor_options *options, hri_executor **executor, hr_error *error) {
-  hri_executor *x;
-  hr_status status = HR_OK;
-  HRI_TRY(create(job, placement, cpu, transfer, options, UINT16_MAX, &x, error));
-  for (int tier = 0; tier < HRI_TIER_COUNT; tier++) {
-    if (placement->peak_bytes[tier] == 0) continue;
-    HRI_TRY_OUT(hri_arena_reserve(&x->arenas[tier], placement->peak_bytes[tier], hri_cpu_threads(cpu), NULL, error));
-    x->launch.base[tier] = x->arenas[tier].base;
-    if (x->options.check) memset(x->launch.base[tier], 0xFF, placement->peak_bytes[tier]); /* NaN in every float format */
-  }
-  *executor = x;
-  return HR_OK;
-out:
-  hri_executor_destroy(x);
-  return status;
+  return reserve_prepared(hri_executor_prepare(job, placement, cpu, transfer, options, executor, error), executor, error);
 }
 
 /* Carried by every program of its job. */
@@ -94,14 +109,20 @@ static bool carries_the_same(const hri_executor *base, const hri_job *job, const
   }
 }
 
+hr_status hri_executor_prepare_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
+                                      hri_executor **executor, hr_error *error) {
+  for (int tier = 0; tier < HRI_TIER_COUNT; tier++)
+    if (placement->peak_bytes[tier] > hri_arena_round(base->placement->peak_bytes[tier]))
+      return hri_fail(error, HR_ERROR_INTERNAL, "a job does not fit beside another one into its arenas");
+  if (!carries_the_same(base, job, placement)) return hri_fail(error, HR_ERROR_INTERNAL, "two jobs that share arenas carry different storages");
+  HRI_TRY(prepare(job, placement, base->cpu, base->launch.transfer, &base->options, programs, executor, error));
+  (*executor)->beside = base;
+  return HR_OK;
+}
+
 hr_status hri_executor_create_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
                                      hri_executor **executor, hr_error *error) {
-  for (int tier = 0; tier < HRI_TIER_COUNT; tier++)
-    if (placement->peak_bytes[tier] > base->arenas[tier].bytes) return hri_fail(error, HR_ERROR_INTERNAL, "a job does not fit beside another one into its arenas");
-  if (!carries_the_same(base, job, placement)) return hri_fail(error, HR_ERROR_INTERNAL, "two jobs that share arenas carry different storages");
-  HRI_TRY(create(job, placement, base->cpu, base->launch.transfer, &base->options, programs, executor, error));
-  memcpy((*executor)->launch.base, base->launch.base, sizeof base->launch.base);
-  return HR_OK;
+  return reserve_prepared(hri_executor_prepare_beside(base, job, placement, programs, executor, error), executor, error);
 }
 
 void hri_executor_destroy(hri_executor *x) {
@@ -163,9 +184,10 @@ static void poison_dead(const hri_executor *x, const hri_node *node, uint32_t at
 
 static hr_status run_node(hri_executor *x, hri_id id, hr_error *error) {
   const hri_node *node = &x->job->nodes.items[id];
+  hri_id guard = hri_node_guard(x->job, node);
   double start = x->options.after_node ? now() : 0;
-  if (node->guard != HRI_NONE && *(const double *)hri_launch_pointer(&x->launch, node->guard) != 0) return HR_OK;
-  HRI_TRY(hri_cpu_run(x->cpu, &x->launch, node, x->handles[id], error));
+  bool skipped = guard != HRI_NONE && *(const double *)hri_launch_pointer(&x->launch, guard) != 0;
+  if (!skipped) HRI_TRY(hri_cpu_run(x->cpu, &x->launch, node, x->handles[id], error));
   if (x->options.after_node) x->options.after_node(x->options.context, x->job, id, now() - start);
   return HR_OK;
 }

@@ -10,20 +10,29 @@ typedef struct hri_executor hri_executor;
 
 typedef struct hri_executor_options {
   bool check; /* poison dead storage, verify guard zones (the placement must have been made with HRI_CHECK_GUARD) */
-  /* called after each node when set: profile and tests */
+  /* called after each node when set, also after one whose guard left its work out: profile, record of a run, tests */
   void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds);
   void *context;
 } hri_executor_options;
 
 enum { HRI_CHECK_GUARD = 256 };
 
-/* Reserves exactly placement->peak_bytes per tier (rounded up to the granule) and prepares all nodes. The job, placement,
- * cpu and transfer must outlive the executor. MEMORY when the host refuses. */
-hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
-                              const hri_executor_options *options, hri_executor **executor, hr_error *error);
+/* Starts the team and makes everything that nodes need to run, the code of matrix products included; reserves nothing. After
+ * this nothing of the library is made any more. BUDGET where a limit leaves no room for it. The job, placement, cpu and
+ * transfer must outlive the executor. */
+hr_status hri_executor_prepare(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
+                               const hri_executor_options *options, hri_executor **executor, hr_error *error);
 /* An executor of another job in the arenas of `base`, which must outlive it: what both carry through all their programs must
  * have the same offsets, and the placement must fit the arenas (INTERNAL otherwise). Prepares the `programs` (set of HRI_IN)
  * alone, and runs no others. */
+hr_status hri_executor_prepare_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
+                                      hri_executor **executor, hr_error *error);
+/* Reserves exactly placement->peak_bytes per tier (rounded up to the granule), once, before the first run; for an executor
+ * beside another one it takes over that one's arenas, which must be there. MEMORY when the host refuses. */
+hr_status hri_executor_reserve(hri_executor *executor, hr_error *error);
+/* Both in one, for those who have nothing to do in between. */
+hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
+                              const hri_executor_options *options, hri_executor **executor, hr_error *error);
 hr_status hri_executor_create_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
                                      hri_executor **executor, hr_error *error);
 void hri_executor_destroy(hri_executor *executor);

@@ -73,7 +73,7 @@ static hri_operand index_of(probe *p, uint64_t rows) { return tensor(p, HRI_READ
 static hri_operand control(probe *p) { return tensor(p, HRI_READ, HRI_U8, 1, sizeof(hri_control)); }
 
 static hri_id node(probe *p, hri_op op, hri_attr attr, const hri_operand *operands, uint32_t count) {
-  hri_emit emit = {.program = HRI_STEP, .lane = HRI_COMPUTE, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE, .guard = HRI_NONE};
+  hri_emit emit = {.program = HRI_STEP, .lane = HRI_COMPUTE, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE};
   return hri_node_append(&p->job, (uint16_t)op, emit, &attr, operands, count);
 }
 
@@ -206,7 +206,8 @@ static void add_streams(probe *p, uint64_t bytes) {
               (hri_operand[]){in(p, 1, elements), tensor(p, HRI_WRITE, HRI_F64, 1, (elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK)}, 2));
   add(p, node(p, HRI_OP_ADAMW, adam, /* with the bf16 copy of a master weight */
               (hri_operand[]){wide_in(p, seventh, c), control(p), update(p, seventh, c), update(p, seventh, c), update(p, seventh, c),
-                              narrow ? tensor(p, HRI_UPDATE_ACCESS, HRI_BF16, seventh, c) : (hri_operand){HRI_NONE, HRI_UPDATE_ACCESS}}, 6));
+                              narrow ? tensor(p, HRI_UPDATE_ACCESS, HRI_BF16, seventh, c) : (hri_operand){HRI_NONE, HRI_UPDATE_ACCESS},
+                              HRI_ABSENT}, 7));
 }
 
 /* The overhead of a node: one with next to no work, many times. */

@@ -41,6 +41,8 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job, char *options) {
     if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;
     append(options, job->clip > 0 ? "--update in-backward --clip 0" : "--update in-backward");
     job->update = HR_UPDATE_IN_BACKWARD;
+    if (job->on_nonfinite == HR_ON_NONFINITE_SKIP) append(options, "--on-nonfinite stop");
+    job->on_nonfinite = HR_ON_NONFINITE_STOP;
     job->clip = 0;
     job->given |= HR_GIVEN_CLIP;
   }

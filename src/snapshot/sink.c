@@ -68,8 +68,8 @@ static hr_status open_temp(hri_sink *sink) {
 }
 
 static hr_status open_special(hri_sink *sink) {
-  sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC);
-  return sink->fd >= 0 ? HR_OK : hri_fail_errno(sink->error, errno, "open", sink->path);
+  sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO that nobody reads is refused, not waited for */
+  return sink->fd >= 0 && fcntl(sink->fd, F_SETFL, 0) == 0 ? HR_OK : hri_fail_errno(sink->error, errno, "open", sink->path);
 }
 
 hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error) {

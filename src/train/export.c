@@ -67,12 +67,18 @@ static char *kept_config(const char *path, const char *plain, const char *dtype)
   return NULL;
 }
 
-hr_status hri_export_config(const hr_model *model, const char *dtype, const char *directory, hr_error *error) {
+static hr_status write_config(const char *path, const char *text, hri_file_list *files, hr_error *error) {
+  uint64_t count = strlen(text);
+  HRI_TRY(hri_file_write_new(path, text, count, error));
+  return hri_file_list_add(files, path, count, hri_file_digest_of(text, count), error);
+}
+
+hr_status hri_export_config(const hr_model *model, const char *dtype, const char *directory, hri_file_list *files, hr_error *error) {
   char *plain = hr_model_config_text(model, dtype), *path = hri_path_join(directory, "config.json");
   char *source = model->directory[0] ? hri_path_join(model->directory, "config.json") : NULL;
   char *kept = plain && source ? kept_config(source, plain, dtype) : NULL;
   const char *text = kept ? kept : plain;
-  hr_status status = text && path ? hri_file_replace(path, text, strlen(text), error) : hri_fail_memory(error, CONFIG_LIMIT_BYTES, "config.json");
+  hr_status status = text && path ? write_config(path, text, files, error) : hri_fail_memory(error, CONFIG_LIMIT_BYTES, "config.json");
   hri_free(kept);
   hri_free(source);
   hri_free(path);
@@ -92,7 +98,7 @@ static hr_status unreadable(hr_error *error, const char *verb, const char *path)
   return HR_ERROR_INPUT;
 }
 
-static hr_status copy_bytes(int from, const char *from_path, int to, const char *to_path, hr_error *error) {
+static hr_status copy_bytes(int from, const char *from_path, int to, const char *to_path, hri_file_digest *digest, hr_error *error) {
   char *buffer = hri_alloc(COPY_BYTES);
   hr_status status = HR_OK;
   if (!buffer) return hri_fail_memory(error, COPY_BYTES, from_path);
@@ -101,39 +107,43 @@ static hr_status copy_bytes(int from, const char *from_path, int to, const char 
     if (got == 0) break;
     if (got < 0 && errno == EINTR) continue;
     status = got < 0 ? unreadable(error, "read", from_path) : hri_file_write_all(to, to_path, buffer, (uint64_t)got, error);
+    if (status == HR_OK) status = hri_file_digest_add(digest, hri_file_digest_bytes(digest), buffer, (uint64_t)got, error);
   }
-  if (status == HR_OK && fsync(to) != 0) status = hri_fail_errno(error, errno, "write", to_path);
   hri_free(buffer);
   return status;
 }
 
-/* The directory of the target is not in its own place yet, so the file may grow under its name. */
-static hr_status copy_file(const char *from_path, const char *to_path, hr_error *error) {
-  struct stat info;
+static hr_status copy_open(int from, const char *from_path, const char *to_path, hri_file_list *files, hr_error *error) {
+  hri_file_digest *digest;
+  uint64_t value;
+  int to;
   hr_status status;
-  int from = open(from_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), to; /* a FIFO is refused, not waited for */
-  if (from < 0) return unreadable(error, "open", from_path);
-  if (fstat(from, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(from);
-    return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", from_path);
+  HRI_TRY(hri_file_digest_create(1, &digest, error));
+  status = hri_file_create(to_path, &to, error);
+  if (status == HR_OK) status = hri_file_finish(to, to_path, copy_bytes(from, from_path, to, to_path, digest, error), error); /* no half of a file stays */
+  if (status == HR_OK) status = hri_file_digest_value(digest, hri_file_digest_bytes(digest), &value, error);
+  if (status == HR_OK) status = hri_file_list_add(files, to_path, hri_file_digest_bytes(digest), value, error);
+  hri_file_digest_destroy(digest);
+  return status;
+}
+
+static hr_status copy_file(const char *from_path, const char *to_path, hri_file_list *files, hr_error *error) {
+  hr_status status;
+  int from;
+  if (hri_file_open_regular(from_path, &from, NULL, error) != HR_OK) {
+    if (error) error->code = HR_ERROR_INPUT;
+    return HR_ERROR_INPUT;
   }
-  to = open(to_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (to < 0) {
-    status = hri_fail_errno(error, errno, "create", to_path);
-  } else {
-    status = copy_bytes(from, from_path, to, to_path, error);
-    if (close(to) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", to_path);
-    if (status != HR_OK) (void)unlink(to_path); /* no half of a file beside the weights */
-  }
+  status = copy_open(from, from_path, to_path, files, error);
   close(from);
   return status;
 }
 
-static hr_status carry(const char *from, const char *to, const char *name, hr_error *error) {
+static hr_status carry(const char *from, const char *to, const char *name, hri_file_list *files, hr_error *error) {
   char *a = hri_path_join(from, name), *b = hri_path_join(to, name);
   hr_status status = HR_OK;
   if (!a || !b) status = hri_fail_memory(error, strlen(from) + strlen(to), name);
-  else if (hri_path_exists(a)) status = copy_file(a, b, error);
+  else if (hri_path_exists(a)) status = copy_file(a, b, files, error);
   hri_free(a);
   hri_free(b);
   return status;
@@ -144,18 +154,30 @@ static bool ends_with(const char *text, const char *end) {
   return a > b && strcmp(text + a - b, end) == 0;
 }
 
-static hr_status carry_rank_files(const char *from, const char *to, hr_error *error) {
+static hr_status carry_rank_files(const char *from, const char *to, hri_file_list *files, hr_error *error) {
   DIR *dir = opendir(from);
   struct dirent *entry;
   hr_status status = HR_OK;
   if (!dir) return unreadable(error, "open directory", from);
   while (status == HR_OK && (entry = readdir(dir)))
-    if (ends_with(entry->d_name, ".tiktoken")) status = carry(from, to, entry->d_name, error);
+    if (ends_with(entry->d_name, ".tiktoken")) status = carry(from, to, entry->d_name, files, error);
   closedir(dir);
   return status;
 }
 
-static hr_status make_from_gguf(const hr_model *model, const char *directory, hr_error *error) {
+/* The lexicon is written as text of its own; what was made of it is read again for the list. */
+static hr_status list_made(const char *directory, hri_file_list *files, hr_error *error) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer_config.json"};
+  hr_status status = HR_OK;
+  for (size_t k = 0; k < sizeof names / sizeof *names && status == HR_OK; k++) {
+    char *path = hri_path_join(directory, names[k]);
+    status = path ? hri_file_list_read(files, path, error) : hri_fail_memory(error, strlen(directory), names[k]);
+    hri_free(path);
+  }
+  return status;
+}
+
+static hr_status make_from_gguf(const hr_model *model, const char *directory, hri_file_list *files, hr_error *error) {
   hri_gguf *file;
   hri_lexicon lexicon;
   bool found = false;
@@ -164,16 +186,17 @@ static hr_status make_from_gguf(const hr_model *model, const char *directory, hr
   hri_lexicon_init(&lexicon);
   status = hri_lexicon_from_gguf(file, &lexicon, &found, error);
   if (status == HR_OK && found) status = hri_lexicon_to_directory(&lexicon, directory, model->max_positions, error);
+  if (status == HR_OK && found) status = list_made(directory, files, error);
   hri_lexicon_deinit(&lexicon);
   hri_gguf_close(file);
   return status;
 }
 
-hr_status hri_export_companions(const hr_model *model, const char *directory, hr_error *error) {
+hr_status hri_export_companions(const hr_model *model, const char *directory, hri_file_list *files, hr_error *error) {
   const char *from = model->directory;
   if (!from[0]) return HR_OK;
   if (!hri_path_exists(from)) return hri_fail(error, HR_ERROR_INPUT, "%s is gone, so its tokenizer files could not be copied", from);
-  if (!hri_path_is_dir(from)) return hri_gguf_is(from) ? make_from_gguf(model, directory, error) : HR_OK;
-  for (size_t k = 0; k < sizeof companions / sizeof *companions; k++) HRI_TRY(carry(from, directory, companions[k], error));
-  return carry_rank_files(from, directory, error);
+  if (!hri_path_is_dir(from)) return hri_gguf_is(from) ? make_from_gguf(model, directory, files, error) : HR_OK;
+  for (size_t k = 0; k < sizeof companions / sizeof *companions; k++) HRI_TRY(carry(from, directory, companions[k], files, error));
+  return carry_rank_files(from, directory, files, error);
 }

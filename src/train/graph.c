@@ -249,7 +249,7 @@ static hri_id in(const replay *r, const record *n, uint32_t k) { return n->in[k]
 static void replay_node(replay *r, uint8_t program, uint32_t index) {
   const record *n = &r->graph->nodes.items[index];
   hri_emit emit = {.program = program, .lane = HRI_COMPUTE, .phase = program == HRI_EVALUATE ? HRI_PHASE_EVALUATE : HRI_PHASE_FORWARD, .layer = n->layer,
-                   .unit = n->layer >= 0 ? 1 + (uint32_t)n->layer : 0, .site = (1u << 16) + index, .origin = HRI_NONE, .guard = HRI_NONE};
+                   .unit = n->layer >= 0 ? 1 + (uint32_t)n->layer : 0, .site = (1u << 16) + index, .origin = HRI_NONE};
   hri_id y = output(r, &emit, n, 0);
   record stats = *n;
   switch (n->op) {

@@ -27,7 +27,8 @@ hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_r
   }
   HRI_TRY_OUT(hri_session_need_weights(job, error));
   HRI_TRY_OUT(hri_session_plan(&session, job, NULL, error));
-  HRI_TRY_OUT(hri_session_data(&session, options->data_paths, options->data_path_count, &options->data, NULL, &data, error));
+  HRI_TRY_OUT(hri_session_prepare(&session, error));
+  HRI_TRY_OUT(hri_session_data(&session, options->data_paths, options->data_path_count, &options->data, NULL, NULL, &data, error));
   HRI_TRY_OUT(hri_session_load(&session, NULL, NULL, error));
   begin = now();
   HRI_TRY_OUT(hri_session_evaluate(&session, data, options->eval_batches, &result->eval_loss, &result->eval_tokens, error));
@@ -120,6 +121,7 @@ hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_
     goto out;
   }
   HRI_TRY_OUT(hri_session_plan(&session, job, NULL, error));
+  HRI_TRY_OUT(hri_session_prepare(&session, error));
   HRI_TRY_OUT(hri_session_load(&session, NULL, NULL, error));
   HRI_TRY_OUT(generate(&session, options, ids, count, result, error));
   status = hri_session_compare(&session, result->reserved_bytes, result->planned_bytes, error);

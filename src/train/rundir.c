@@ -8,176 +8,373 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "device/host.h"
+#include "base/publish.h"
+#include "train/checkpoint.h"
+#include "train/manifest.h"
+#include "train/runfile.h"
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, DIGEST_PARTS = 2, COMPANION_BYTES = 64 << 20 };
 
 static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
   return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
 }
 
-hr_status hri_rundir_create(const char *directory, hr_error *error) {
+/* ---- what is in a directory ---- */
+
+typedef enum standing { ABSENT, EMPTY, BEGUN, RUN, FOREIGN } standing; /* BEGUN: a run that was killed before its run.json */
+
+static bool is_dot(const char *name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
+
+/* A lock file is ours by its text; an empty one was never written to, which only a kill leaves. */
+static bool is_our_lock(const char *directory) {
   char path[PATH_BYTES];
-  hr_status status;
+  struct stat info;
+  if (join(path, directory, "lock", NULL) != HR_OK || lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  return info.st_size == 0 || hri_lock_read(path).id[0];
+}
+
+static bool is_run_file(const char *path) {
+  hri_json root = {0};
+  bool is = hri_path_exists(path) && hri_json_read(path, HRI_RUN_FILE_BYTES, &root, NULL) == HR_OK && hri_json_has(&root, "schema_version") && hri_json_has(&root, "job");
+  hri_json_deinit(&root);
+  return is;
+}
+
+/* *names: what is there that no run made, at most a few. */
+static hr_status look(const char *directory, standing *what, char names[200], hr_error *error) {
+  char path[PATH_BYTES];
+  bool lock = is_our_lock(directory);
+  uint32_t foreign = 0, entries = 0;
+  struct dirent *entry;
+  DIR *dir;
+  names[0] = 0;
   HRI_TRY(join(path, directory, "run.json", error));
-  if (hri_path_exists(path)) {
-    status = hri_fail(error, HR_ERROR_USAGE, "%s already holds a run", directory);
-    return hri_hint(error, status, "name another --out, or go on with it: --resume %s", directory);
+  dir = opendir(directory);
+  if (!dir && errno == ENOENT) {
+    *what = ABSENT;
+    return HR_OK;
   }
-  HRI_TRY(join(path, directory, "checkpoints", error));
-  HRI_TRY(hri_dir_make(path, error));
-  HRI_TRY(join(path, directory, "metrics.jsonl", error));
-  return hri_file_replace(path, "", 0, error);
-}
-
-void hri_rundir_discard(const char *directory) {
-  static const char *const made[] = {"metrics.jsonl", "checkpoints"};
-  char path[PATH_BYTES];
-  if (join(path, directory, "run.json", NULL) != HR_OK || hri_path_exists(path)) return; /* it did start */
-  for (size_t k = 0; k < sizeof made / sizeof *made; k++)
-    if (join(path, directory, made[k], NULL) == HR_OK && unlink(path) != 0) (void)rmdir(path);
-  for (int k = 0; k < 2; k++)
-    if (join(path, directory, k ? "memory" : "data-cache", NULL) == HR_OK) (void)hri_dir_remove(path, NULL);
-  (void)rmdir(directory); /* only when nothing else is in it */
-}
-
-/* ---- run.json ---- */
-
-static void put_job(hri_json_writer *w, const hr_job *job) {
-  char text[12 * HR_MAX_LAYERS]; /* a level for each layer, whatever they are */
-  hri_json_key(w, "job");
-  hri_json_begin_object(w);
-  hri_json_field_u64(w, "seq", job->sequence_length);
-  hri_json_field_u64(w, "micro_batch", job->micro_batch);
-  hri_json_field_u64(w, "accumulate", job->accumulate);
-  hri_json_field_string(w, "device", job->device.name);
-  hri_json_field_string(w, "precision", hr_precision_name(job->precision));
-  hri_json_field_string(w, "moments", hr_moments_name(job->moments));
-  hri_json_field_string(w, "weight_packing", hr_weight_packing_name(job->weight_packing));
-  hri_json_field_string(w, "recompute", hr_recompute_text(&job->recompute, job->model.layer_count, text, sizeof text));
-  hri_json_field_string(w, "attention", hr_attention_name(job->attention));
-  hri_json_field_u64(w, "loss_chunk", hri_loss_chunk(job));
-  hri_json_field_string(w, "optimizer", hr_optimizer_name(job->optimizer));
-  hri_json_field_string(w, "update", job->update == HR_UPDATE_IN_BACKWARD ? "in-backward" : "after");
-  hri_json_field_double(w, "beta1", job->beta1);
-  hri_json_field_double(w, "beta2", job->beta2);
-  hri_json_field_double(w, "eps", job->epsilon);
-  hri_json_field_double(w, "weight_decay", job->weight_decay);
-  hri_json_field_double(w, "momentum", job->momentum);
-  hri_json_field_double(w, "lr", job->learning_rate);
-  hri_json_field_string(w, "schedule", hr_schedule_name(job->schedule));
-  hri_json_field_double(w, "warmup", job->warmup);
-  hri_json_field_double(w, "decay", job->decay);
-  hri_json_field_double(w, "min_lr_ratio", job->min_lr_ratio);
-  hri_json_field_double(w, "clip", job->clip);
-  hri_json_field_u64(w, "steps", job->steps);
-  hri_json_field_double(w, "epochs", job->epochs);
-  hri_json_field_u64(w, "seed", job->seed);
-  hri_json_field_bool(w, "shuffle", job->shuffle);
-  hri_json_field_string(w, "packing", hr_packing_name(job->packing));
-  hri_json_field_u64(w, "threads", job->threads);
-  hri_json_end_object(w);
-}
-
-static void put_plan(hri_json_writer *w, const hri_session *s, const hr_run_result *result) {
-  const hr_plan_info *info = &s->plan->info;
-  hri_json_key(w, "plan");
-  hri_json_begin_object(w);
-  hri_json_field_u64(w, "budget_bytes", info->budget_bytes);
-  hri_json_field_double(w, "step_seconds", info->step_seconds);
-  hri_json_field_u64(w, "parameter_count", info->parameter_count);
-  hri_json_key(w, "tiers");
-  hri_json_begin_object(w);
-  for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) {
-    const hr_tier_plan *t = &info->tiers[tier];
-    hri_json_key(w, hr_tier_name(tier));
-    hri_json_begin_object(w);
-    hri_json_field_u64(w, "planned_bytes", t->reserved_bytes);
-    if (result) hri_json_field_u64(w, "reserved_bytes", result->reserved_bytes[tier]);
-    hri_json_field_u64(w, "fixed_bytes", t->fixed_bytes);
-    hri_json_field_u64(w, "peak_bytes", t->peak_bytes);
-    hri_json_field_u64(w, "lower_bound_bytes", t->lower_bound_bytes);
-    hri_json_key(w, "at_peak_by_role");
-    hri_json_begin_object(w);
-    for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) hri_json_field_u64(w, hr_role_name(role), t->at_peak_by_role[role]);
-    hri_json_end_object(w);
-    hri_json_key(w, "peak_by_phase");
-    hri_json_begin_object(w);
-    for (uint32_t phase = 0; phase < HR_PHASE_COUNT; phase++) hri_json_field_u64(w, hr_phase_name(phase), t->peak_by_phase[phase]);
-    hri_json_end_object(w);
-    hri_json_end_object(w);
+  if (!dir) return hri_fail_errno(error, errno, "open directory", directory);
+  while ((entry = readdir(dir))) {
+    const char *name = entry->d_name;
+    size_t used = strlen(names);
+    if (is_dot(name)) continue;
+    entries++;
+    if ((lock && (strcmp(name, "lock") == 0 || strcmp(name, "lock.exclusive") == 0)) || hri_scratch_is(directory, name)) continue;
+    if (foreign++ < 3) (void)snprintf(names + used, 200 - used, "%s%.50s", used ? ", " : "", name);
   }
-  hri_json_end_object(w);
-  hri_json_end_object(w);
+  (void)closedir(dir);
+  if (foreign > 3) (void)snprintf(names + strlen(names), 200 - strlen(names), ", ... (%u entries)", foreign);
+  *what = is_run_file(path) ? RUN : entries == 0 ? EMPTY : foreign == 0 && lock ? BEGUN : FOREIGN;
+  return HR_OK;
 }
 
-static void put_machine(hri_json_writer *w, const hri_session *s) {
-  struct utsname system;
-  hri_json_key(w, "machine");
-  hri_json_begin_object(w);
-  hri_json_field_string(w, "device", s->plan->spec.device.title);
-  if (uname(&system) == 0) hri_json_field_string(w, "system", system.machine);
-  hri_json_field_string(w, "instruction_set", s->plan->job.instruction_set);
-  hri_json_field_u64(w, "threads", s->plan->job.team);
-  hri_json_end_object(w);
-  hri_json_key(w, "versions");
-  hri_json_begin_object(w);
-  hri_json_field_string(w, "headroom", hr_version());
-  hri_json_field_string(w, "libraries", s->plan->job.libraries);
-  hri_json_end_object(w);
+static hr_status already(const char *directory, hr_error *error) {
+  hr_status status = hri_fail(error, HR_ERROR_USAGE, "%s already holds a run", directory);
+  return hri_hint(error, status, "name another --out, or go on with it: --resume %s", directory);
 }
 
-hr_status hri_rundir_write_run(const char *directory, const hri_session *s, const hri_progress *p, const char *state, const hr_run_result *result, hr_error *error) {
-  hri_text text = {0};
-  hri_json_writer writer = hri_json_writer_init(&text, 2), *w = &writer;
-  char path[PATH_BYTES];
+static hr_status look_for_start(const char *directory, standing *what, hr_error *error) {
+  char names[200];
   hr_status status;
-  hri_json_begin_object(w);
-  hri_json_field_u64(w, "schema_version", 1);
-  hri_json_field_string(w, "state", state);
-  hri_json_field_string(w, "model", s->plan->spec.model.name);
-  hri_json_field_u64(w, "step", p->step);
-  hri_json_field_u64(w, "steps", p->steps);
-  hri_json_field_u64(w, "broken_rows", p->broken_rows);
-  put_job(w, &s->plan->spec);
-  put_plan(w, s, result);
-  put_machine(w, s);
-  if (result) {
-    hri_json_key(w, "result");
-    hri_json_begin_object(w);
-    hri_json_field_double(w, "loss", result->last_loss);
-    hri_json_field_double(w, "eval_loss", result->eval_loss);
-    hri_json_field_double(w, "best_eval_loss", result->best_eval_loss);
-    hri_json_field_double(w, "seconds", result->seconds);
-    hri_json_field_double(w, "tokens_per_second", result->tokens_per_second);
-    hri_json_field_double(w, "step_seconds", result->step_seconds);
-    hri_json_field_double(w, "predicted_step_seconds", result->predicted_step_seconds);
-    hri_json_field_bool(w, "prediction_measured", result->prediction_measured);
-    hri_json_field_u64(w, "process_peak_bytes", result->process_peak_bytes);
-    hri_json_end_object(w);
+  HRI_TRY(look(directory, what, names, error));
+  if (*what == FOREIGN) {
+    status = hri_fail(error, HR_ERROR_USAGE, "%s is not empty and holds no run: %s", directory, names);
+    return hri_hint(error, status, "name another --out: a run is begun in a directory that is new or empty");
   }
-  hri_json_end_object(w);
-  hri_text_add(&text, "\n");
-  status = text.failed ? hri_fail_memory(error, text.length, "run.json") : join(path, directory, "run.json", error);
-  if (status == HR_OK) status = hri_file_replace(path, text.chars, text.length, error);
-  hri_text_deinit(&text);
+  return *what == RUN && (hri_checkpoint_exists(directory) || hri_run_ended(directory)) ? already(directory, error) : HR_OK;
+}
+
+static hr_status refuse_in_use(const char *directory, hr_error *error) {
+  char path[PATH_BYTES];
+  hri_lock_owner other;
+  hr_status status;
+  HRI_TRY(join(path, directory, "lock", error));
+  if (!hri_lock_is_held(path, &other)) return HR_OK;
+  status = other.known ? hri_fail(error, HR_ERROR_USAGE, "the run %s is in use: host %s, process %lld, since %s", directory, other.host, (long long)other.pid, other.started)
+                       : hri_fail(error, HR_ERROR_USAGE, "the run %s is in use by another process", directory);
+  return hri_hint(error, status, "wait until it has ended, or name another --out");
+}
+
+hr_status hri_rundir_look(const char *directory, hr_error *error) {
+  standing what;
+  HRI_TRY(refuse_in_use(directory, error));
+  return look_for_start(directory, &what, error);
+}
+
+/* ---- beginning ---- */
+
+static void set_up(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options) {
+  memset(r, 0, sizeof *r);
+  (void)snprintf(r->directory, sizeof r->directory, "%s", directory);
+  r->session = session;
+  r->job = job;
+  r->options = options;
+  r->metrics_fd = -1;
+}
+
+static hr_status take_lock(hri_rundir *r, hr_error *error) {
+  char path[PATH_BYTES], what[PATH_BYTES];
+  HRI_TRY(join(path, r->directory, "lock", error));
+  (void)snprintf(what, sizeof what, "the run %.3000s", r->directory);
+  HRI_TRY(hri_lock_take(path, what, &r->lock, error));
+  if (hri_lock_how(r->lock)) hri_session_tell(r->session, HR_EVENT_NOTE, NULL, hri_lock_how(r->lock));
+  return HR_OK;
+}
+
+/* Under the lock no other process works here: what is left is of processes that ended. */
+static hr_status open_scratch(hri_rundir *r, hr_error *error) {
+  char path[PATH_BYTES], other[PATH_BYTES];
+  HRI_TRY(join(path, r->directory, "checkpoints", error));
+  (void)hri_scratch_sweep(r->directory);
+  HRI_TRY(hri_dir_make(path, error));
+  (void)hri_scratch_sweep(path);
+  if (join(other, r->directory, "memory", NULL) == HR_OK) (void)hri_scratch_sweep(other);
+  if (join(other, r->directory, "data-cache", NULL) == HR_OK) (void)hri_scratch_sweep(other);
+  HRI_TRY(hri_scratch_open(r->directory, true, &r->scratch, error));
+  return hri_scratch_open(path, true, &r->checkpoint_scratch, error);
+}
+
+/* The directory may go, and come again, while two processes begin at once: who gives up takes away what it made. */
+static hr_status make_and_lock(hri_rundir *r, hr_error *error) {
+  hr_status status = HR_OK;
+  for (int attempt = 0; attempt < 20; attempt++) {
+    bool was = hri_path_exists(r->directory);
+    HRI_TRY(hri_dir_make(r->directory, error));
+    r->made_directory = !was;
+    status = take_lock(r, error);
+    if (status == HR_OK || hri_path_exists(r->directory)) break;
+  }
   return status;
+}
+
+static void forget(const char *directory, const char *name) {
+  char path[PATH_BYTES];
+  if (join(path, directory, name, NULL) == HR_OK && unlink(path) != 0) (void)rmdir(path);
+}
+
+hr_status hri_rundir_begin(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options,
+                           const hri_identity_facts *facts, hr_error *error) {
+  standing what;
+  hr_status status;
+  set_up(r, directory, session, job, options);
+  r->facts = *facts;
+  HRI_TRY_OUT(make_and_lock(r, error));
+  HRI_TRY_OUT(look_for_start(directory, &what, error)); /* it may have become a run while this process read its data */
+  if (what == RUN) {
+    HRI_TRY_OUT(hri_run_same(r, error));
+  } else {
+    r->fresh = true;
+  }
+  HRI_TRY_OUT(open_scratch(r, error));
+out:
+  if (status != HR_OK) hri_rundir_discard(r);
+  return status;
+}
+
+hr_status hri_rundir_resume(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options, hr_error *error) {
+  char names[200];
+  standing what;
+  hr_status status;
+  set_up(r, directory, session, job, options);
+  HRI_TRY_OUT(look(directory, &what, names, error));
+  if (what != RUN && !(what == FOREIGN && hri_checkpoint_exists(directory))) {
+    status = hri_fail(error, HR_ERROR_USAGE, what == ABSENT ? "%s is no run directory: there is nothing of that name" : what == BEGUN ? "the run %s was ended before it began: there is nothing to go on with" : "%s is no run directory: it holds no run.json", directory);
+    hri_hint(error, status, "--resume takes the directory that --out named");
+    goto out;
+  }
+  HRI_TRY_OUT(take_lock(r, error));
+  HRI_TRY_OUT(open_scratch(r, error));
+out:
+  if (status != HR_OK) hri_rundir_close(r);
+  return status;
+}
+
+/* ---- ending ---- */
+
+static void close_parts(hri_rundir *r) {
+  hri_scratch_close(r->checkpoint_scratch);
+  hri_scratch_close(r->scratch);
+  r->scratch = r->checkpoint_scratch = NULL;
+  if (r->metrics_fd >= 0) (void)close(r->metrics_fd);
+  r->metrics_fd = -1;
+  hri_file_digest_destroy(r->metrics_digest);
+  r->metrics_digest = NULL;
+  hri_array_free(&r->final_files);
+  hri_array_free(&r->final_before);
+  hri_text_deinit(&r->changes);
+}
+
+/* By name what this process itself made since it took the lock; directories only when nothing else is in them. */
+void hri_rundir_discard(hri_rundir *r) {
+  static const char *const made[] = {"memory/plan.pickle.gz", "memory/trail", "memory", "metrics.jsonl", "data-cache", "run.json"};
+  bool ours = r->lock && r->fresh;
+  close_parts(r);
+  if (ours) forget(r->directory, "checkpoints");
+  for (size_t k = 0; ours && k < sizeof made / sizeof *made; k++) forget(r->directory, made[k]);
+  hri_lock_release(r->lock, ours);
+  r->lock = NULL;
+  if (r->made_directory) (void)rmdir(r->directory);
+}
+
+void hri_rundir_close(hri_rundir *r) {
+  if (!r->directory[0]) return;
+  close_parts(r);
+  hri_lock_release(r->lock, false);
+  r->lock = NULL;
+}
+
+/* ---- disk ---- */
+
+static uint64_t directory_bytes(const char *path) {
+  DIR *dir = opendir(path);
+  struct dirent *entry;
+  uint64_t sum = 0;
+  while (dir && (entry = readdir(dir))) {
+    char child[PATH_BYTES];
+    struct stat info;
+    if (is_dot(entry->d_name) || join(child, path, entry->d_name, NULL) != HR_OK || lstat(child, &info) != 0) continue;
+    sum += S_ISDIR(info.st_mode) ? directory_bytes(child) : S_ISREG(info.st_mode) ? (uint64_t)info.st_blocks * 512 : 0;
+  }
+  if (dir) (void)closedir(dir);
+  return sum;
+}
+
+/* Weights as F32 and the optimizer's states as they are; of tokenizer files what the model's directory has. */
+static void file_bytes(const hri_session *s, uint64_t *checkpoint, uint64_t *final, uint64_t *companions) {
+  const hr_job *job = &s->plan->spec;
+  uint64_t parameters = hr_model_parameter_count(&job->model), states = job->optimizer == HR_OPTIMIZER_ADAMW ? 2 : job->optimizer == HR_OPTIMIZER_MOMENTUM ? 1 : 0;
+  char path[PATH_BYTES];
+  struct stat info;
+  *companions = 0;
+  if (job->model.directory[0] && join(path, job->model.directory, "tokenizer.json", NULL) == HR_OK && stat(path, &info) == 0 && info.st_size < COMPANION_BYTES)
+    *companions = (uint64_t)info.st_size;
+  *checkpoint = parameters * (4 + states * (job->moments == HR_MOMENTS_BF16 ? 2 : 4)) + *companions;
+  *final = parameters * 4 + *companions;
+}
+
+static uint64_t checkpoints_kept(const hr_run_options *o, uint64_t steps, uint64_t done) {
+  uint64_t to_come = steps > done ? steps - done : 0, saves = o->save_every ? to_come / o->save_every + 1 : 1;
+  if (o->keep == 0) return saves;
+  return saves < (uint64_t)o->keep + 1 ? saves + (o->eval_path_count > 0) : (uint64_t)o->keep + 1 + (o->eval_path_count > 0);
+}
+
+/* The nearest directory above a path that is there. */
+static void existing(const char *path, char out[PATH_BYTES]) {
+  (void)snprintf(out, PATH_BYTES, "%s", path);
+  while (!hri_path_is_dir(out)) {
+    char *slash = strrchr(out, '/');
+    if (!slash) (void)strcpy(out, ".");
+    else if (slash == out) out[1] = 0;
+    else *slash = 0;
+  }
+}
+
+hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, const hr_run_options *o, uint64_t steps, uint64_t done, hr_error *error) {
+  uint64_t checkpoint, final, companions, count = checkpoints_kept(o, steps, done), need, there = 0, room;
+  char at[PATH_BYTES], path[PATH_BYTES], text[400], a[32], b[32], c[32], d[32];
+  struct statvfs info;
+  hr_status status;
+  file_bytes(s, &checkpoint, &final, &companions);
+  need = count * checkpoint + final;
+  if (done > 0 && o->keep && join(path, directory, "checkpoints", NULL) == HR_OK) there = directory_bytes(path);
+  if (there > need - checkpoint - final) there = need - checkpoint - final; /* one more stands beside what will go, and so does final */
+  need -= there;
+  existing(directory, at);
+  if (statvfs(at, &info) != 0) return HR_OK; /* it will show when it is written */
+  room = (uint64_t)info.f_bavail * info.f_frsize;
+  (void)snprintf(text, sizeof text, "disk: %s for %llu checkpoint%s of %s and final of %s; %s are free", hri_size_text(need, a), (unsigned long long)count, count == 1 ? "" : "s",
+                 hri_size_text(checkpoint, b), hri_size_text(final, c), hri_size_text(room, d));
+  hri_session_tell(s, HR_EVENT_NOTE, NULL, text);
+  if (need <= room) return HR_OK;
+  status = hri_fail(error, HR_ERROR_BUDGET, "the run writes up to %s to disk and %s has %s free", a, at, d);
+  return hri_hint(error, status, "free some space, keep fewer checkpoints (--keep, --save-every), or name a directory elsewhere with --out");
 }
 
 /* ---- metrics.jsonl ---- */
 
-hr_status hri_rundir_append_metrics(const char *directory, const hr_metrics *m, bool evaluation, hr_error *error) {
-  hri_text text = {0};
-  hri_json_writer writer = hri_json_writer_init(&text, 0), *w = &writer;
+static hr_status open_metrics(hri_rundir *r, int flags, hr_error *error) {
   char path[PATH_BYTES];
-  hr_status status = join(path, directory, "metrics.jsonl", error);
-  int fd;
-  if (status != HR_OK) return status;
+  struct stat info;
+  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  if (r->metrics_fd >= 0) (void)close(r->metrics_fd);
+  r->metrics_fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0644);
+  if (r->metrics_fd < 0 && errno == ENOENT) return hri_fail(error, HR_ERROR_INPUT, "%s is missing", path);
+  if (r->metrics_fd < 0) return hri_fail_errno(error, errno, "open", path);
+  if (fstat(r->metrics_fd, &info) != 0 || !S_ISREG(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
+  hri_file_digest_destroy(r->metrics_digest);
+  r->metrics_digest = NULL;
+  return hri_file_digest_create(DIGEST_PARTS, &r->metrics_digest, error);
+}
+
+/* The first `bytes` bytes stay; their digest goes on with what is appended. */
+static hr_status keep_metrics(hri_rundir *r, uint64_t bytes, hr_error *error) {
+  char path[PATH_BYTES];
+  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  if (bytes > 0) HRI_TRY(hri_file_digest_add_file(r->metrics_digest, r->metrics_fd, path, bytes, error));
+  r->metrics_bytes = bytes;
+  return HR_OK;
+}
+
+hr_status hri_metrics_cut(hri_rundir *r, hr_error *error) {
+  int failed;
+  do failed = ftruncate(r->metrics_fd, (off_t)r->metrics_bytes) == 0 ? 0 : errno;
+  while (failed == EINTR);
+  return failed ? hri_fail_errno(error, failed, "write", "metrics.jsonl") : HR_OK;
+}
+
+hr_status hri_metrics_begin(hri_rundir *r, hr_error *error) {
+  char path[PATH_BYTES];
+  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  HRI_TRY(hri_scratch_replace(r->scratch, path, "", 0, true, error));
+  r->metrics_bytes = 0;
+  return open_metrics(r, 0, error);
+}
+
+static hr_status metrics_differ(const hri_rundir *r, const char *how, hr_error *error) {
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s/metrics.jsonl %s since the checkpoint was made", r->directory, how);
+  return hri_hint(error, status, "put the file back as it was, or go on with what is left of it: --allow-different metrics");
+}
+
+hr_status hri_metrics_resume(hri_rundir *r, uint64_t bytes, uint64_t digest, hr_error *error) {
+  struct stat info;
+  uint64_t have;
+  HRI_TRY(open_metrics(r, 0, error));
+  if (fstat(r->metrics_fd, &info) != 0 || (uint64_t)info.st_size < bytes) return metrics_differ(r, "was cut", error);
+  HRI_TRY(keep_metrics(r, bytes, error));
+  HRI_TRY(hri_file_digest_value(r->metrics_digest, bytes, &have, error));
+  return have == digest ? HR_OK : metrics_differ(r, "was changed", error);
+}
+
+static uint64_t lines_up_to(const char *bytes, uint64_t count, uint64_t step) {
+  uint64_t kept = 0;
+  for (uint64_t at = 0; at < count;) { /* each line begins {"step":N, */
+    const char *end = memchr(bytes + at, '\n', count - at);
+    if (!end || strncmp(bytes + at, "{\"step\":", 8) != 0 || strtoull(bytes + at + 8, NULL, 10) > step) break;
+    at = kept = (uint64_t)(end - bytes) + 1;
+  }
+  return kept;
+}
+
+hr_status hri_metrics_trim(hri_rundir *r, uint64_t step, hr_error *error) {
+  char path[PATH_BYTES], *bytes;
+  uint64_t count, kept;
+  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  if (!hri_path_exists(path)) return hri_metrics_begin(r, error);
+  HRI_TRY(hri_file_read(path, UINT64_C(1) << 32, &bytes, &count, error));
+  kept = lines_up_to(bytes, count, step);
+  hri_free(bytes);
+  HRI_TRY(open_metrics(r, 0, error));
+  return keep_metrics(r, kept, error);
+}
+
+static void put_metrics(hri_text *text, const hr_metrics *m, bool evaluation) {
+  hri_json_writer writer = hri_json_writer_init(text, 0), *w = &writer;
   hri_json_begin_object(w);
   hri_json_field_u64(w, "step", m->step);
   if (evaluation) {
@@ -197,325 +394,91 @@ hr_status hri_rundir_append_metrics(const char *directory, const hr_metrics *m, 
     hri_json_field_u64(w, "device_budget_bytes", m->device_budget_bytes);
     hri_json_field_u64(w, "process_resident_bytes", m->process_resident_bytes);
     hri_json_field_u64(w, "process_peak_bytes", m->process_peak_bytes);
+    if (m->skipped) hri_json_field_bool(w, "skipped", true);
   }
   hri_json_end_object(w);
-  hri_text_add(&text, "\n");
-  if (text.failed) {
-    hri_text_deinit(&text);
-    return hri_fail_memory(error, text.length, "metrics");
-  }
-  fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) status = hri_fail_errno(error, errno, "open", path);
-  else status = hri_file_write_all(fd, path, text.chars, text.length, error);
-  if (fd >= 0 && close(fd) != 0 && status == HR_OK) status = hri_fail_errno(error, errno, "write", path);
-  hri_text_deinit(&text);
-  return status;
+  hri_text_add(text, "\n");
 }
 
-hr_status hri_rundir_trim_metrics(const char *directory, uint64_t step, hr_error *error) {
-  char path[PATH_BYTES], *bytes;
-  uint64_t count, kept = 0;
-  hr_status status;
-  HRI_TRY(join(path, directory, "metrics.jsonl", error));
-  if (!hri_path_exists(path)) return hri_file_replace(path, "", 0, error);
-  HRI_TRY(hri_file_read(path, UINT64_C(1) << 32, &bytes, &count, error));
-  for (uint64_t at = 0; at < count;) { /* complete lines of steps up to `step`; each begins {"step":N, */
-    char *end = memchr(bytes + at, '\n', count - at);
-    uint64_t line = end ? (uint64_t)(end - (bytes + at)) + 1 : 0;
-    if (!line) break;
-    if (strncmp(bytes + at, "{\"step\":", 8) == 0 && strtoull(bytes + at + 8, NULL, 10) <= step) {
-      memmove(bytes + kept, bytes + at, line);
-      kept += line;
-    }
-    at += line;
-  }
-  status = kept == count ? HR_OK : hri_file_replace(path, bytes, kept, error);
-  hri_free(bytes);
-  return status;
-}
-
-/* ---- checkpoints ---- */
-
-/* What must agree for a resumed run to be the same run: everything that decides the mathematics and the data order. */
-enum { IDENTITY_NUMBERS = 10 };
-typedef struct identity_number { const char *key; double value; } identity_number;
-
-static void identity_numbers(const hr_job *job, identity_number out[IDENTITY_NUMBERS]) {
-  const identity_number numbers[IDENTITY_NUMBERS] = {
-      {"lr", job->learning_rate}, {"warmup", job->warmup}, {"decay", job->decay}, {"min_lr_ratio", job->min_lr_ratio},
-      {"weight_decay", job->weight_decay}, {"clip", job->clip}, {"beta1", job->beta1}, {"beta2", job->beta2},
-      {"epsilon", job->epsilon}, {"momentum", job->momentum}};
-  memcpy(out, numbers, sizeof numbers);
-}
-
-static void put_identity(hri_json_writer *w, const hr_job *job) {
-  identity_number numbers[IDENTITY_NUMBERS];
-  identity_numbers(job, numbers);
-  hri_json_key(w, "identity");
-  hri_json_begin_object(w);
-  hri_json_field_u64(w, "parameter_count", hr_model_parameter_count(&job->model));
-  hri_json_field_u64(w, "seq", job->sequence_length);
-  hri_json_field_u64(w, "micro_batch", job->micro_batch);
-  hri_json_field_u64(w, "accumulate", job->accumulate);
-  hri_json_field_u64(w, "loss_chunk", hri_loss_chunk(job));
-  hri_json_field_string(w, "precision", hr_precision_name(job->precision));
-  hri_json_field_string(w, "moments", hr_moments_name(job->moments));
-  hri_json_field_string(w, "optimizer", hr_optimizer_name(job->optimizer));
-  hri_json_field_string(w, "schedule", hr_schedule_name(job->schedule));
-  for (int k = 0; k < IDENTITY_NUMBERS; k++) hri_json_field_double(w, numbers[k].key, numbers[k].value);
-  hri_json_field_u64(w, "seed", job->seed);
-  hri_json_field_bool(w, "shuffle", job->shuffle);
-  hri_json_end_object(w);
-}
-
-static hr_status write_state(const char *directory, const hr_job *job, const hri_progress *p, hr_error *error) {
+hr_status hri_metrics_append(hri_rundir *r, const hr_metrics *m, bool evaluation, hr_error *error) {
   hri_text text = {0};
-  hri_json_writer writer = hri_json_writer_init(&text, 2), *w = &writer;
-  char path[PATH_BYTES], hash[32];
-  hr_status status;
-  (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)p->data_hash);
-  hri_json_begin_object(w);
-  hri_json_field_u64(w, "schema_version", 1);
-  hri_json_field_u64(w, "step", p->step);
-  hri_json_field_u64(w, "steps", p->steps);
-  hri_json_field_u64(w, "tokens_total", p->tokens_total);
-  hri_json_field_i64(w, "applied_steps", p->applied_steps);
-  hri_json_field_u64(w, "rows_seen", p->rows_seen);
-  hri_json_field_string(w, "data_hash", hash);
-  if (isfinite(p->best_eval_loss)) hri_json_field_double(w, "best_eval_loss", p->best_eval_loss);
-  if (isfinite(p->last_loss)) hri_json_field_double(w, "last_loss", p->last_loss);
-  put_identity(w, job);
-  hri_json_end_object(w);
-  hri_text_add(&text, "\n");
-  status = text.failed ? hri_fail_memory(error, text.length, "state.json") : join(path, directory, "state.json", error);
-  if (status == HR_OK) status = hri_file_replace(path, text.chars, text.length, error);
+  char path[PATH_BYTES];
+  hr_status status = join(path, r->directory, "metrics.jsonl", error);
+  put_metrics(&text, m, evaluation);
+  if (text.failed && status == HR_OK) status = hri_fail_memory(error, text.length, "metrics");
+  if (status == HR_OK) status = hri_file_write_all(r->metrics_fd, path, text.chars, text.length, error);
+  if (status == HR_OK) status = hri_file_digest_add(r->metrics_digest, r->metrics_bytes, text.chars, text.length, error);
+  if (status == HR_OK) r->metrics_bytes += text.length;
   hri_text_deinit(&text);
   return status;
 }
 
-/* Points the symbolic link `name` in `parent` at `target`, atomically. */
-static hr_status point(const char *parent, const char *name, const char *target, hr_error *error) {
-  char path[PATH_BYTES], temp[PATH_BYTES];
-  HRI_TRY(join(path, parent, name, error));
-  if (snprintf(temp, sizeof temp, "%s/.%s.tmp", parent, name) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.100s is too long", parent);
-  (void)unlink(temp);
-  if (symlink(target, temp) != 0) return hri_fail_errno(error, errno, "create", temp);
-  if (rename(temp, path) != 0) {
-    int number = errno;
-    (void)unlink(temp);
-    return hri_fail_errno(error, number, "rename to", path);
-  }
-  return hri_dir_sync(parent, error);
+hr_status hri_metrics_settle(hri_rundir *r, uint64_t *bytes, uint64_t *digest, hr_error *error) {
+  char path[PATH_BYTES];
+  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  if (fsync(r->metrics_fd) != 0) return hri_fail_errno(error, errno, "write", path);
+  *bytes = r->metrics_bytes;
+  return hri_file_digest_value(r->metrics_digest, r->metrics_bytes, digest, error);
 }
 
-static int newest_first(const void *a, const void *b) {
-  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return x > y ? -1 : x < y;
+/* ---- publishing ---- */
+
+hr_status hri_set_aside(const hri_rundir *r, const char *path, const char *why, hr_error *error) {
+  char to[PATH_BYTES], text[PATH_BYTES + 200];
+  struct stat info;
+  int n = 1;
+  do
+    if (snprintf(to, sizeof to, "%.4000s.set-aside-%d", path, n) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
+  while (lstat(to, &info) == 0 && n++ < 100000);
+  if (rename(path, to) != 0) return hri_fail_errno(error, errno, "move aside", path);
+  (void)snprintf(text, sizeof text, "%.3000s: %s; it is kept as %.900s", path, why, strrchr(to, '/') + 1);
+  hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
+  return HR_OK;
 }
 
-static hr_status list_checkpoints(const char *parent, uint64_t **steps, size_t *count, hr_error *error) {
-  HRI_ARRAY(uint64_t) list = {0};
-  DIR *dir = opendir(parent);
+static bool all_known(const char *directory, const hri_file_list *known, const hri_file_list *also) {
+  DIR *dir = opendir(directory);
   struct dirent *entry;
-  if (!dir) return hri_fail_errno(error, errno, "open directory", parent);
-  while ((entry = readdir(dir))) {
-    unsigned long long step;
-    char rest;
-    if (sscanf(entry->d_name, "step-%llu%c", &step, &rest) == 1 && !hri_array_push(&list, step)) {
-      closedir(dir);
-      hri_array_free(&list);
-      return hri_fail_memory(error, 8, "the list of checkpoints");
-    }
+  bool all = dir != NULL;
+  while (dir && all && (entry = readdir(dir))) {
+    const char *name = entry->d_name;
+    if (is_dot(name) || strcmp(name, HRI_MANIFEST_FILE) == 0) continue;
+    all = hri_file_list_find(known, name) || (also && hri_file_list_find(also, name));
   }
-  closedir(dir);
-  if (list.count) qsort(list.items, list.count, sizeof *list.items, newest_first);
-  *steps = list.items;
-  *count = list.count;
-  return HR_OK;
+  if (dir) (void)closedir(dir);
+  return all;
 }
 
-/* Takes a finished directory away: hidden first, in one step, so that a kill leaves no half of it under its name. */
-static hr_status retire(const char *parent, const char *name, hr_error *error) {
-  char path[PATH_BYTES], hidden[PATH_BYTES];
-  HRI_TRY(join(path, parent, name, error));
-  if (snprintf(hidden, sizeof hidden, "%s/.%s.old.tmp", parent, name) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.100s is too long", parent);
-  HRI_TRY(hri_dir_remove(hidden, error));
-  if (rename(path, hidden) != 0) return hri_fail_errno(error, errno, "rename", path);
-  return hri_dir_remove(hidden, error);
-}
-
-/* Removes what a killed run was writing or taking away: hidden temporary entries of a directory. */
-static void sweep(const char *parent) {
-  DIR *dir = opendir(parent);
-  struct dirent *entry;
-  while (dir && (entry = readdir(dir))) {
-    char path[PATH_BYTES];
-    size_t length = strlen(entry->d_name);
-    if (entry->d_name[0] != '.' || length < 6 || strcmp(entry->d_name + length - 4, ".tmp") != 0) continue;
-    if (join(path, parent, entry->d_name, NULL) == HR_OK) (void)hri_dir_remove(path, NULL);
-  }
-  if (dir) closedir(dir);
-}
-
-static void remove_old(const char *parent, uint32_t keep) {
-  char best[PATH_BYTES], path[PATH_BYTES], name[64];
-  uint64_t *steps;
-  size_t count;
-  ssize_t length;
-  if (keep == 0 || join(path, parent, "best", NULL) != HR_OK) return;
-  length = readlink(path, best, sizeof best - 1);
-  best[length > 0 ? length : 0] = 0;
-  if (list_checkpoints(parent, &steps, &count, NULL) != HR_OK) return;
-  for (size_t k = keep; k < count; k++) {
-    (void)snprintf(name, sizeof name, "step-%06llu", (unsigned long long)steps[k]);
-    if (strcmp(name, best) != 0) (void)retire(parent, name, NULL);
-  }
-  hri_free(steps);
-}
-
-/* Puts the finished directory `temp` at `path`. An old one there is exchanged in one step and then removed, so that at
- * every moment the old or the new stands at `path`. */
-static hr_status publish(const char *temp, const char *path, const char *parent, hr_error *error) {
-  HRI_TRY(hri_dir_sync(temp, error));
-  if (!hri_path_exists(path)) {
-    if (rename(temp, path) != 0) return hri_fail_errno(error, errno, "rename to", path);
-    return hri_dir_sync(parent, error);
-  }
-  if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
-    /* file systems without exchange: a moment without either, but the new one is complete */
-    HRI_TRY(retire(parent, strrchr(path, '/') + 1, error));
-    if (rename(temp, path) != 0) return hri_fail_errno(error, errno, "rename to", path);
-    return hri_dir_sync(parent, error);
-  }
-  HRI_TRY(hri_dir_sync(parent, error));
-  return hri_dir_remove(temp, error);
-}
-
-hr_status hri_rundir_checkpoint(const char *directory, hri_session *s, const hri_progress *p, bool best, uint32_t keep, char *path, hr_error *error) {
-  char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
-  hr_status status;
-  HRI_TRY(join(parent, directory, "checkpoints", error));
-  (void)snprintf(name, sizeof name, "step-%06llu", (unsigned long long)p->step);
-  HRI_TRY(join(path, parent, name, error));
-  if (snprintf(temp, sizeof temp, "%s/.%s.tmp", parent, name) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.100s is too long", parent);
-  HRI_TRY(hri_dir_remove(temp, error));
-  HRI_TRY(hri_dir_make(temp, error));
-  status = hri_session_save(s, temp, HRI_FILE_F32, true, error);
-  if (status == HR_OK) status = write_state(temp, &s->plan->spec, p, error);
-  if (status == HR_OK) status = publish(temp, path, parent, error);
-  if (status != HR_OK) {
-    (void)hri_dir_remove(temp, NULL);
-    return status;
-  }
-  if (best) HRI_TRY(point(parent, "best", name, error));
-  HRI_TRY(point(parent, "last", name, error));
-  remove_old(parent, keep);
-  return HR_OK;
-}
-
-static hr_status same_u64(const hri_json *identity, const char *key, uint64_t now, hr_error *error) {
-  uint64_t then;
-  hr_status status;
-  HRI_TRY(hri_json_get_u64(identity, key, 0, UINT64_MAX >> 1, &then, error));
-  if (then == now) return HR_OK;
-  status = hri_fail(error, HR_ERROR_USAGE, "the checkpoint was made with %s %llu and this job has %llu", key, (unsigned long long)then, (unsigned long long)now);
-  return hri_hint(error, status, "resume with the options of the first run (RUN/run.json lists them); memory techniques may differ");
-}
-
-static hr_status same_text(const hri_json *identity, const char *key, const char *now, hr_error *error) {
-  const char *then;
-  hr_status status;
-  HRI_TRY(hri_json_get_string(identity, key, &then, error));
-  if (strcmp(then, now) == 0) return HR_OK;
-  status = hri_fail(error, HR_ERROR_USAGE, "the checkpoint was made with %s %s and this job has %s", key, then, now);
-  return hri_hint(error, status, "resume with the options of the first run (RUN/run.json lists them)");
-}
-
-static hr_status same_double(const hri_json *identity, const char *key, double now, hr_error *error) {
-  double then;
-  hr_status status;
-  HRI_TRY(hri_json_get_double(identity, key, &then, error));
-  if (then == now) return HR_OK;
-  status = hri_fail(error, HR_ERROR_USAGE, "the checkpoint was made with %s %g and this job has %g", key, then, now);
-  return hri_hint(error, status, "resume with the options of the first run (RUN/run.json lists them)");
-}
-
-static hr_status read_state(const char *path, const hr_job *job, hri_progress *p, hr_error *error) {
-  char file[PATH_BYTES];
-  const char *hash;
-  bool shuffle;
-  identity_number numbers[IDENTITY_NUMBERS];
-  hri_json root = {0}, identity;
-  hr_status status;
-  HRI_TRY(join(file, path, "state.json", error));
-  HRI_TRY(hri_json_read(file, 1 << 20, &root, error));
-  HRI_TRY_OUT(hri_json_get_u64(&root, "step", 0, UINT64_MAX >> 1, &p->step, error));
-  HRI_TRY_OUT(hri_json_get_u64(&root, "steps", 0, UINT64_MAX >> 1, &p->steps, error));
-  HRI_TRY_OUT(hri_json_get_u64(&root, "tokens_total", 0, UINT64_MAX >> 1, &p->tokens_total, error));
-  HRI_TRY_OUT(hri_json_get_i64(&root, "applied_steps", 0, INT64_MAX, &p->applied_steps, error));
-  HRI_TRY_OUT(hri_json_get_u64(&root, "rows_seen", 0, UINT64_MAX >> 1, &p->rows_seen, error));
-  HRI_TRY_OUT(hri_json_get_string(&root, "data_hash", &hash, error));
-  p->data_hash = strtoull(hash, NULL, 16);
-  p->best_eval_loss = p->last_loss = NAN;
-  HRI_TRY_OUT(hri_json_opt_double(&root, "best_eval_loss", &p->best_eval_loss, error));
-  HRI_TRY_OUT(hri_json_opt_double(&root, "last_loss", &p->last_loss, error));
-  HRI_TRY_OUT(hri_json_get_object(&root, "identity", &identity, error));
-  HRI_TRY_OUT(same_u64(&identity, "parameter_count", hr_model_parameter_count(&job->model), error));
-  HRI_TRY_OUT(same_u64(&identity, "seq", job->sequence_length, error));
-  HRI_TRY_OUT(same_u64(&identity, "micro_batch", job->micro_batch, error));
-  HRI_TRY_OUT(same_u64(&identity, "accumulate", job->accumulate, error));
-  HRI_TRY_OUT(same_u64(&identity, "loss_chunk", hri_loss_chunk(job), error));
-  HRI_TRY_OUT(same_u64(&identity, "seed", job->seed, error));
-  HRI_TRY_OUT(same_text(&identity, "precision", hr_precision_name(job->precision), error));
-  HRI_TRY_OUT(same_text(&identity, "moments", hr_moments_name(job->moments), error));
-  HRI_TRY_OUT(same_text(&identity, "optimizer", hr_optimizer_name(job->optimizer), error));
-  HRI_TRY_OUT(same_text(&identity, "schedule", hr_schedule_name(job->schedule), error));
-  identity_numbers(job, numbers);
-  for (int k = 0; k < IDENTITY_NUMBERS; k++) HRI_TRY_OUT(same_double(&identity, numbers[k].key, numbers[k].value, error));
-  HRI_TRY_OUT(hri_json_get_bool(&identity, "shuffle", &shuffle, error));
-  if (shuffle != job->shuffle) status = hri_fail(error, HR_ERROR_USAGE, "the checkpoint was made %s --shuffle", shuffle ? "with" : "without");
-out:
-  hri_json_deinit(&root);
-  return status;
-}
-
-hr_status hri_rundir_resume(const char *directory, const hr_job *job, char *path, hri_progress *p, hr_error *error) {
-  char parent[PATH_BYTES], name[64];
-  uint64_t *steps = NULL;
-  size_t count = 0;
-  hr_status status;
-  HRI_TRY(join(parent, directory, "checkpoints", error));
-  status = list_checkpoints(parent, &steps, &count, error);
-  if (status == HR_OK && count == 0) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s holds no checkpoint", parent);
-    hri_hint(error, status, "the run stopped before its first checkpoint: start anew with another --out, and use --save-every");
-  }
-  if (status != HR_OK) return status;
-  (void)snprintf(name, sizeof name, "step-%06llu", (unsigned long long)steps[0]);
-  hri_free(steps);
-  HRI_TRY(join(path, parent, name, error));
-  HRI_TRY(read_state(path, job, p, error));
-  sweep(directory); /* only now: this is a run, and the one that goes on */
-  sweep(parent);
-  return HR_OK;
+hr_status hri_run_publish(hri_rundir *r, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, char old[4096],
+                          hr_error *error) {
+  struct stat info;
+  old[0] = 0;
+  if (lstat(path, &info) == 0 && (!S_ISDIR(info.st_mode) || !all_known(path, known, also)))
+    HRI_TRY(hri_set_aside(r, path, "it holds what this run did not make", error));
+  return hri_publish_exchange(scratch, temp, path, old, error);
 }
 
 /* ---- final ---- */
 
-hr_status hri_rundir_final(const char *directory, hri_session *s, const char *save_dtype, char *path, hr_error *error) {
-  char temp[PATH_BYTES];
-  hri_file_dtype dtype = (hri_file_dtype)HRI_AS_SOURCE;
-  hr_status status;
-  if (save_dtype && strcmp(save_dtype, "f32") == 0) dtype = HRI_FILE_F32;
-  else if (save_dtype && strcmp(save_dtype, "bf16") == 0) dtype = HRI_FILE_BF16;
-  else if (save_dtype && strcmp(save_dtype, "f16") == 0) dtype = HRI_FILE_F16;
-  else if (save_dtype && strcmp(save_dtype, "source") != 0) return hri_fail(error, HR_ERROR_USAGE, "--save-dtype %s is not one of source, f32, bf16, f16", save_dtype);
-  HRI_TRY(join(path, directory, "final", error));
-  HRI_TRY(join(temp, directory, ".final.tmp", error));
+static hri_file_dtype dtype_of(const char *save_dtype) {
+  if (save_dtype && strcmp(save_dtype, "f32") == 0) return HRI_FILE_F32;
+  if (save_dtype && strcmp(save_dtype, "bf16") == 0) return HRI_FILE_BF16;
+  if (save_dtype && strcmp(save_dtype, "f16") == 0) return HRI_FILE_F16;
+  return (hri_file_dtype)HRI_AS_SOURCE;
+}
+
+hr_status hri_rundir_final(hri_rundir *r, hri_session *s, const char *save_dtype, hr_status (*before_publish)(void *, hr_error *), void *context, char *path, hr_error *error) {
+  char temp[PATH_BYTES], old[PATH_BYTES];
+  HRI_TRY(join(path, r->directory, "final", error));
+  HRI_TRY(hri_scratch_path(r->scratch, "final", temp, error));
   HRI_TRY(hri_dir_remove(temp, error));
-  HRI_TRY(hri_dir_make(temp, error));
-  status = hri_session_save(s, temp, dtype, false, error);
-  if (status == HR_OK) status = publish(temp, path, directory, error);
-  if (status != HR_OK) (void)hri_dir_remove(temp, NULL);
-  return status;
+  if (mkdir(temp, 0755) != 0) return hri_fail_errno(error, errno, "create directory", temp);
+  r->final_files.count = 0;
+  HRI_TRY(hri_session_save(s, temp, dtype_of(save_dtype), false, &r->final_files, error));
+  HRI_TRY(hri_dir_sync(temp, error));
+  HRI_TRY(before_publish(context, error));
+  HRI_TRY(hri_run_publish(r, r->scratch, temp, path, &r->final_files, &r->final_before, old, error));
+  HRI_TRY(hri_dir_sync(r->directory, error));
+  if (old[0]) (void)hri_dir_remove(old, NULL);
+  return HR_OK;
 }

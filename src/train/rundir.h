@@ -1,38 +1,95 @@
-/* The run directory: run.json, metrics.jsonl, checkpoints, final model. Everything appears whole or not at all: files and
- * directories are written under a temporary name, synced and renamed. */
+/* The run directory (docs/run-directory.md): who may write it, what is in it, and that it appears whole or not at all.
+ *
+ *   lock           RUN/lock, held from before anything is made until the end; readers take none
+ *   run.json       train/runfile.h
+ *   metrics.jsonl  one line per step; a checkpoint remembers its length and digest
+ *   checkpoints/   train/checkpoint.h
+ *   final/         grows in a scratch directory (base/scratch.h) and takes its name in one step
+ *
+ * Nothing is removed but what this run is known to have made: files that this process made when it gives up, entries of manifests and of
+ * run.json, scratch directories. What is in the way and is not known is moved aside and said. */
 #ifndef HRI_TRAIN_RUNDIR_H
 #define HRI_TRAIN_RUNDIR_H
 
+#include "base/lock.h"
+#include "base/scratch.h"
+#include "formats/digest.h"
+#include "train/identity.h"
 #include "train/session.h"
 
 typedef struct hri_progress { /* what a checkpoint remembers besides tensors */
   uint64_t step, steps, tokens_total;
   int64_t applied_steps;
   uint64_t data_hash, rows_seen;
-  uint64_t broken_rows;   /* of the training data, passed over: in run.json, not in a checkpoint */
+  uint64_t skipped_steps;   /* steps whose gradients were not finite (--on-nonfinite skip) */
+  uint32_t skipped_in_row;
+  uint64_t broken_rows;     /* of the training data, passed over: in run.json, not in a checkpoint */
   double best_eval_loss, last_loss;
+  double eval_loss;         /* of this very step; NaN: it was not evaluated */
 } hri_progress;
 
-/* Creates a fresh run directory; USAGE when it already holds a run. Proves that it is writable. */
-hr_status hri_rundir_create(const char *directory, hr_error *error);
+typedef struct hri_rundir {
+  char directory[4096];
+  hri_lock *lock;
+  hri_scratch *scratch, *checkpoint_scratch; /* of RUN and RUN/checkpoints */
+  const hri_session *session;        /* for notes */
+  const hr_job *job;
+  const hr_run_options *options;
+  hri_identity_facts facts;
+  bool fresh, made_directory;        /* this process began the run; and made its directory */
+  int metrics_fd;
+  uint64_t metrics_bytes;
+  hri_file_digest *metrics_digest;
+  hri_file_list final_files, final_before; /* RUN/final as this process wrote it, and as run.json had it */
+  hri_text changes;                  /* JSON: members of "changes", with commas between them */
+  char ended[768];                   /* the message of a failure */
+  bool told_kept;
+} hri_rundir;
 
-/* Takes back what create made when the run could not start; anything else in the directory stays. */
-void hri_rundir_discard(const char *directory);
+/* ---- beginning and ending ---- */
 
-/* run.json: the job with every final value, the plan, machine and versions; `result` (NULL while running) adds plan
- * against run. */
-hr_status hri_rundir_write_run(const char *directory, const hri_session *session, const hri_progress *progress, const char *state, const hr_run_result *result, hr_error *error);
+/* For a fresh start: refuses (USAGE) a directory that holds something else, or a run that has a checkpoint or ended well. Changes
+ * nothing. */
+hr_status hri_rundir_look(const char *directory, hr_error *error);
+/* Makes the directory, takes the lock, looks again, and sweeps what killed processes left. `run` is filled; on failure all that was made
+ * is taken back. A run without a checkpoint is begun again: USAGE when its identity is another one. */
+hr_status hri_rundir_begin(hri_rundir *run, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options,
+                           const hri_identity_facts *facts, hr_error *error);
+/* The lock of a run that goes on. USAGE when there is no run, or another process has it. */
+hr_status hri_rundir_resume(hri_rundir *run, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options, hr_error *error);
+/* Takes back what a fresh start made, when it could not go on; what is not ours stays. */
+void hri_rundir_discard(hri_rundir *run);
+void hri_rundir_close(hri_rundir *run); /* gives the lock back; a zeroed one is fine */
 
-hr_status hri_rundir_append_metrics(const char *directory, const hr_metrics *metrics, bool evaluation, hr_error *error);
-/* Drops metrics of steps past `step` (what a killed run wrote after its last checkpoint). */
-hr_status hri_rundir_trim_metrics(const char *directory, uint64_t step, hr_error *error);
+/* Free bytes of the file system against what the run will write; said, and BUDGET when it is less. */
+hr_status hri_rundir_disk_check(const hri_session *session, const char *directory, const hr_run_options *options, uint64_t steps, uint64_t done, hr_error *error);
 
-/* Writes checkpoints/step-N, points `last` (and `best`) at it, removes what `keep` does not hold. path: at least 4096. */
-hr_status hri_rundir_checkpoint(const char *directory, hri_session *session, const hri_progress *progress, bool best, uint32_t keep, char *path, hr_error *error);
-/* The newest complete checkpoint; INPUT when there is none. Reads its progress and checks that it belongs to this job. */
-hr_status hri_rundir_resume(const char *directory, const hr_job *job, char *path, hri_progress *progress, hr_error *error);
+/* ---- metrics ---- */
 
-/* Writes RUN/final. */
-hr_status hri_rundir_final(const char *directory, hri_session *session, const char *save_dtype, char *path, hr_error *error);
+/* Begins metrics.jsonl anew. */
+hr_status hri_metrics_begin(hri_rundir *run, hr_error *error);
+/* Goes on behind its first `bytes` bytes, which must have the digest: INPUT when they do not. Changes nothing yet. */
+hr_status hri_metrics_resume(hri_rundir *run, uint64_t bytes, uint64_t digest, hr_error *error);
+/* The same where a checkpoint does not say (0.1.0), or where they may differ: behind the whole lines of steps up to `step`. */
+hr_status hri_metrics_trim(hri_rundir *run, uint64_t step, hr_error *error);
+/* Drops what stands behind, when it is sure that the run goes on. */
+hr_status hri_metrics_cut(hri_rundir *run, hr_error *error);
+hr_status hri_metrics_append(hri_rundir *run, const hr_metrics *metrics, bool evaluation, hr_error *error);
+/* Makes what was appended last, and tells its length and digest. */
+hr_status hri_metrics_settle(hri_rundir *run, uint64_t *bytes, uint64_t *digest, hr_error *error);
+
+/* ---- final ---- */
+
+/* Writes RUN/final. path: at least 4096. `before_publish` writes run.json with run->final_files, so that they are known as ours whenever the
+ * process ends. */
+hr_status hri_rundir_final(hri_rundir *run, hri_session *session, const char *save_dtype, hr_status (*before_publish)(void *context, hr_error *error), void *context,
+                           char *path, hr_error *error);
+
+/* Puts the finished directory `temp` at `path` in one step. What stood there goes to `old` (in the scratch, for the caller to remove; "": nothing)
+ * when all its entries are in `known` or in `also` (may be NULL); else it is moved to a name of its own beside it, and said. Syncs nothing. */
+hr_status hri_run_publish(hri_rundir *run, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, char old[4096],
+                          hr_error *error);
+/* Moves PATH to PATH.set-aside-N and says so. */
+hr_status hri_set_aside(const hri_rundir *run, const char *path, const char *why, hr_error *error);
 
 #endif

@@ -5,32 +5,50 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/rng.h"
 #include "base/text.h"
 #include "data/words.h"
 #include "device/host.h"
-#include "base/rng.h"
+#include "device/room.h"
+#include "device/team.h"
+#include "kernel/gemm.h"
 #include "ops/cpu.h"
 #include "train/export.h"
+
+/* Beside the arenas a run takes some buffers and heap of its own: what a step, an evaluation and a checkpoint need. */
+enum { RUN_BYTES = 2 << 20 };
 
 void hri_session_tell(const hri_session *s, hr_event_kind kind, const hr_metrics *metrics, const char *text) {
   hr_event event = {.kind = kind, .plan = s->plan, .metrics = metrics, .text = text};
   if (s->on_event) s->on_event(s->context, &event);
 }
 
-/* A budget may be larger than what the machine has left: touching such an arena would end in the kernel's OOM killer. */
-static hr_status check_machine(const hr_plan *plan, hr_error *error) {
-  uint64_t need = 0, usable = hri_host_memory_now().usable_bytes;
-  char a[32], b[32];
-  hr_status status;
+/* What a job reserves in memory: all tiers but the disk's. */
+static uint64_t arena_bytes(const hr_plan *plan) {
+  uint64_t bytes = 0;
   for (int tier = 0; tier < HR_TIER_COUNT; tier++)
-    if (tier != HR_TIER_DISK) need += plan->info.tiers[tier].reserved_bytes;
-  if (need <= usable) return HR_OK;
-  status = hri_fail(error, HR_ERROR_BUDGET, "the job reserves %s and this machine has %s left", hri_size_text(need, a), hri_size_text(usable, b));
-  if (error) {
-    error->requested_bytes = need;
-    error->available_bytes = usable;
-  }
-  return hri_hint(error, status, "free memory, or lower --budget to what is left and let --auto choose");
+    if (tier != HR_TIER_DISK) bytes += plan->info.tiers[tier].reserved_bytes;
+  return bytes;
+}
+
+/* A budget may be larger than what there is: touching such an arena would end in the kernel's OOM killer, and under a limit
+ * of this process the libraries would be refused memory first, which they do not survive. */
+static hr_status check_room(const hr_plan *plan, hr_error *error) {
+  return hri_room_check(arena_bytes(plan) + hri_team_bytes(plan->spec.threads) + HRI_GEMM_ROOM_BYTES, "the job", error);
+}
+
+/* With everything of the libraries made, what is left to take is the arenas, and what a run takes beside them. */
+static hr_status prove_arenas(const hr_plan *plan, hr_error *error) {
+  uint64_t bytes = arena_bytes(plan);
+  HRI_TRY(hri_room_check(bytes, "the job", error));
+  return hri_room_prove(bytes + RUN_BYTES, "the job", error);
+}
+
+/* Nobody named a budget: it is what the least limit leaves, and the refusal says whose that is. */
+static hr_status name_budget(const hr_job *job, hr_error *error) {
+  hri_host_memory host = hri_host_memory_now();
+  if (job->budget_given || host.limit == HRI_LIMIT_MACHINE || !error) return HR_ERROR_BUDGET;
+  return hri_context(error, HR_ERROR_BUDGET, "within %s: ", hri_host_limit_name(host.limit));
 }
 
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
@@ -40,8 +58,8 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
-  HRI_TRY(hr_plan_verdict(s->plan, error));
-  return check_machine(s->plan, error);
+  if (!job->budget_given) HRI_TRY(check_room(s->plan, error));
+  return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, error) : name_budget(job, error);
 }
 
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
@@ -72,7 +90,7 @@ static hr_status add_shape(hri_session *s, uint32_t sequence, hr_error *error) {
       hri_variant_destroy(variant);
       return HR_OK;
     }
-  status = hri_executor_create_beside(s->executor, &variant->job, &variant->placement, hri_variant_programs(), &executor, error);
+  status = hri_executor_prepare_beside(s->executor, &variant->job, &variant->placement, hri_variant_programs(), &executor, error);
   if (status == HR_OK) s->shapes[s->shape_count++] = (hri_shape){.sequence = sequence, .job = &variant->job, .executor = executor, .variant = variant};
   else hri_variant_destroy(variant);
   return status;
@@ -134,21 +152,38 @@ static hr_status take_carry(hri_session *s, bool resumed, hr_error *error) {
   return status;
 }
 
-hr_status hri_session_load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
+hr_status hri_session_prepare(hri_session *s, hr_error *error) {
   hri_executor_options options = {.check = s->plan->spec.check, .after_node = s->after_node, .context = s->after_node_context};
+  s->transfer = (hri_transfer){.context = s, .fill = fill, .sink = sink};
+  HRI_TRY(hri_executor_prepare(&s->plan->job, &s->plan->placement, s->plan->cpu, &s->transfer, &options, &s->executor, error));
+  HRI_TRY(make_shapes(s, error));
+  return prove_arenas(s->plan, error);
+}
+
+static hr_status reserve(hri_session *s, hr_error *error) {
+  HRI_TRY(prove_arenas(s->plan, error));
+  HRI_TRY(hri_executor_reserve(s->executor, error));
+  for (uint32_t k = 0; k < s->shape_count; k++)
+    if (s->shapes[k].variant) HRI_TRY(hri_executor_reserve(s->shapes[k].executor, error));
+  return HR_OK;
+}
+
+hr_status hri_session_load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
   hri_control *control;
   hr_status status;
+  if (!s->executor) HRI_TRY(hri_session_prepare(s, error));
   HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, states_file, s->plan->spec.seed, error));
+  if (s->loaded) HRI_TRY(hri_source_digest_begin(&s->source, error));
   HRI_TRY(take_carry(s, directory != NULL, error));
-  s->transfer = (hri_transfer){.context = s, .fill = fill, .sink = sink};
-  HRI_TRY(hri_executor_create(&s->plan->job, &s->plan->placement, s->plan->cpu, &s->transfer, &options, &s->executor, error));
+  HRI_TRY(reserve(s, error));
   control = hri_executor_control(s->executor);
   memset(control, 0, sizeof *control);
   control->loss_scale = control->clip_scale = 1;
   control->seed = s->plan->spec.seed;
   status = hri_executor_run(s->executor, HRI_LOAD, error);
+  if (status == HR_OK && s->loaded) status = hri_source_digest_end(&s->source, s->loaded, error);
   hri_source_close(&s->source); /* files are not needed any more */
-  return status == HR_OK ? make_shapes(s, error) : status;
+  return status;
 }
 
 void hri_session_close(hri_session *s) {
@@ -165,7 +200,7 @@ void hri_session_close(hri_session *s) {
   memset(s, 0, sizeof *s);
 }
 
-static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error) {
+static hr_status save_weights(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error) {
   hri_sink_options options = {.carry = &s->carry, .as_source = dtype == (hri_file_dtype)HRI_AS_SOURCE, .dtype = dtype, .states = with_states};
   hri_sink out;
   hr_status status;
@@ -173,15 +208,15 @@ static hr_status save_weights(hri_session *s, const char *directory, hri_file_dt
   s->sink = &out;
   status = hri_executor_run(s->executor, HRI_SAVE, error);
   s->sink = NULL;
-  if (status == HR_OK) status = hri_sink_finish(&out, error);
+  if (status == HR_OK) status = hri_sink_finish(&out, files, error);
   hri_sink_abort(&out);
   return status;
 }
 
 /* A tokenizer that cannot be taken over is told, and costs nobody the weights. */
-static hr_status save_companions(const hri_session *s, const char *directory, hr_error *error) {
+static hr_status save_companions(const hri_session *s, const char *directory, hri_file_list *files, hr_error *error) {
   hr_error own = {0};
-  hr_status status = hri_export_companions(&s->plan->spec.model, directory, &own);
+  hr_status status = hri_export_companions(&s->plan->spec.model, directory, files, &own);
   if (status == HR_ERROR_INPUT || status == HR_ERROR_UNSUPPORTED) {
     hri_session_tell(s, HR_EVENT_WARNING, NULL, own.message);
     return HR_OK;
@@ -190,12 +225,12 @@ static hr_status save_companions(const hri_session *s, const char *directory, hr
   return status;
 }
 
-hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error) {
+hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error) {
   hri_file_dtype most = dtype == (hri_file_dtype)HRI_AS_SOURCE ? s->carry.dtype : dtype;
   const char *name = most == HRI_FILE_BF16 ? "bfloat16" : most == HRI_FILE_F16 ? "float16" : "float32";
-  HRI_TRY(save_weights(s, directory, dtype, with_states, error));
-  HRI_TRY(hri_export_config(&s->plan->spec.model, name, directory, error));
-  return save_companions(s, directory, error);
+  HRI_TRY(save_weights(s, directory, dtype, with_states, files, error));
+  HRI_TRY(hri_export_config(&s->plan->spec.model, name, directory, files, error));
+  return save_companions(s, directory, files, error);
 }
 
 static void tell_note(void *context, const char *note) {
@@ -204,18 +239,21 @@ static void tell_note(void *context, const char *note) {
 }
 
 static hr_status open_data(const hri_session *s, const hri_words *words, const char *const *paths, uint32_t count, const hr_data_options *how,
-                           const char *directory, hri_dataset **data, hr_error *error) {
+                           const char *spool, const char *run, hri_dataset **data, hr_error *error) {
   const hr_job *job = &s->plan->spec;
   hri_dataset_options options = hri_words_options(words, &job->model, how);
-  char *cache = directory && !how->cache_directory ? hri_path_join(directory, "data-cache") : NULL;
+  char *cache = run && !how->cache_directory ? hri_path_join(run, "data-cache") : NULL;
   hr_status status;
-  if (cache) options.store_directory = cache;
-  if (directory && !options.store_directory) return hri_fail_memory(error, strlen(directory) + 16, "the data cache");
+  if (cache) {
+    options.store_directory = cache;
+    options.keep_later = true;
+  }
+  if (run && !options.store_directory) return hri_fail_memory(error, strlen(run) + 16, "the data cache");
   options.paths = paths;
   options.path_count = count;
   options.sequence = job->sequence_length;
   options.packing = job->packing;
-  options.cache_directory = directory;
+  options.cache_directory = spool;
   options.on_note = tell_note;
   options.note_context = &s;
   status = hri_dataset_open(&options, data, error);
@@ -223,10 +261,11 @@ static hr_status open_data(const hri_session *s, const hri_words *words, const c
   return status;
 }
 
-hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const hr_data_options *how, const char *directory, hri_dataset **data, hr_error *error) {
+hr_status hri_session_data(const hri_session *s, const char *const *paths, uint32_t count, const hr_data_options *how, const char *spool, const char *run,
+                           hri_dataset **data, hr_error *error) {
   hri_words words;
   hr_status status = hri_words_open(&words, &s->plan->spec.model, how->chat_template, error);
-  if (status == HR_OK) status = open_data(s, &words, paths, count, how, directory, data, error);
+  if (status == HR_OK) status = open_data(s, &words, paths, count, how, spool, run, data, error);
   hri_words_close(&words);
   HRI_TRY(status);
   hri_session_tell(s, HR_EVENT_NOTE, NULL, hri_dataset_note(*data));

@@ -20,7 +20,7 @@ typedef struct hri_shape {
 typedef struct hri_session {
   hr_plan *plan;
   hri_executor *executor;
-  hri_shape shapes[HRI_MAX_VARIANTS + 1]; /* rising; the last is the plan's. Made by the load */
+  hri_shape shapes[HRI_MAX_VARIANTS + 1]; /* rising; the last is the plan's */
   uint32_t shape_count;
   int32_t *row;               /* 4 x sequence: a row on its way into a shorter shape; NULL with one shape */
   hri_source source;
@@ -29,16 +29,21 @@ typedef struct hri_session {
   hri_carry carry;            /* of the model's own files, also when a checkpoint was loaded */
   void (*on_event)(void *context, const hr_event *event);
   void *context;
-  void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before the load, may be NULL */
+  void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before it is prepared, may be NULL */
   void *after_node_context;
-  bool one_shape; /* no shorter shapes, also without packing; set before the load */
+  hri_file_list *loaded; /* gets the files that the load read, with their digests; set before the load, may be NULL */
+  bool one_shape; /* no shorter shapes, also without packing; set before it is prepared */
 } hri_session;
 
 /* Plans, tells the caller, and refuses with BUDGET before anything is read. `options` (tests) may be NULL. */
 hr_status hri_session_plan(hri_session *session, const hr_job *job, const hri_compile_options *options, hr_error *error);
 /* USAGE when the model has no weights to evaluate or generate with. */
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error);
-/* Checks the weight files, reserves the arenas and runs the load program. directory NULL: the model's own. */
+/* Starts the team and makes the code of all matrix products, for all shapes, each after the room for it was proven; then
+ * proves the room of the arenas. BUDGET where a limit is in the way. What the executor is to be told (after_node, one_shape)
+ * stands in the session before. */
+hr_status hri_session_prepare(hri_session *session, hr_error *error);
+/* Prepares unless that was done, checks the weight files, reserves the arenas and runs the load program. directory NULL: the model's own. */
 hr_status hri_session_load(hri_session *session, const char *directory, const char *states_file, hr_error *error);
 void hri_session_close(hri_session *session);
 
@@ -53,16 +58,20 @@ hr_status hri_session_row(const hri_session *session, const hri_shape *shape, hr
 void hri_session_tell(const hri_session *session, hr_event_kind kind, const hr_metrics *metrics, const char *text);
 
 /* Writes config.json, the weight files in `dtype` (HRI_AS_SOURCE: types and shards as the model's own files have them),
- * optimizer states if asked, and the tokenizer files of the model, into an existing directory. */
+ * optimizer states if asked, and the tokenizer files of the model, into an existing directory that holds none of them, and adds
+ * them to `files` (may be NULL). Each file is synced; the directory is the caller's to sync and to put in its place. DIVERGED: a
+ * weight or state is not finite. */
 enum { HRI_AS_SOURCE = HRI_FILE_DTYPE_COUNT };
-hr_status hri_session_save(hri_session *session, const char *directory, hri_file_dtype dtype, bool with_states, hr_error *error);
+hr_status hri_session_save(hri_session *session, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error);
 
 /* Token-weighted mean loss over at most `batches` batches (0 = all) of a data set. */
 hr_status hri_session_evaluate(hri_session *session, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens, hr_error *error);
 
-/* Opens a data set for this session's job. `directory`: of the run, for temporary files and tokenized data (RUN/data-cache);
- * NULL: a temporary directory, and nothing is kept. */
-hr_status hri_session_data(const hri_session *session, const char *const *paths, uint32_t count, const hr_data_options *how, const char *directory, hri_dataset **data, hr_error *error);
+/* Opens a data set for this session's job; all of it is read. Temporary files without a name grow in `spool` (NULL: TMPDIR). `run`: the run
+ * directory, whose data-cache is looked into but not made (hri_dataset_keep does that); NULL, or with a cache directory of its own in `how`:
+ * nothing of a run. */
+hr_status hri_session_data(const hri_session *session, const char *const *paths, uint32_t count, const hr_data_options *how, const char *spool, const char *run,
+                           hri_dataset **data, hr_error *error);
 
 /* Reserved bytes per tier as the run made them; MISMATCH when they are not the planned ones. */
 hr_status hri_session_compare(const hri_session *session, uint64_t reserved[HR_TIER_COUNT], uint64_t planned[HR_TIER_COUNT], hr_error *error);

@@ -12,9 +12,11 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "device/host.h"
+#include "train/checkpoint.h"
+#include "train/diverge.h"
 #include "train/memory.h"
 #include "train/profile.h"
-#include "train/rundir.h"
+#include "train/runfile.h"
 #include "train/schedule.h"
 
 enum { STEP_WINDOW = 256 };
@@ -27,12 +29,15 @@ typedef struct trainer {
   hr_tokenizer *tokenizer; /* for samples; NULL: tokens are bytes */
   hri_profile *profile; /* NULL: not asked for */
   hri_memory *memory;   /* RUN/memory */
+  hri_rundir run;       /* zeroed until it is begun or taken up */
+  hri_checkpoint from;  /* of a resumed run */
   hri_progress progress;
   hr_metrics metrics;
   double started, last_warning;
   uint64_t steps_at_start;
   char path[4096];
   bool near_limit_told;
+  uint64_t unlabelled;  /* steps without a label that counts */
   double step_seconds[STEP_WINDOW]; /* of the last steps, a ring */
 } trainer;
 
@@ -102,7 +107,8 @@ static void measure(trainer *t, double seconds, uint64_t counted, uint64_t seque
   m->step = t->progress.step;
   m->steps = t->progress.steps;
   m->loss = counted ? control->loss_sum / (double)counted : NAN; /* null in JSON: nothing was predicted */
-  m->grad_norm = t->job->clip > 0 ? control->grad_norm : NAN;
+  m->skipped = t->job->on_nonfinite == HR_ON_NONFINITE_SKIP && control->found_inf != 0;
+  m->grad_norm = t->job->clip > 0 || t->job->on_nonfinite == HR_ON_NONFINITE_SKIP ? control->grad_norm : NAN;
   m->learning_rate = control->learning_rate;
   m->tokens = counted;
   m->tokens_total = t->progress.tokens_total;
@@ -115,12 +121,57 @@ static void measure(trainer *t, double seconds, uint64_t counted, uint64_t seque
   m->process_peak_bytes = hri_host_peak_resident_bytes();
 }
 
+/* Rows of padding, or labels of -100 alone: there is nothing to learn from, and no loss to report. */
+static void tell_unlabelled(trainer *t) {
+  char text[160];
+  if (t->unlabelled++ > 0) return;
+  (void)snprintf(text, sizeof text, "no label counts in step %llu: it has no loss (null in metrics.jsonl)", (unsigned long long)t->progress.step);
+  hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
+}
+
+/* What the run may go on from, and that another attempt must differ. */
+static hr_status diverged(const trainer *t, const char *what, hr_error *error) {
+  char tensor[256], path[4096];
+  bool found = hri_first_nonfinite(&t->session, tensor, sizeof tensor);
+  const hr_metrics *m = &t->metrics;
+  hr_status status = hri_fail(error, HR_ERROR_DIVERGED, "the run diverged in step %llu: %s (loss %g, gradient norm %g)%s%s", (unsigned long long)t->progress.step, what, m->loss,
+                              m->grad_norm, found ? "; not finite: " : "; weights and states are still finite", found ? tensor : "");
+  if (!hri_checkpoint_newest(t->run.directory, path)) return hri_hint(error, status, "there is no checkpoint yet: begin again with a lower --lr or a longer --warmup, and --save-every");
+  return hri_hint(error, status, "%s is whole: go on from it with --resume %s and something that changes the course, such as --lr X --warmup X --allow-different lr,warmup",
+                  strrchr(path, '/') + 1, t->run.directory);
+}
+
+/* The guard left weights, states and Adam's t as they were; the rows are used up. */
+static hr_status skipped(trainer *t, hr_error *error) {
+  hri_progress *p = &t->progress;
+  char text[240];
+  p->skipped_steps++;
+  p->skipped_in_row++;
+  (void)snprintf(text, sizeof text, "step %llu is skipped: its %s not finite (%llu so far, %u in a row of at most %u)", (unsigned long long)p->step,
+                 isfinite(t->metrics.loss) ? "gradients are" : "loss is", (unsigned long long)p->skipped_steps, p->skipped_in_row, t->job->max_skipped);
+  hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
+  return p->skipped_in_row > t->job->max_skipped ? diverged(t, "too many steps in a row had to be skipped", error) : HR_OK;
+}
+
+/* What a step left: metrics first, so that they hold the step that was the last. */
+static hr_status settle_step(trainer *t, uint64_t counted, hr_error *error) {
+  const hr_metrics *m = &t->metrics;
+  if (isfinite(m->loss) && !m->skipped) t->progress.last_loss = m->loss;
+  HRI_TRY(hri_metrics_append(&t->run, m, false, error));
+  hri_session_tell(&t->session, HR_EVENT_STEP, m, NULL);
+  if (counted == 0) tell_unlabelled(t);
+  if (m->skipped) return skipped(t, error);
+  t->progress.skipped_in_row = 0;
+  if (counted > 0 && !isfinite(m->loss)) return diverged(t, "its loss is not finite", error);
+  if (t->job->clip > 0 && !isfinite(m->grad_norm)) return diverged(t, "its gradients are not finite", error);
+  return HR_OK;
+}
+
 static hr_status train_step(trainer *t, hr_error *error) {
   hri_control *control = hri_executor_control(t->session.executor);
   double begin = now();
   const hri_shape *shape;
   uint64_t counted;
-  hr_status status;
   if (t->profile) hri_profile_begin_step(t->profile);
   hri_memory_begin_step(t->memory, t->progress.step + 1);
   HRI_TRY(feed_step(t, &shape, &counted, error));
@@ -136,28 +187,26 @@ static hr_status train_step(trainer *t, hr_error *error) {
   t->progress.rows_seen += rows_per_step(t->job);
   t->progress.tokens_total += counted;
   t->progress.applied_steps = control->applied_steps;
+  t->progress.eval_loss = NAN;
   measure(t, now() - begin, counted, shape->sequence);
-  t->progress.last_loss = t->metrics.loss;
   hri_memory_end_step(t->memory, &t->metrics);
-  HRI_TRY(hri_rundir_append_metrics(t->options->out_directory, &t->metrics, false, error));
-  hri_session_tell(&t->session, HR_EVENT_STEP, &t->metrics, NULL);
-  if (counted == 0 || isfinite(t->metrics.loss)) return HR_OK;
-  status = hri_fail(error, HR_ERROR_INPUT, "the loss of step %llu is %g: training has diverged", (unsigned long long)t->progress.step, t->metrics.loss);
-  return hri_hint(error, status, "lower --lr or raise --warmup; earlier checkpoints in the run directory are intact");
+  return settle_step(t, counted, error);
 }
 
 static void warn_near_limit(trainer *t) {
   const hr_plan_info *info = &t->session.plan->info;
   char text[256];
-  uint64_t free_bytes;
+  hri_host_memory host;
+  uint64_t free_bytes; /* what others may take too; a limit of this process is met before the first step or never */
   if (t->near_limit_told || now() - t->last_warning < 2) return; /* asking costs some file reads */
   t->last_warning = now();
-  free_bytes = hri_host_memory_now().usable_bytes;
-  hri_memory_usable(t->memory, free_bytes);
+  host = hri_host_memory_now();
+  free_bytes = host.available_bytes < host.group_bytes ? host.available_bytes : host.group_bytes;
+  hri_memory_usable(t->memory, host.usable_bytes);
   if (t->metrics.process_resident_bytes > info->budget_bytes)
     (void)snprintf(text, sizeof text, "the process holds %llu bytes, more than its budget of %llu", (unsigned long long)t->metrics.process_resident_bytes, (unsigned long long)info->budget_bytes);
   else if (free_bytes < (64u << 20))
-    (void)snprintf(text, sizeof text, "this machine has only %llu bytes of memory left", (unsigned long long)free_bytes);
+    (void)snprintf(text, sizeof text, "%s leaves only %llu bytes", hri_host_limit_name(host.available_bytes < host.group_bytes ? HRI_LIMIT_MACHINE : HRI_LIMIT_GROUP), (unsigned long long)free_bytes);
   else return;
   t->near_limit_told = true;
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
@@ -227,19 +276,26 @@ static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
   *best = false;
   if (t->eval_data) {
     HRI_TRY(hri_session_evaluate(&t->session, t->eval_data, t->options->eval_batches, &t->metrics.eval_loss, &tokens, error));
-    if (!(t->metrics.eval_loss >= t->progress.best_eval_loss)) {
+    t->progress.eval_loss = t->metrics.eval_loss;
+    if (!isfinite(t->metrics.eval_loss)) {
+      hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, tokens ? "the evaluation's loss is not finite: it is not the best" : "no label counts in the evaluation data: it has no loss");
+    } else if (!(t->metrics.eval_loss >= t->progress.best_eval_loss)) {
       t->progress.best_eval_loss = t->metrics.eval_loss;
       *best = true;
     }
     t->metrics.best_eval_loss = t->progress.best_eval_loss;
-    HRI_TRY(hri_rundir_append_metrics(t->options->out_directory, &t->metrics, true, error));
+    HRI_TRY(hri_metrics_append(&t->run, &t->metrics, true, error));
     hri_session_tell(&t->session, HR_EVENT_EVALUATED, &t->metrics, NULL);
   }
   return t->options->sample_prompt && t->job->with_generation ? sample(t, error) : HR_OK;
 }
 
 static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
-  HRI_TRY(hri_rundir_checkpoint(t->options->out_directory, &t->session, &t->progress, best, t->options->keep, t->path, error));
+  hr_status status = hri_checkpoint_write(&t->run, &t->session, &t->progress, best, t->options->keep, t->path, error);
+  char newest[4096];
+  if (status == HR_ERROR_DIVERGED && hri_checkpoint_newest(t->run.directory, newest))
+    hri_hint(error, status, "nothing of it was saved; %s is whole: go on from it with a lower --lr and --allow-different lr", strrchr(newest, '/') + 1);
+  HRI_TRY(status);
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
   return HR_OK;
 }
@@ -260,7 +316,7 @@ static hr_status loop(trainer *t, hr_error *error) {
       if (!due(o->save_every, t->progress.step)) HRI_TRY(checkpoint(t, false, error));
       status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped after step %llu of %llu; the checkpoint is %s", (unsigned long long)t->progress.step,
                         (unsigned long long)t->progress.steps, t->path);
-      return hri_hint(error, status, "go on with --resume %s and the same options", o->out_directory);
+      return hri_hint(error, status, "go on with --resume %s", t->run.directory);
     }
   }
   return HR_OK;
@@ -284,14 +340,49 @@ static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_er
   }
   if (o->save_dtype && strcmp(o->save_dtype, "source") && strcmp(o->save_dtype, "f32") && strcmp(o->save_dtype, "bf16") && strcmp(o->save_dtype, "f16"))
     return hri_fail(error, HR_ERROR_USAGE, "--save-dtype %s is not one of source, f32, bf16, f16", o->save_dtype);
+  if (!o->resume_directory && (o->resume_from || o->allow_different || o->same_bits))
+    return hri_fail(error, HR_ERROR_USAGE, "%s is for runs that go on: it needs --resume", o->resume_from ? "--from" : o->same_bits ? "--same-bits" : "--allow-different");
+  return hri_allowed_check(o, error);
+}
+
+/* Where files without a name may grow before there is a run directory: on its file system. */
+static void nearest_directory(const char *path, char out[4096]) {
+  (void)snprintf(out, 4096, "%.4080s", path);
+  while (!hri_path_is_dir(out)) {
+    char *slash = strrchr(out, '/');
+    if (!slash) (void)strcpy(out, ".");
+    else if (slash == out) out[1] = 0;
+    else *slash = 0;
+  }
+}
+
+/* All of the data is read and found good before anything is made. */
+static hr_status open_data(trainer *t, hr_error *error) {
+  const hr_run_options *o = t->options;
+  char spool[4096];
+  nearest_directory(o->out_directory, spool);
+  HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, &o->data, spool, o->out_directory, &t->data, error));
+  if (o->eval_path_count) HRI_TRY(hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, spool, o->out_directory, &t->eval_data, error));
   return HR_OK;
 }
 
-static hr_status open_data(trainer *t, hr_error *error) {
-  const hr_run_options *o = t->options;
-  HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, &o->data, o->out_directory, &t->data, error));
-  if (o->eval_path_count) HRI_TRY(hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, o->out_directory, &t->eval_data, error));
-  return HR_OK;
+static hr_status keep_data(trainer *t, hr_error *error) {
+  char *store;
+  hr_status status;
+  if (t->options->data.cache_directory) return HR_OK; /* there already */
+  store = hri_path_join(t->run.directory, "data-cache");
+  if (!store) return hri_fail_memory(error, strlen(t->run.directory) + 16, "the data cache");
+  status = hri_dataset_keep(t->data, store, error);
+  if (status == HR_OK && t->eval_data) status = hri_dataset_keep(t->eval_data, store, error);
+  hri_free(store);
+  return status;
+}
+
+static hri_identity_facts facts_of(const trainer *t) {
+  hri_identity_facts facts = {.special = {[HRI_SPECIAL_MODEL] = hri_model_digest(&t->job->model), [HRI_SPECIAL_DATA] = hri_dataset_content_hash(t->data),
+                                          [HRI_SPECIAL_TOKENIZER] = hri_dataset_words_hash(t->data)}};
+  if (t->eval_data) facts.special[HRI_SPECIAL_EVAL_DATA] = hri_dataset_content_hash(t->eval_data);
+  return facts;
 }
 
 /* Steps as given, else from epochs. Neither (both 0): the model is loaded and saved. */
@@ -301,20 +392,86 @@ static uint64_t total_steps(const trainer *t) {
   return (uint64_t)ceil(t->job->epochs * rows / (double)rows_per_step(t->job));
 }
 
-static hr_status prepare_resume(trainer *t, hr_error *error) {
-  uint64_t hash = hri_dataset_hash(t->data), steps = total_steps(t);
+/* ---- going on ---- */
+
+/* A longer run of the same course is the same run; any other number of steps bends the learning rate. */
+static hr_status check_steps(trainer *t, hr_error *error) {
+  const hri_progress *p = &t->progress;
+  uint64_t steps = total_steps(t);
+  char text[240];
   hr_status status;
-  HRI_TRY(hri_rundir_resume(t->options->resume_directory, t->job, t->path, &t->progress, error));
-  if (t->progress.data_hash != hash) {
-    status = hri_fail(error, HR_ERROR_USAGE, "the training data is not the data of the first run (content hash %016llx, then %016llx)", (unsigned long long)hash,
-                      (unsigned long long)t->progress.data_hash);
-    return hri_hint(error, status, "give the same --data files in the same order");
+  if (steps == p->steps) return HR_OK;
+  if (steps < p->step) {
+    status = hri_fail(error, HR_ERROR_USAGE, "the run is at step %llu, and it is asked for %llu", (unsigned long long)p->step, (unsigned long long)steps);
+    return hri_hint(error, status, "give --steps %llu or more", (unsigned long long)p->step);
   }
-  if (t->progress.steps != steps) {
-    status = hri_fail(error, HR_ERROR_USAGE, "the first run was set to %llu steps and this one to %llu", (unsigned long long)t->progress.steps, (unsigned long long)steps);
-    return hri_hint(error, status, "the learning-rate schedule depends on the number of steps: give the same --steps or --epochs");
+  if (steps > p->steps && hri_steps_may_grow(t->job)) return HR_OK;
+  if (!hri_is_allowed(t->options, "steps")) {
+    status = hri_fail(error, HR_ERROR_USAGE, "the run was set to %llu steps and this one to %llu: its %s schedule depends on them", (unsigned long long)p->steps,
+                      (unsigned long long)steps, hr_schedule_name(t->job->schedule));
+    return hri_hint(error, status, "give the same --steps or --epochs, or --allow-different steps: the learning rate of the next step is then %g instead of %g",
+                    t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps), t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
   }
-  return hri_rundir_trim_metrics(t->options->resume_directory, t->progress.step, error);
+  (void)snprintf(text, sizeof text, "steps %llu instead of %llu: the learning rate of the next step is %g instead of %g", (unsigned long long)steps, (unsigned long long)p->steps,
+                 t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps), t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
+  hri_session_tell(&t->session, HR_EVENT_WARNING, NULL, text);
+  return HR_OK;
+}
+
+/* Where all that has a name agrees, the rows can still differ only in runs of 0.1.0, which named less. */
+static hr_status check_rows(const trainer *t, hr_error *error) {
+  uint64_t hash = hri_dataset_hash(t->data);
+  hr_status status;
+  if (t->from.progress.data_hash == hash || t->from.allowed.length > 0) return HR_OK;
+  status = hri_fail(error, HR_ERROR_USAGE, "the rows of training data are not those of the run (digest %016llx, then %016llx)", (unsigned long long)t->from.progress.data_hash, (unsigned long long)hash);
+  return hri_hint(error, status, "give the same --data files in the same order, with the same --packing, --format and the like, or --allow-different data");
+}
+
+/* Says once, and for ever in run.json, from which step on bits may be others than those of a run on one machine. */
+static hr_status check_machine(trainer *t, hr_error *error) {
+  const hri_text *differs = &t->from.machine_differs;
+  char text[600];
+  hr_status status;
+  if (differs->length == 0) return HR_OK;
+  if (t->options->same_bits) {
+    status = hri_fail(error, HR_ERROR_USAGE, "--same-bits: %.500s", hri_text_get(differs));
+    return hri_hint(error, status, "go on where the run was made, or leave --same-bits out: the mathematics are the same");
+  }
+  (void)snprintf(text, sizeof text, "from step %llu on bits may differ: %.500s", (unsigned long long)t->progress.step + 1, hri_text_get(differs));
+  hri_session_tell(&t->session, HR_EVENT_WARNING, NULL, text);
+  return HR_OK;
+}
+
+/* Everything that can be known before the tensors are read; changes nothing. */
+static hr_status check_resume(trainer *t, hr_error *error) {
+  const hri_job *compiled = &t->session.plan->job;
+  hri_checkpoint *from = &t->from;
+  uint64_t broken = t->progress.broken_rows;
+  HRI_TRY(hri_checkpoint_check_identity(&t->run, from, compiled->instruction_set, compiled->libraries, error));
+  t->progress = from->progress;
+  t->progress.broken_rows = broken;
+  HRI_TRY(check_rows(t, error));
+  HRI_TRY(check_steps(t, error));
+  HRI_TRY(check_machine(t, error));
+  t->progress.steps = total_steps(t);
+  t->progress.data_hash = hri_dataset_hash(t->data);
+  if (from->allowed.length) {
+    char text[600];
+    (void)snprintf(text, sizeof text, "goes on differently, as allowed: %.500s", hri_text_get(&from->allowed));
+    hri_session_tell(&t->session, HR_EVENT_WARNING, NULL, text);
+  }
+  if (from->has_metrics && !hri_is_allowed(t->options, "metrics")) return hri_metrics_resume(&t->run, from->metrics_bytes, from->metrics_digest, error);
+  return hri_metrics_trim(&t->run, t->progress.step, error);
+}
+
+/* The tensors were read and are whole: from here on the run goes on. */
+static hr_status take_up(trainer *t, hr_error *error) {
+  hri_checkpoint *from = &t->from;
+  HRI_TRY(hri_checkpoint_settle(&t->run, from, error));
+  HRI_TRY(hri_metrics_cut(&t->run, error));
+  if (from->machine_differs.length) hri_run_changed(&t->run, t->progress.step, "machine", hri_text_get(&from->machine_differs));
+  if (from->allowed.length) hri_run_changed(&t->run, t->progress.step, "allowed", hri_text_get(&from->allowed));
+  return HR_OK;
 }
 
 /* Everything that recording takes, and a try at the file: a path that cannot be written is told now, not after hours. */
@@ -330,14 +487,17 @@ static void after_node(void *context, const hri_job *job, hri_id node, double se
   hri_memory_node(t->memory, job, node);
 }
 
-/* A profile and a record are of the step that was planned: all rows then run in its shape. */
 static hr_status prepare_memory(trainer *t, hr_error *error) {
-  const hr_run_options *o = t->options;
-  HRI_TRY(hri_memory_open(o->out_directory, t->session.plan, o->record_memory, &t->memory, error));
+  return hri_memory_open(t->run.directory, t->session.plan, t->options->record_memory, &t->memory, error);
+}
+
+/* The executor is made before anything is opened that it reports to. A profile and a record are of the step that was planned:
+ * all rows then run in its shape. */
+static hr_status prepare_session(trainer *t, hr_error *error) {
   t->session.after_node = after_node;
   t->session.after_node_context = t;
-  t->session.one_shape = t->profile || o->record_memory;
-  return HR_OK;
+  t->session.one_shape = t->options->profile_path || t->options->record_memory;
+  return hri_session_prepare(&t->session, error);
 }
 
 static hr_status write_profile(trainer *t, hr_error *error) {
@@ -350,37 +510,80 @@ static hr_status write_profile(trainer *t, hr_error *error) {
   return HR_OK;
 }
 
-static hr_status start(trainer *t, hr_error *error) {
-  const hr_run_options *o = t->options;
-  char states[4096];
-  bool resume = o->resume_directory != NULL;
-  hri_control *control;
+/* The text that is continued after evaluations: one that cannot be is told now, not after the first evaluation. */
+static hr_status check_sample(trainer *t, hr_error *error) {
   const char *model = t->job->model.directory;
+  hr_tokens ids = {0};
+  hr_status status;
+  if (!t->options->sample_prompt) return HR_OK;
+  if (model[0] && hr_tokenizer_present(model)) HRI_TRY(hr_tokenizer_open(model, &t->tokenizer, error));
+  status = sample_ids(t, &ids, error);
+  hr_tokens_deinit(&ids);
+  return status;
+}
+
+static void tell_weak_syncs(const trainer *t) {
+  if (hri_dir_syncs_are_weak())
+    hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, "this file system does not sync directories: after a power cut, a checkpoint that was announced may be missing");
+}
+
+static hr_status begin_fresh(trainer *t, hr_error *error) {
+  const hr_run_options *o = t->options;
+  hri_identity_facts facts = facts_of(t);
+  HRI_TRY(hri_rundir_disk_check(&t->session, o->out_directory, o, t->progress.steps, 0, error));
+  HRI_TRY(hri_rundir_begin(&t->run, o->out_directory, &t->session, t->job, o, &facts, error));
+  HRI_TRY(hri_run_write(&t->run, &t->progress, "running", NULL, error));
+  return hri_metrics_begin(&t->run, error);
+}
+
+static hr_status begin_again(trainer *t, hr_error *error) {
+  t->run.facts = facts_of(t);
+  HRI_TRY(hri_run_take_over(&t->run, error));
+  HRI_TRY(check_resume(t, error));
+  return hri_rundir_disk_check(&t->session, t->run.directory, t->options, t->progress.steps, t->progress.step, error);
+}
+
+static hr_status load(trainer *t, hr_error *error) {
+  const hri_checkpoint *from = &t->from;
+  bool resume = t->options->resume_directory != NULL, states = resume && t->session.plan->job.params.items[0].state_kind != HRI_STATE_NONE;
+  hri_file_list loaded = {0};
+  char path[4096];
+  hr_status status;
+  (void)snprintf(path, sizeof path, "%.4060s/optimizer.safetensors", from->path);
+  t->session.loaded = from->verified ? &loaded : NULL;
+  status = hri_session_load(&t->session, resume ? from->path : NULL, states ? path : NULL, error);
+  t->session.loaded = NULL;
+  if (resume && status != HR_OK) status = hri_checkpoint_offer(&t->run, from, status, error);
+  if (resume && status == HR_OK) status = hri_checkpoint_check_tensors(&t->run, from, &loaded, error);
+  hri_array_free(&loaded);
+  return status;
+}
+
+static hr_status start(trainer *t, hr_error *error) {
+  bool resume = t->options->resume_directory != NULL;
+  hri_control *control;
   HRI_TRY(prepare_profile(t, error));
-  if (!resume) HRI_TRY(prepare_memory(t, error));
-  if (o->sample_prompt && model[0] && hr_tokenizer_present(model)) HRI_TRY(hr_tokenizer_open(model, &t->tokenizer, error));
+  HRI_TRY(check_sample(t, error));
   HRI_TRY(open_data(t, error));
-  t->progress = (hri_progress){.best_eval_loss = NAN, .last_loss = NAN};
-  t->progress.data_hash = hri_dataset_hash(t->data);
-  t->progress.steps = total_steps(t);
-  if (resume) {
-    HRI_TRY(prepare_resume(t, error));
-    HRI_TRY(prepare_memory(t, error)); /* not before it is sure that the run goes on: it replaces what the earlier part left */
-    (void)snprintf(states, sizeof states, "%.4060s/optimizer.safetensors", t->path);
-  }
+  t->progress = (hri_progress){.best_eval_loss = NAN, .last_loss = NAN, .eval_loss = NAN, .data_hash = hri_dataset_hash(t->data), .steps = total_steps(t),
+                               .broken_rows = hri_dataset_broken_count(t->data)};
+  HRI_TRY(resume ? begin_again(t, error) : begin_fresh(t, error));
+  HRI_TRY(prepare_memory(t, error)); /* not before it is sure that the run goes on: it replaces what the earlier part left */
   hri_memory_stand(t->memory, t->progress.step, t->progress.steps);
-  HRI_TRY(hri_session_load(&t->session, resume ? t->path : NULL, resume && t->session.plan->job.params.items[0].state_kind != HRI_STATE_NONE ? states : NULL, error));
-  hri_session_tell(&t->session, HR_EVENT_LOADED, NULL, resume ? t->path : t->job->model.has_weights ? t->job->model.directory : "new weights from the seed");
+  HRI_TRY(load(t, error));
+  hri_session_tell(&t->session, HR_EVENT_LOADED, NULL, resume ? t->from.path : t->job->model.has_weights ? t->job->model.directory : "new weights from the seed");
+  if (resume) HRI_TRY(take_up(t, error));
+  HRI_TRY(keep_data(t, error));
   control = hri_executor_control(t->session.executor);
   control->applied_steps = t->progress.applied_steps;
-  t->progress.broken_rows = hri_dataset_broken_count(t->data);
   t->steps_at_start = t->progress.step;
   t->metrics.eval_loss = NAN;
   t->metrics.best_eval_loss = t->progress.best_eval_loss;
   t->metrics.device_reserved_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;
   t->metrics.device_peak_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].peak_bytes;
   t->metrics.device_budget_bytes = t->session.plan->info.budget_bytes;
-  return hri_rundir_write_run(o->out_directory, &t->session, &t->progress, "running", NULL, error);
+  tell_weak_syncs(t);
+  return hri_run_write(&t->run, &t->progress, "running", NULL, error);
 }
 
 static int ascending(const void *a, const void *b) {
@@ -399,26 +602,80 @@ static void compare_time(trainer *t, hr_run_result *result) {
   result->prediction_measured = t->session.plan->info.time_measured;
 }
 
-static hr_status finish(trainer *t, hr_run_result *result, hr_error *error) {
+static hr_status write_running(void *context, hr_error *error) {
+  trainer *t = context;
+  return hri_run_write(&t->run, &t->progress, "running", NULL, error);
+}
+
+static hr_status write_final(trainer *t, hr_error *error) {
+  HRI_TRY(hri_rundir_final(&t->run, &t->session, t->options->save_dtype, write_running, t, t->path, error));
+  hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
+  return HR_OK;
+}
+
+static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr_error *error) {
   hri_progress *p = &t->progress;
   result->steps = p->step;
   result->last_loss = p->last_loss;
   result->eval_loss = t->metrics.eval_loss;
   result->best_eval_loss = p->best_eval_loss;
   result->perplexity = exp(t->metrics.eval_loss);
+  result->skipped_steps = p->skipped_steps;
   result->seconds = now() - t->started;
   result->tokens_per_second = (double)((p->step - t->steps_at_start) * rows_per_step(t->job) * t->job->sequence_length) / fmax(result->seconds, 1e-9);
   HRI_TRY(hri_session_compare(&t->session, result->reserved_bytes, result->planned_bytes, error));
   result->process_peak_bytes = hri_host_peak_resident_bytes();
   compare_time(t, result);
-  HRI_TRY(hri_rundir_write_run(t->options->out_directory, &t->session, p, p->step == p->steps ? "finished" : "stopped", result, error));
+  if (t->unlabelled > 1) {
+    char text[120];
+    (void)snprintf(text, sizeof text, "%llu steps had no label that counts", (unsigned long long)t->unlabelled);
+    hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
+  }
+  HRI_TRY(hri_run_write(&t->run, p, outcome == HR_OK ? "finished" : "interrupted", result, error));
   return write_profile(t, error);
+}
+
+/* How it ended is written where a person looks; the failure itself is what the caller gets. */
+static void end_badly(trainer *t, hr_status status, const hr_error *error) {
+  if (error) (void)snprintf(t->run.ended, sizeof t->run.ended, "%s", error->message);
+  (void)hri_run_write(&t->run, &t->progress, status == HR_ERROR_DIVERGED ? "diverged" : "failed", NULL, NULL);
+}
+
+static hr_status train(trainer *t, hr_run_result *result, hr_error *error) {
+  hr_error late = {0};
+  hr_status status, finished;
+  t->started = now();
+  status = loop(t, error);
+  if (status == HR_OK) status = write_final(t, error);
+  if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
+    finished = finish(t, status, result, &late);
+    if (finished != HR_OK) {
+      status = finished;
+      if (error) *error = late;
+    }
+  }
+  if (status != HR_OK && status != HR_ERROR_INTERRUPTED) end_badly(t, status, error);
+  finished = hri_memory_end(t->memory, t->session.executor, status, error, &late);
+  if (status == HR_OK && finished != HR_OK) {
+    status = finished;
+    if (error) *error = late;
+  }
+  return status;
+}
+
+/* Under the lock from the first look on, where there is a run already. */
+static hr_status enter(trainer *t, hr_error *error) {
+  const hr_run_options *o = t->options;
+  if (!o->resume_directory) return hri_rundir_look(o->out_directory, error);
+  HRI_TRY(hri_rundir_resume(&t->run, o->resume_directory, &t->session, t->job, o, error));
+  return hri_checkpoint_open(&t->run, &t->from, error);
 }
 
 hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error) {
   trainer t;
-  hr_error late = {0};
-  hr_status status, finished;
+  hr_error own = {0};
+  hr_status status;
+  if (!error) error = &own;
   memset(&t, 0, sizeof t);
   memset(result, 0, sizeof *result);
   t.job = job;
@@ -426,37 +683,22 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   t.session.on_event = options->on_event;
   t.session.context = options->context;
   HRI_TRY_OUT(check_options(job, options, error));
+  HRI_TRY_OUT(enter(&t, error));
   HRI_TRY_OUT(hri_session_plan(&t.session, job, NULL, error));
   if (job->model.dropout > 0) hri_session_tell(&t.session, HR_EVENT_NOTE, NULL, "config.json asks for dropout; this version trains without it");
-  if (!options->resume_directory) HRI_TRY_OUT(hri_rundir_create(options->out_directory, error));
+  HRI_TRY_OUT(prepare_session(&t, error));
   status = start(&t, error);
   if (status != HR_OK && t.memory) (void)hri_memory_end(t.memory, NULL, status, error, NULL);
-  if (status != HR_OK && !options->resume_directory) hri_rundir_discard(options->out_directory);
-  if (status != HR_OK) goto out;
-  t.started = now();
-  status = loop(&t, error);
-  if (status == HR_OK) {
-    status = hri_rundir_final(options->out_directory, &t.session, options->save_dtype, t.path, error);
-    if (status == HR_OK) hri_session_tell(&t.session, HR_EVENT_SAVED, &t.metrics, t.path);
-  }
-  if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
-    finished = finish(&t, result, &late);
-    if (finished != HR_OK) {
-      status = finished;
-      if (error) *error = late;
-    }
-  }
-  finished = hri_memory_end(t.memory, t.session.executor, status, error, &late);
-  if (status == HR_OK && finished != HR_OK) {
-    status = finished;
-    if (error) *error = late;
-  }
+  if (status == HR_OK) status = train(&t, result, error);
+  else if (!options->resume_directory) hri_rundir_discard(&t.run);
 out:
   hri_dataset_destroy(t.data);
   hri_dataset_destroy(t.eval_data);
   hri_profile_destroy(t.profile);
   hri_memory_close(t.memory);
   hr_tokenizer_close(t.tokenizer);
+  hri_checkpoint_close(&t.from);
+  hri_rundir_close(&t.run);
   hri_session_close(&t.session);
   return status;
 }

@@ -162,6 +162,16 @@ void hri_source_close(hri_source *s) {
   memset(s, 0, sizeof *s);
 }
 
+hr_status hri_source_digest_begin(hri_source *s, hr_error *error) {
+  if (s->weights) HRI_TRY(hri_weights_digest_begin(s->weights, error));
+  return s->states ? hri_weights_digest_begin(s->states, error) : HR_OK;
+}
+
+hr_status hri_source_digest_end(hri_source *s, hri_file_list *files, hr_error *error) {
+  if (s->weights) HRI_TRY(hri_weights_digest_end(s->weights, files, error));
+  return s->states ? hri_weights_digest_end(s->states, files, error) : HR_OK;
+}
+
 /* ---- values of a tensor in the arena, fp32 or bf16 ---- */
 
 uint32_t hri_move_type(hri_file_dtype dtype) {
@@ -243,6 +253,7 @@ static hr_status fill_state(hri_source *s, const hri_param *param, hri_part_kind
   move.columns = 1;
   move.at = tensor;
   move.real = real;
+  move.finite = true;
   return hri_moves_run(s->cpu, &move, 1, staging, staging_bytes, error);
 }
 

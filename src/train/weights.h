@@ -32,6 +32,11 @@ typedef struct hri_source {
 hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory,
                           const char *states_file, uint64_t seed, hr_error *error);
 void hri_source_close(hri_source *source);
+/* From now on the digests of the weight files and of the states' file are taken as they are read (a GGUF file's is not), and
+ * told after all was filled, by name, for a comparison with what a manifest says of them. Errors as of
+ * hri_safetensors_digest_begin and _end. */
+hr_status hri_source_digest_begin(hri_source *source, hr_error *error);
+hr_status hri_source_digest_end(hri_source *source, hri_file_list *files, hr_error *error);
 hr_status hri_source_fill(void *source, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 
 /* The initial values of a parameter's `elements` logical elements: the same numbers in either type, rounded for bf16, which
@@ -94,11 +99,13 @@ typedef struct hri_sink {
   uint32_t *first_state;
 } hri_sink;
 
-/* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory. The carry must
- * outlive the sink. */
+/* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory that has none of them
+ * and is not in its place yet. The carry must outlive the sink. */
 hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory, const hri_sink_options *options, hr_error *error);
+/* DIVERGED: a value is not finite; the tensor and the element are named. */
 hr_status hri_sink_write(void *sink, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
-hr_status hri_sink_finish(hri_sink *sink, hr_error *error);
+/* Completes the files, and adds them to `files` (may be NULL). The directory is the caller's to sync and to publish. */
+hr_status hri_sink_finish(hri_sink *sink, hri_file_list *files, hr_error *error);
 void hri_sink_abort(hri_sink *sink); /* also after finish: frees what is left */
 
 #endif

@@ -94,7 +94,8 @@ static void cut_tiles(const hri_move *m, uint64_t slice, uint32_t team, cut *c) 
 /* ---- runs ---- */
 
 static hr_status refuse_value(const hri_move *m, uint64_t index, hr_error *error) {
-  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s holds a value that is not finite at element %llu", m->path, m->name, (unsigned long long)index);
+  hr_status status = hri_fail(error, m->out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT, "%s: tensor %s holds a value that is not finite at element %llu", m->path, m->name, (unsigned long long)index);
+  if (m->out) return hri_hint(error, status, "the training diverged, and this state of it is not saved; go on from the last checkpoint with a smaller learning rate");
   return hri_hint(error, status, "the checkpoint is damaged or its training diverged; use an earlier one");
 }
 
@@ -180,6 +181,7 @@ static hr_status read_run(const plan *p, const hri_move *m, uint64_t first, uint
 static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice, hr_error *error) {
   void *from = hri_real_at(m->at, (int64_t)first, m->real);
   lists l = lists_of(m, slice, count);
+  HRI_TRY(check_finite(p, m, from, m->real, first, count, error)); /* before an F16 that does not fit is looked for: it is infinite too */
   if (!is_direct(m)) {
     if (m->real == HRI_REAL_F32) {
       encode(p, m, l.raw, from, count);
@@ -246,6 +248,12 @@ static void turn(float *restrict to, const float *restrict from, uint64_t rows, 
   }
 }
 
+/* The values of a tile in the order of the file: `columns` part rows of the file's `m->rows` values each. */
+static hr_status check_tile(const plan *p, const hri_move *m, const float *values, uint64_t row, uint64_t rows, uint64_t column, uint64_t columns, hr_error *error) {
+  int64_t bad = m->finite ? hri_cpu_table(p->cpu)->first_nonfinite(values, (int64_t)(rows * columns), HRI_REAL_F32, 1) : -1;
+  return bad < 0 ? HR_OK : refuse_value(m, (column + (uint64_t)bad / rows) * m->rows + row + (uint64_t)bad % rows, error);
+}
+
 /* The file bytes of a tile: one call when it has whole file rows, else one for each. */
 static hr_status tile_bytes(const hri_move *m, uint64_t row, uint64_t rows, uint64_t column, uint64_t columns, void *raw, hr_error *error) {
   uint64_t each = file_bytes(m, rows);
@@ -263,6 +271,7 @@ static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint6
   if (m->out) {
     for (uint64_t r = 0; r < rows; r++) get(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns);
     turn(values, l.turned, rows, columns);
+    HRI_TRY(check_tile(p, m, values, row, rows, column, columns, error));
     if (values != l.raw) encode(p, m, l.raw, values, rows * columns);
     HRI_TRY(check_fit(m, l.raw, rows * columns, error));
     return tile_bytes(m, row, rows, column, columns, l.raw, error);
@@ -270,7 +279,7 @@ static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint6
   HRI_TRY(tile_bytes(m, row, rows, column, columns, l.raw, error));
   if (values != l.raw) decode(p, m, values, l.raw, rows * columns);
   add_to(m, values, rows * columns);
-  HRI_TRY(check_finite(p, m, values, HRI_REAL_F32, column * m->rows + row, rows * columns, error));
+  HRI_TRY(check_tile(p, m, values, row, rows, column, columns, error));
   turn(l.turned, values, columns, rows);
   for (uint64_t r = 0; r < rows; r++) put(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns);
   return HR_OK;

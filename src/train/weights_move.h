@@ -24,7 +24,7 @@ typedef struct hri_move {
   float add;              /* in: to each value */
   void *at;               /* [rows, columns] in the arena, no blanks between rows */
   hri_real real;
-  bool finite;            /* in: NaN and infinity are refused */
+  bool finite;            /* NaN and infinity are refused: INPUT on their way in, DIVERGED on their way out */
   const char *path, *name; /* for errors: of what is not finite, or does not fit into F16 */
 } hri_move;
 

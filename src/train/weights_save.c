@@ -6,6 +6,8 @@
 #include "train/weights.h"
 #include "train/weights_move.h"
 
+#define STATES_FILE "optimizer.safetensors"
+
 /* ---- what is carried from the source ---- */
 
 static hr_status take_metadata(hri_carry *carry, const hri_safetensors *file, hr_error *error) {
@@ -143,7 +145,7 @@ static hr_status open_weights(hri_sink *sink, const char *directory, hr_error *e
 
 static hr_status open_states(hri_sink *sink, const char *directory, hr_error *error) {
   uint32_t count = sink->first_state[sink->job->params.count];
-  char *path = hri_path_join(directory, "optimizer.safetensors");
+  char *path = hri_path_join(directory, STATES_FILE);
   hr_status status;
   if (!path) return hri_fail_memory(error, strlen(directory), "a path");
   status = count ? hri_safetensors_writer_open(path, sink->state_tensors, count, NULL, 0, &sink->states, error) : HR_OK;
@@ -189,29 +191,30 @@ hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const vo
   if (kind != HRI_PART_WEIGHT && !sink->states) return HR_OK;
   if (kind != HRI_PART_WEIGHT)
     moves[0] = (hri_move){.bytes = write_state_bytes, .file = sink->states, .index = sink->first_state[p] + (kind == HRI_PART_STATE1), .out = true,
-                          .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = spec.dims[0], .columns = columns, .at = base, .real = real};
+                          .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = spec.dims[0], .columns = columns, .at = base, .real = real,
+                          .finite = true, .path = STATES_FILE, .name = sink->state_names[sink->first_state[p] + (kind == HRI_PART_STATE1)]};
   for (uint32_t k = 0; kind == HRI_PART_WEIGHT && k < spec.part_count; k++) {
     const hri_param_part *part = &spec.parts[k];
     uint32_t index = sink->first_tensor[p] + k;
     moves[count++] = (hri_move){.bytes = write_bytes, .file = sink->weights, .index = index, .out = true, .type = hri_move_type(sink->tensors[index].dtype),
                                 .rows = part->rows, .columns = columns, .transposed = part->transposed,
-                                .at = hri_real_at(base, (int64_t)(part->row * columns), real), .real = real, .path = HRI_WEIGHTS_FILE, .name = part->name};
+                                .at = hri_real_at(base, (int64_t)(part->row * columns), real), .real = real, .finite = true, .path = HRI_WEIGHTS_FILE, .name = part->name};
   }
   return hri_moves_run(sink->cpu, moves, count, staging, staging_bytes, error);
 }
 
-hr_status hri_sink_finish(hri_sink *sink, hr_error *error) {
+hr_status hri_sink_finish(hri_sink *sink, hri_file_list *files, hr_error *error) {
   hri_weights_writer *weights = sink->weights;
   hri_safetensors_writer *states = sink->states;
   hr_status status;
   sink->weights = NULL;
   sink->states = NULL;
-  status = hri_weights_writer_finish(weights, error);
+  status = hri_weights_writer_finish(weights, files, error);
   if (status != HR_OK) {
     hri_safetensors_writer_abort(states);
     return status;
   }
-  return states ? hri_safetensors_writer_finish(states, error) : HR_OK;
+  return states ? hri_safetensors_writer_finish(states, files, error) : HR_OK;
 }
 
 void hri_sink_abort(hri_sink *sink) {

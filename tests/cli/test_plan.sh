@@ -92,6 +92,9 @@ expect_json 'len(d["table"]) == 36' 'any(not c["fits"] for c in d["table"]) and 
     'max(s["live_bytes"] for s in d["timeline"]) >= d["tiers"]["device"]["lower_bound_bytes"]'
   run plan $small --dump program; expect_rc 0; expect_out '^program step'
   run plan $small --dump program --json; expect_rc 0; expect_json 'd["programs"]'
+  run plan $small --on-nonfinite skip --dump program; expect_rc 0; expect_out 'write:control.found_inf@'; expect_out ' guard:control.found_inf@'
+  run plan $small --on-nonfinite skip --dump program --json; expect_rc 0
+  expect_json 'all(n["operands"][-1].get("guard") and n["operands"][-1]["access"] == "read" for n in d["programs"]["step"] if n["op"] in ("advance", "adamw"))'
   run plan $small --for evaluate --json; expect_rc 0; expect_json 'd["job"]["command"] == "evaluate"' 'd["tiers"]["device"]["max_by_role"]["gradient"] == 0'
   run plan $small --for generate --context 64 --json; expect_rc 0; expect_json 'd["tiers"]["device"]["max_by_role"]["cache"] > 0'
   run plan $small --sample hello --json; expect_rc 0; expect_json 'd["tiers"]["device"]["peak_by_phase"]["generate"] > 0'

@@ -16,7 +16,7 @@ static const uint64_t GIB_BYTES = 1u << 30;
 /* A machine of 64 GiB, of which 20 are available, 2 this process's and 30 others'; no limits. */
 static hr_host_facts machine(uint64_t requested) {
   hr_host_facts h = {.requested_bytes = requested, .total_bytes = GIB(64), .available_bytes = GIB(20), .group_room_bytes = UINT64_MAX,
-                     .address_space_room_bytes = UINT64_MAX, .process_resident_bytes = GIB(2), .other_bytes = GIB(30), .other_count = 2};
+                     .address_space_room_bytes = UINT64_MAX, .data_room_bytes = UINT64_MAX, .process_resident_bytes = GIB(2), .other_bytes = GIB(30), .other_count = 2};
   h.others[0] = (hr_host_process){.pid = 4711, .resident_bytes = GIB(25), .name = "browser"};
   h.others[1] = (hr_host_process){.pid = 4712, .resident_bytes = GIB(5), .name = "editor"};
   return h;
@@ -86,6 +86,10 @@ static void test_a_limit_of_the_process(void **state) {
   h.group_room_bytes = UINT64_MAX;
   f = explain(&h, HR_OOM_CAP, HR_OOM_CERTAIN);
   assert_non_null(strstr(f.advice[0].text, "ulimit -v"));
+  h.data_room_bytes = GIB(1);
+  f = explain(&h, HR_OOM_CAP, HR_OOM_CERTAIN);
+  assert_true(says(&f, "RLIMIT_DATA"));
+  h.data_room_bytes = UINT64_MAX;
   h.address_space_room_bytes = GIB(10); /* room for it: no limit in the way */
   (void)explain(&h, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE);
 }
@@ -122,7 +126,7 @@ static void test_shares_never_exceed_the_machine(void **state) {
   h.process_resident_bytes = GIB(500);
   f = explain(&h, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY);
   assert_int_equal(f.share_count, 2);
-  h = (hr_host_facts){.requested_bytes = 1, .group_room_bytes = UINT64_MAX, .address_space_room_bytes = UINT64_MAX}; /* nothing is known */
+  h = (hr_host_facts){.requested_bytes = 1, .group_room_bytes = UINT64_MAX, .address_space_room_bytes = UINT64_MAX, .data_room_bytes = UINT64_MAX}; /* nothing is known */
   f = explain(&h, HR_OOM_TOO_BIG, HR_OOM_CERTAIN);
   assert_int_equal(f.share_count, 0);
   assert_int_equal(f.figures[HR_OOM_TOTAL].state, HR_OOM_ABSENT);

@@ -64,7 +64,7 @@ typedef struct variant {
   uint64_t data_seed, order_seed;
   order_kind order;
   place_kind place;
-  bool in_backward, check, clip;
+  bool in_backward, check, clip, skip;
   bool ignore_waits;      /* breaks the rules, to show that orders matter */
   hr_optimizer optimizer;
   hr_weight_packing weight_packing;
@@ -111,6 +111,7 @@ static void describe_job(const variant *v, hr_job *job) {
   job->weight_decay = 0.1;
   job->clip = v->clip ? 0.5 : 0;
   job->update = v->in_backward ? HR_UPDATE_IN_BACKWARD : HR_UPDATE_AFTER;
+  job->on_nonfinite = v->skip ? HR_ON_NONFINITE_SKIP : HR_ON_NONFINITE_STOP;
   job->check = v->check;
   if (v->recompute) must(hr_recompute_parse(v->recompute, &job->recompute, &error), &error);
   must(hr_job_finish(job, &error), &error);
@@ -568,6 +569,29 @@ static void test_update_inside_the_backward(void **state) {
     }
 }
 
+/* A guard that never closes: the norm that is then taken in any case changes nothing, with a clip or without. */
+static void test_skip_of_no_step(void **state) {
+  (void)state;
+  for (int m = 0; m < model_count(); m++)
+    for (uint32_t k = 0; k < 4; k++) {
+      variant v = usual(models[m]);
+      outcome reference, got;
+      v.accumulate = 1 + k % 2;
+      v.clip = k / 2;
+      reference = train(&v);
+      v.skip = true;
+      got = train(&v);
+      if (!v.clip) {
+        assert_true(got.grad_norm > 0 && got.nodes > reference.nodes);
+        reference.grad_norm = got.grad_norm; /* stop takes none */
+      }
+      assert_same_bits(&reference, &v, "skip");
+      v.threads = 3;
+      v.check = true;
+      assert_same_bits(&reference, &v, "skip, 3 threads, poisoned");
+    }
+}
+
 /* Operands rearranged before they are multiplied, or once for all micro-steps. */
 static void test_weight_packing(void **state) {
   static const hr_weight_packing ways[] = {HR_WEIGHT_PACKING_AUTO, HR_WEIGHT_PACKING_TRANSIENT, HR_WEIGHT_PACKING_PERSISTENT};
@@ -672,6 +696,7 @@ static int run_all(void) {
       cmocka_unit_test(test_threads),
       cmocka_unit_test(test_threads_with_many_rows),
       cmocka_unit_test(test_update_inside_the_backward),
+      cmocka_unit_test(test_skip_of_no_step),
       cmocka_unit_test(test_weight_packing),
       cmocka_unit_test(test_resume),
       cmocka_unit_test(test_all_together),

@@ -139,7 +139,7 @@ static void tiny_open(tiny *t, uint64_t seed, uint32_t accumulate) {
   t->seed = seed;
   t->program = accumulate > 1 ? HRI_MICRO : HRI_STEP;
   t->hidden = t->head = t->targets = t->dy = HRI_NONE;
-  t->emit = (hri_emit){.program = t->program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = 0, .origin = HRI_NONE, .guard = HRI_NONE};
+  t->emit = (hri_emit){.program = t->program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_FORWARD, .layer = -1, .unit = 0, .origin = HRI_NONE};
   hri_job_init(&t->job);
 }
 

@@ -41,6 +41,7 @@ static void test_defaults(void **state) {
   assert_int_equal(job.schedule, HR_SCHEDULE_LINEAR);
   assert_int_equal(job.attention, HR_ATTENTION_FLASH);
   assert_int_equal(job.recompute.kind, HR_RECOMPUTE_NONE);
+  assert_true(job.on_nonfinite == HR_ON_NONFINITE_STOP && job.max_skipped == 10);
   finish(&job);
   assert_int_equal(job.sequence_length, 1024);
   assert_int_equal(job.micro_batch, 1);
@@ -136,6 +137,8 @@ static void test_ranges(void **state) {
   assert_field_refused(threads = 5000, "--threads");
   assert_field_refused(budget_given = true, "--budget");
   assert_field_refused(optimizer = (hr_optimizer)9, "--optimizer");
+  assert_field_refused(on_nonfinite = (hr_on_nonfinite)2, "--on-nonfinite");
+  assert_field_refused(max_skipped = 0, "--max-skipped");
   assert_field_refused(recompute.kind = HR_RECOMPUTE_LEVELS, "--recompute");
   assert_field_refused(model.layer_count = 0, "layer_count");
   job.micro_batch = (1u << 21) - 1; /* one row less than 2^31 tokens is legal */
@@ -159,6 +162,29 @@ static void test_clip_excludes_updates_in_the_backward(void **state) {
   job.purpose = HR_PURPOSE_EVALUATE;
   job.update = HR_UPDATE_IN_BACKWARD;
   job.given = HR_GIVEN_CLIP;
+  finish(&job);
+}
+
+static void test_skipping_excludes_updates_in_the_backward(void **state) {
+  hr_job job = job_for("llama-2-7b");
+  hr_error error;
+  (void)state;
+  job.on_nonfinite = HR_ON_NONFINITE_SKIP;
+  finish(&job); /* with clip, and without */
+  job.clip = 0;
+  finish(&job);
+  job.update = HR_UPDATE_IN_BACKWARD;
+  assert_refused(&job, "--update in-backward and --on-nonfinite skip exclude each other: whether a step is skipped is known when its last gradient is made");
+  assert_int_equal(hr_job_finish(&job, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.hint, "give --on-nonfinite stop or leave --update out; skipping would keep 25.10 GiB of gradients alive"));
+  job.clip = 1; /* the default clip gives way, skipping was asked for */
+  assert_refused(&job, "--on-nonfinite skip");
+  job.on_nonfinite = HR_ON_NONFINITE_STOP;
+  finish(&job);
+  job = job_for("llama-2-7b"); /* nothing is updated, so nothing is excluded */
+  job.purpose = HR_PURPOSE_EVALUATE;
+  job.update = HR_UPDATE_IN_BACKWARD;
+  job.on_nonfinite = HR_ON_NONFINITE_SKIP;
   finish(&job);
 }
 
@@ -293,6 +319,9 @@ static void test_names(void **state) {
   assert_string_equal(hr_attention_name(HR_ATTENTION_MATERIALIZED), "materialized");
   assert_string_equal(hr_schedule_name(HR_SCHEDULE_WSD), "wsd");
   assert_string_equal(hr_level_name(HR_LEVEL_BLOCK), "block");
+  assert_string_equal(hr_on_nonfinite_name(HR_ON_NONFINITE_STOP), "stop");
+  assert_string_equal(hr_on_nonfinite_name(HR_ON_NONFINITE_SKIP), "skip");
+  assert_string_equal(hr_on_nonfinite_name((hr_on_nonfinite)7), "unknown");
   assert_string_equal(hr_level_name(HR_LEVEL_COUNT), "unknown");
   assert_string_equal(hr_schedule_name((hr_schedule)77), "unknown");
 }
@@ -305,6 +334,7 @@ int main(void) {
       cmocka_unit_test(test_sqrt),
       cmocka_unit_test(test_ranges),
       cmocka_unit_test(test_clip_excludes_updates_in_the_backward),
+      cmocka_unit_test(test_skipping_excludes_updates_in_the_backward),
       cmocka_unit_test(test_accumulation_excludes_updates_in_the_backward),
       cmocka_unit_test(test_recompute_beyond_the_layers),
       cmocka_unit_test(test_rows_beyond_the_positions),

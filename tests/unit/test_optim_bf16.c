@@ -399,6 +399,32 @@ static void square_sum_of_bf16_is_that_of_the_same_fp32(void **state) {
     }
 }
 
+/* NaN (of either sign, quiet or not) and infinity in any place of arrays of any length around the widths of vectors, their
+ * unrolled loops and the rest behind them: the sum is not finite. The largest finite values everywhere: it is. */
+static void square_sum_shows_one_bad_value_anywhere(void **state) {
+  static const uint32_t bad[] = {0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00000, 0x7F810000, 0x7FFFFFFF};
+  enum { N = 150 };
+  (void)state;
+  for (int s = 0; s < isa_count; s++)
+    for (hri_real real = HRI_REAL_F32; real <= HRI_REAL_BF16; real++)
+      for (int64_t n = 1; n <= N; n += n < 70 ? 1 : 7) {
+        void *g = take(n, real);
+        double sum;
+        for (int64_t i = 0; i < n; i++) put(g, i, real, from_bits(0x7F7F0000)); /* bf16's largest */
+        isas[s].kernels.square_sum(&sum, g, real, n, 1);
+        assert_true(isfinite(sum) && sum > 1e76);
+        for (int64_t i = 0; i < n; i++)
+          for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+            put(g, i, real, from_bits(bad[b]));
+            isas[s].kernels.square_sum(&sum, g, real, n, 1);
+            if (isfinite(sum) || isfinite(isas[s].kernels.partial_sum((double[]){1, sum, 2}, 3)))
+              fail_msg("%s, %s: %08x at %lld of %lld does not show", isas[s].name, real == HRI_REAL_BF16 ? "bf16" : "fp32", bad[b], (long long)i, (long long)n);
+            put(g, i, real, 1);
+          }
+        release(NULL);
+      }
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, release)
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -412,6 +438,7 @@ int main(void) {
       TEST(teams_and_slices_do_not_show),
       TEST(nan_and_infinite_gradients_show),
       TEST(square_sum_of_bf16_is_that_of_the_same_fp32),
+      TEST(square_sum_shows_one_bad_value_anywhere),
   };
   return cmocka_run_group_tests_name("optim_bf16", tests, setup, NULL);
 }

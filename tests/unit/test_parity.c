@@ -187,7 +187,7 @@ static void engine_open(engine *e, parity_case *c, const hr_job *job, const hri_
   e->c = c;
   made.check_each = true;
   HOLDS(hri_session_plan(&e->session, job, &made, error));
-  HOLDS(hri_session_data(&e->session, paths, 1, &(hr_data_options){0}, NULL, &e->data, error));
+  HOLDS(hri_session_data(&e->session, paths, 1, &(hr_data_options){0}, NULL, NULL, &e->data, error));
   if (hook) load_with_hook(e);
   else HOLDS(hri_session_load(&e->session, NULL, NULL, error));
   e->gradients = parity_buffer(c, e->session.plan->job.params.count * sizeof *e->gradients);
@@ -328,7 +328,7 @@ static void check_weights(parity_case *c, const char *directory, const engine *e
 
 static void check_saved_weights(engine *e, const variant *v, const char *run, parity_margin *margin, const char *label) {
   const char *directory = scratch_make("parity");
-  HOLDS(hri_session_save(&e->session, directory, HRI_FILE_F32, false, error));
+  HOLDS(hri_session_save(&e->session, directory, HRI_FILE_F32, false, NULL, error));
   check_weights(e->c, directory, NULL, v, run, margin, label);
   scratch_remove(directory);
 }

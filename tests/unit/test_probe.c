@@ -31,7 +31,7 @@ static hri_operand tensor(bench *b, hri_access access, uint64_t rows, uint64_t c
 }
 
 static void make(bench *b, hri_op op, hri_attr attr, const hri_operand *operands, uint32_t count) {
-  hri_emit emit = {.program = HRI_STEP, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE, .guard = HRI_NONE};
+  hri_emit emit = {.program = HRI_STEP, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE};
   hri_id id = hri_node_append(&b->job, (uint16_t)op, emit, &attr, operands, count);
   assert_int_not_equal(id, HRI_NONE);
   b->node = &b->job.nodes.items[id];

@@ -14,6 +14,7 @@
 #include <headroom/plan.h>
 
 #include "base/rng.h"
+#include "base/text.h"
 #include "plan/compile.h"
 #include "plan/place.h"
 #include "program/check.h"
@@ -99,15 +100,17 @@ static void random_job(dice *d, hr_job *job, hri_compile_options *options) {
   job->precision = (hr_precision)roll(d, 3);
   if (job->precision == HR_PRECISION_BF16_PURE) job->moments = (hr_moments)roll(d, 2);
   job->weight_packing = (hr_weight_packing)roll(d, 4);
+  if (job->update == HR_UPDATE_AFTER) job->on_nonfinite = (hr_on_nonfinite)roll(d, 2);
 }
 
 /* What the drawn jobs held, so that a draw that never happens is noticed. */
-typedef struct census { uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed; } census;
+typedef struct census { uint32_t copies, masters, narrow_gradients, wide_gradients, narrow_states, packed, carried_packed, guarded; } census;
 
 static void count_job(const hri_job *job, census *seen) {
   for (size_t n = 0; n < job->nodes.count; n++) {
     seen->copies += job->nodes.items[n].op == HRI_OP_COPY;
     seen->packed += job->nodes.items[n].op == HRI_OP_PACK;
+    seen->guarded += hri_node_guard(job, &job->nodes.items[n]) != HRI_NONE;
     seen->carried_packed += job->nodes.items[n].op == HRI_OP_PACK && job->nodes.items[n].program == HRI_BEGIN;
   }
   for (size_t p = 0; p < job->params.count; p++) {
@@ -165,7 +168,7 @@ static void random_jobs_obey_the_rules(void **state) {
   for (uint64_t seed = 1; seed <= count; seed++) one_seed(seed, &worst, &seen);
   assert_true(seen.copies > 1000); /* the second and third lane were really there */
   assert_true(seen.masters > 100 && seen.narrow_gradients > 100 && seen.wide_gradients > 100 && seen.narrow_states > 100);
-  assert_true(seen.packed > 1000 && seen.carried_packed > 20);
+  assert_true(seen.packed > 1000 && seen.carried_packed > 20 && seen.guarded > 1000);
   print_message("%llu seeds, worst placement gap %.2f %%, %u copies on other lanes, %u packed operands (%u carried), %u masters\n", (unsigned long long)count, 100 * worst,
                 seen.copies, seen.packed, seen.carried_packed, seen.masters);
 }
@@ -207,7 +210,7 @@ static void automatic_packing_is_free(void **state) {
 
 /* ---- the checker can fail: one broken job per rule ---- */
 
-static void compile_small(hri_job *job, bool offload) {
+static void compile_small_on(hri_job *job, bool offload, hr_on_nonfinite on_nonfinite) {
   dice d = {7, 0};
   hr_job spec;
   hri_compile_options options = {.check_each = true};
@@ -220,6 +223,7 @@ static void compile_small(hri_job *job, bool offload) {
   spec.sequence_length = 16;
   spec.micro_batch = 2;
   spec.recompute.kind = HR_RECOMPUTE_BLOCK;
+  spec.on_nonfinite = on_nonfinite;
   if (offload) {
     options.offload_bytes = 1;
     options.offload_distance = 3;
@@ -230,6 +234,8 @@ static void compile_small(hri_job *job, bool offload) {
     fail();
   }
 }
+
+static void compile_small(hri_job *job, bool offload) { compile_small_on(job, offload, HR_ON_NONFINITE_STOP); }
 
 static hri_id find_node(const hri_job *job, uint8_t program, uint16_t op, uint32_t nth, size_t *at) {
   const hri_program *p = &job->programs[program];
@@ -370,6 +376,158 @@ static void rule_7_packed(void **state) {
   hri_job_deinit(&job);
 }
 
+/* ---- guards ---- */
+
+/* A node that may be skipped reads and updates: what it leaves out is only a change. A skipped WRITE would leave its readers
+ * with the bytes of whatever lay there before. */
+static void guards_stand_at_ops_that_only_change_things(void **state) {
+  uint32_t guarded = 0;
+  (void)state;
+  for (uint16_t op = 0; op < HRI_OP_COUNT; op++) {
+    const char *letters = hri_rule_get(op)->operands;
+    if (hri_guard_position(op) == HRI_NONE) continue;
+    assert_int_equal(letters[hri_guard_position(op) + 1], 0);
+    assert_int_equal(strspn(letters, "RrUu"), hri_guard_position(op));
+    guarded++;
+  }
+  assert_int_equal(guarded, 4); /* advance, adamw, momentum, sgd */
+}
+
+/* All guards of the step read `flag` from now on. */
+static void guard_by(hri_job *job, hri_id flag) {
+  for (size_t at = 0; at < job->programs[HRI_STEP].order.count; at++) {
+    hri_node *node = &job->nodes.items[job->programs[HRI_STEP].order.items[at]];
+    if (hri_guard_position(node->op) != HRI_NONE) hri_operands(job, node)[hri_guard_position(node->op)].tensor = flag;
+  }
+}
+
+static hri_id local_tensor(hri_job *job, hri_dtype dtype, uint64_t elements) {
+  hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = -1, .unit = HRI_NONE};
+  return hri_tensor_new(job, place, hri_name(job, "flag"), dtype, 1, &elements, NULL);
+}
+
+static hri_emit step_emit(uint8_t lane) { return (hri_emit){.program = HRI_STEP, .lane = lane, .phase = HRI_PHASE_OPTIMIZER, .layer = -1, .unit = HRI_NONE, .origin = HRI_NONE}; }
+
+static void rule_7_guard(void **state) {
+  static const struct { hri_dtype dtype; uint64_t elements; const char *rule; } flags[] = {
+      {HRI_F32, 1, "rule 7: a guard"}, {HRI_F64, 2, "rule 7: a guard"}, {HRI_F64, 1, "rule 1: reads what its producer did not write"}};
+  hri_job job;
+  (void)state;
+  compile_small(&job, false); /* at an op whose rule has none */
+  hri_node_add_operand(&job, find_node(&job, HRI_STEP, HRI_OP_CLIP, 0, NULL), HRI_CONTROL_DOUBLE(&job, found_inf), HRI_READ);
+  expect_rule(&job, "rule 7");
+  hri_job_deinit(&job);
+  for (size_t k = 0; k < sizeof flags / sizeof *flags; k++) { /* no double, two of them, and one that nobody made */
+    hri_job_init(&job);
+    hri_build_control(&job, HRI_IN(HRI_STEP));
+    hri_node_append(&job, HRI_OP_ADVANCE, step_emit(HRI_COMPUTE), NULL, (hri_operand[]){HRI_U(job.control), HRI_R(local_tensor(&job, flags[k].dtype, flags[k].elements))}, 2);
+    expect_rule(&job, flags[k].rule);
+    hri_job_deinit(&job);
+  }
+  hri_job_init(&job); /* an op with a guard has the place for it, also without one */
+  hri_build_control(&job, HRI_IN(HRI_STEP));
+  hri_node_append(&job, HRI_OP_ADVANCE, step_emit(HRI_COMPUTE), NULL, (hri_operand[]){HRI_U(job.control)}, 1);
+  expect_rule(&job, "rule 7: advance at 0 has 1 operands instead of 2");
+  hri_job_deinit(&job);
+}
+
+/* Before guards were operands, a flag in a storage of its own had no life: it could lie on a live gradient, and neither the
+ * check nor the proof of the placement saw it. */
+static void a_guard_has_a_life(void **state) {
+  hri_job job;
+  hri_placement placement;
+  hr_error error = {0};
+  size_t made, first, last;
+  hri_id flag, node, gradient;
+  struct hri_text text = {0};
+  (void)state;
+  compile_small_on(&job, false, HR_ON_NONFINITE_SKIP);
+  flag = local_tensor(&job, HRI_F64, 1);
+  node = find_node(&job, HRI_STEP, HRI_OP_FOUND_INF, 0, &made);
+  (void)find_node(&job, HRI_STEP, HRI_OP_ADVANCE, 0, &first);
+  last = job.programs[HRI_STEP].order.count - 1;
+  assert_true(made < first && first < last);
+  guard_by(&job, flag);
+  expect_rule(&job, "rule 1: reads what its producer did not write"); /* nobody made the flag */
+  hri_operands(&job, &job.nodes.items[node])[2].tensor = flag;
+  assert_int_equal(hri_job_check(&job, &error), HR_OK);
+  assert_int_equal(hri_place_job(&job, 0, &placement, &error), HR_OK);
+  assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_OK);
+  node = job.programs[HRI_STEP].order.items[last];
+  assert_true(hri_node_guard(&job, &job.nodes.items[node]) == flag);
+  gradient = job.tensors.items[hri_operands(&job, &job.nodes.items[node])[0].tensor].storage;
+  flag = job.tensors.items[flag].storage;
+  assert_int_equal(placement.lives[flag].begin, placement.spans[HRI_STEP].begin + 2 * made); /* all on the compute lane */
+  assert_int_equal(placement.lives[flag].end, placement.spans[HRI_STEP].begin + 2 * last);
+  placement.offsets[flag] = placement.offsets[gradient];
+  assert_int_equal(hri_placement_verify(&job, &placement, &error), HR_ERROR_INTERNAL);
+  assert_non_null(strstr(error.message, "share bytes"));
+  assert_int_equal(hri_job_print(&job, false, NULL, &text, &error), HR_OK);
+  assert_non_null(strstr(text.chars, " guard:flag@s"));
+  hri_text_deinit(&text);
+  hri_placement_deinit(&placement);
+  hri_job_deinit(&job);
+}
+
+/* Dumps name the guard where there is one, and are those of before where there is none. */
+static void dumps_show_guards(void **state) {
+  (void)state;
+  for (int skip = 0; skip < 2; skip++)
+    for (int json = 0; json < 2; json++) {
+      struct hri_text text = {0};
+      hr_error error = {0};
+      hri_job job;
+      compile_small_on(&job, false, (hr_on_nonfinite)skip);
+      assert_int_equal(hri_job_print(&job, json, NULL, &text, &error), HR_OK);
+      assert_int_equal(strstr(text.chars, json ? "\"guard\"" : " guard:control.found_inf@s") != NULL, skip);
+      assert_int_equal(strstr(text.chars, "found_inf") != NULL, skip);
+      hri_text_deinit(&text);
+      hri_job_deinit(&job);
+    }
+}
+
+/* A guard on another lane than the node that makes its flag is a hazard like any other. */
+static void rule_3_guard(void **state) {
+  hri_job job;
+  hr_error error = {0};
+  hri_id found, clip, advance;
+  (void)state;
+  compile_small_on(&job, false, HR_ON_NONFINITE_SKIP);
+  found = find_node(&job, HRI_STEP, HRI_OP_FOUND_INF, 0, NULL);
+  clip = find_node(&job, HRI_STEP, HRI_OP_CLIP, 0, NULL);
+  advance = find_node(&job, HRI_STEP, HRI_OP_ADVANCE, 0, NULL);
+  job.nodes.items[found].lane = HRI_HOST_LANE;
+  hri_node_add_wait(&job, found, clip);
+  expect_rule(&job, "rule 3");
+  hri_node_add_wait(&job, advance, found);
+  assert_int_equal(hri_job_check(&job, &error), HR_OK);
+  hri_job_deinit(&job);
+}
+
+/* Two nodes on two lanes that touch different fields of the control block are free of each other; who touches the whole
+ * block is not. */
+static void fields_of_the_control_block_are_apart(void **state) {
+  hri_job job;
+  hr_error error = {0};
+  hri_id host, compute, advance;
+  (void)state;
+  hri_job_init(&job);
+  hri_build_control(&job, HRI_IN(HRI_STEP));
+  host = hri_node_append(&job, HRI_OP_FOUND_INF, step_emit(HRI_HOST_LANE), NULL,
+                         (hri_operand[]){HRI_R(HRI_CONTROL_DOUBLE(&job, loss_sum)), HRI_R(HRI_CONTROL_DOUBLE(&job, grad_norm)), HRI_W(HRI_CONTROL_DOUBLE(&job, found_inf))}, 3);
+  compute = hri_node_append(&job, HRI_OP_FOUND_INF, step_emit(HRI_COMPUTE), NULL,
+                            (hri_operand[]){HRI_R(HRI_CONTROL_DOUBLE(&job, loss_sum)), HRI_R(HRI_CONTROL_DOUBLE(&job, inv_tokens)), HRI_W(HRI_CONTROL_DOUBLE(&job, clip_scale))}, 3);
+  assert_int_equal(hri_job_check(&job, &error), HR_OK); /* both read loss_sum, each writes 8 bytes of its own */
+  hri_operands(&job, &job.nodes.items[compute])[1].tensor = HRI_CONTROL_DOUBLE(&job, found_inf);
+  expect_rule(&job, "rule 3");
+  hri_operands(&job, &job.nodes.items[compute])[1].tensor = HRI_CONTROL_DOUBLE(&job, inv_tokens);
+  advance = hri_node_append(&job, HRI_OP_ADVANCE, step_emit(HRI_COMPUTE), NULL, (hri_operand[]){HRI_U(job.control), HRI_ABSENT}, 2);
+  expect_rule(&job, "rule 3");
+  hri_node_add_wait(&job, advance, host);
+  assert_int_equal(hri_job_check(&job, &error), HR_OK);
+  hri_job_deinit(&job);
+}
+
 static void placement_proof_can_fail(void **state) {
   hri_job job;
   hri_placement placement;
@@ -400,6 +558,7 @@ static void allocation_failures_are_clean(void **state) {
   spec.recompute.every = 2;
   spec.precision = HR_PRECISION_BF16;
   spec.weight_packing = HR_WEIGHT_PACKING_TRANSIENT;
+  spec.on_nonfinite = HR_ON_NONFINITE_SKIP;
   for (;; n++) {
     hri_job job;
     hri_placement placement = {0};
@@ -520,6 +679,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rule_1_write_before_read), cmocka_unit_test(rule_1_written_twice), cmocka_unit_test(rule_1_overwritten), cmocka_unit_test(rule_1_role),
       cmocka_unit_test(rule_3_missing_wait), cmocka_unit_test(rule_6_site), cmocka_unit_test(rule_7_shape), cmocka_unit_test(rule_7_packed), cmocka_unit_test(placement_proof_can_fail),
+      cmocka_unit_test(guards_stand_at_ops_that_only_change_things), cmocka_unit_test(rule_7_guard), cmocka_unit_test(a_guard_has_a_life), cmocka_unit_test(dumps_show_guards),
+      cmocka_unit_test(rule_3_guard), cmocka_unit_test(fields_of_the_control_block_are_apart),
       cmocka_unit_test(allocation_failures_are_clean), cmocka_unit_test(random_jobs_obey_the_rules), cmocka_unit_test(automatic_packing_is_free), cmocka_unit_test(placement_gap_of_presets),
       cmocka_unit_test(windowed_attention_counts_what_is_seen),
       cmocka_unit_test(layers_have_their_windows_and_tables),

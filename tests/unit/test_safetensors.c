@@ -1,5 +1,6 @@
 /* safetensors files: what the reader refuses and accepts, what the writer makes, and what both do when memory, disk or
  * file run out. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -181,8 +182,8 @@ static void test_not_a_file(void **state) {
   const char *fifo = path_of("fifo");
   (void)state;
   assert_int_equal(mkfifo(fifo, 0600), 0);
-  assert_refused(fifo, "is not a regular file"); /* and does not wait for a writer */
-  assert_refused(directory, "is not a regular file");
+  assert_refused(fifo, "is a FIFO, not a regular file"); /* and does not wait for a writer */
+  assert_refused(directory, "is a directory, not a regular file");
   assert_int_equal(hri_safetensors_open(path_of("absent"), &file, &error), HR_ERROR_IO);
   assert_says(&error, "absent");
 }
@@ -324,7 +325,7 @@ static void test_many_metadata(void **state) {
   begin = seconds();
   assert_int_equal(hri_safetensors_writer_open(path_of("many-pairs.safetensors"), NULL, 0, pairs, MANY, &writer, &error), HR_OK);
   assert_true(seconds() - begin < 10);
-  assert_int_equal(hri_safetensors_writer_finish(writer, &error), HR_OK);
+  assert_int_equal(hri_safetensors_writer_finish(writer, NULL, &error), HR_OK);
   pairs[MANY - 1].key = pairs[0].key;
   assert_int_equal(hri_safetensors_writer_open(path_of("twice.safetensors"), NULL, 0, pairs, MANY, &writer, &error), HR_ERROR_USAGE);
   assert_says(&error, "the metadata key 'key0' is given twice");
@@ -366,7 +367,7 @@ static void assert_golden(const char *path) {
   hri_free(bytes);
 }
 
-static hr_status write_all(const char *path, hr_error *error) {
+static hr_status write_listed(const char *path, hri_file_list *files, hr_error *error) {
   hri_safetensors_writer *writer;
   hr_status status;
   uint32_t i;
@@ -379,8 +380,10 @@ static hr_status write_all(const char *path, hr_error *error) {
     hri_safetensors_writer_abort(writer);
     return status;
   }
-  return hri_safetensors_writer_finish(writer, error);
+  return hri_safetensors_writer_finish(writer, files, error);
 }
+
+static hr_status write_all(const char *path, hr_error *error) { return write_listed(path, NULL, error); }
 
 static void test_write_golden(void **state) {
   const char *path = path_of("golden.safetensors");
@@ -388,7 +391,40 @@ static void test_write_golden(void **state) {
   (void)state;
   if (write_all(path, &error) != HR_OK) fail_msg("%s", error.message);
   assert_golden(path);
-  assert_false(hri_path_exists(path_of("golden.safetensors.tmp")));
+  assert_int_equal(unlink(path), 0);
+}
+
+/* What the writer tells of its file is what one pass over the file gives; and reading it, in pieces, the unread ones at the end. */
+static void test_write_and_read_digest(void **state) {
+  const char *path = path_of("digest.safetensors");
+  hri_safetensors *file = NULL;
+  hri_file_list written = {0}, read = {0};
+  hr_error error = {0};
+  uint64_t bytes, value, live = hri_mem_live_bytes();
+  char piece[8];
+  (void)state;
+  if (write_listed(path, &written, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_int_equal(hri_file_digest_read(path, &bytes, &value, &error), HR_OK);
+  assert_int_equal(written.count, 1);
+  assert_string_equal(written.items[0].name, "digest.safetensors");
+  assert_true(written.items[0].bytes == bytes && written.items[0].digest == value);
+  for (int reads = 0; reads < 3; reads++) { /* of no tensor, of some in pieces, of a part only */
+    assert_int_equal(hri_safetensors_open(path, &file, &error), HR_OK);
+    assert_int_equal(hri_safetensors_digest_end(file, &read, &error), HR_ERROR_INTERNAL); /* not begun */
+    assert_int_equal(hri_safetensors_digest_begin(file, &error), HR_OK);
+    for (uint32_t k = 0; k < 4 && reads > 0; k++) {
+      uint64_t all = hri_safetensors_get(file, k)->end - hri_safetensors_get(file, k)->begin;
+      assert_int_equal(hri_safetensors_read(file, k, all / 2, all - all / 2, piece, &error), HR_OK);
+      if (reads == 1) assert_int_equal(hri_safetensors_read(file, k, 0, all / 2, piece, &error), HR_OK);
+    }
+    assert_int_equal(hri_safetensors_digest_end(file, &read, &error), reads < 2 ? HR_OK : HR_ERROR_INTERNAL);
+    hri_safetensors_close(file);
+    if (reads < 2) assert_memory_equal(&read.items[reads], &written.items[0], sizeof written.items[0]);
+  }
+  assert_says(&error, "digest.safetensors: ");
+  hri_array_free(&written);
+  hri_array_free(&read);
+  assert_true(hri_mem_live_bytes() == live);
 }
 
 static void test_write_metadata(void **state) {
@@ -400,15 +436,16 @@ static void test_write_metadata(void **state) {
   (void)state;
   assert_int_equal(hri_safetensors_writer_open(path, NULL, 0, pairs, 2, &writer, &error), HR_OK);
   assert_true(hri_safetensors_writer_file_bytes(writer) % 8 == 0);
-  assert_int_equal(hri_safetensors_writer_finish(writer, &error), HR_OK);
+  assert_int_equal(hri_safetensors_writer_finish(writer, NULL, &error), HR_OK);
   assert_int_equal(hri_safetensors_open(path, &file, &error), HR_OK);
   assert_string_equal(hri_safetensors_metadata_get(file, 0).key, "format");
   assert_string_equal(hri_safetensors_metadata_find(file, "format"), "pt");
   assert_string_equal(hri_safetensors_metadata_find(file, "step"), "7");
   assert_string_equal(hri_safetensors_metadata_find(file, "quote"), "\"\xEF\xBF\xBD");
   hri_safetensors_close(file);
+  assert_int_equal(unlink(path), 0);
   assert_int_equal(hri_safetensors_writer_open(path, NULL, 0, own, 1, &writer, &error), HR_OK);
-  assert_int_equal(hri_safetensors_writer_finish(writer, &error), HR_OK);
+  assert_int_equal(hri_safetensors_writer_finish(writer, NULL, &error), HR_OK);
   assert_int_equal(hri_safetensors_open(path, &file, &error), HR_OK);
   assert_int_equal(hri_safetensors_metadata_count(file), 1);
   assert_string_equal(hri_safetensors_metadata_find(file, "format"), "np");
@@ -439,27 +476,29 @@ static void test_write_refuses(void **state) {
     assert_int_equal(hri_safetensors_writer_open(path, cases[i].tensors, 2, NULL, 0, &writer, &error), HR_ERROR_USAGE);
     assert_says(&error, cases[i].message);
     assert_null(writer);
-    assert_false(hri_path_exists(path) || hri_path_exists(path_of("refused.safetensors.tmp")));
+    assert_false(hri_path_exists(path));
   }
 }
 
-/* Whatever goes wrong, the older file stays and the temporary one goes. */
+/* Whatever goes wrong, the file goes, and one that stood there stays. */
 static void test_write_incomplete(void **state) {
-  const char *path = path_of("kept.safetensors"), *temp = path_of("kept.safetensors.tmp");
+  const char *path = path_of("kept.safetensors"), *other = path_of("other.safetensors");
   hri_safetensors_writer *writer = NULL;
   hr_error error = {0};
   uint64_t live = hri_mem_live_bytes();
   uint32_t i;
   (void)state;
   assert_int_equal(write_all(path, &error), HR_OK);
-  assert_int_equal(hri_safetensors_writer_open(path, tensors, TENSORS, NULL, 0, &writer, &error), HR_OK);
-  for (i = 0; i < TENSORS; i++) assert_int_equal(hri_safetensors_writer_write(writer, i, 0, contents[i], i == 3 ? 2 : sizes[i], &error), HR_OK);
-  assert_true(hri_path_exists(temp));
-  assert_int_equal(hri_safetensors_writer_finish(writer, &error), HR_ERROR_INTERNAL);
-  assert_says(&error, "tensor 'b' got 2 of its 3 bytes");
-  assert_false(hri_path_exists(temp));
+  assert_int_equal(write_all(path, &error), HR_ERROR_IO);
+  assert_says(&error, "kept.safetensors: File exists");
   assert_golden(path);
-  assert_int_equal(hri_safetensors_writer_open(path, tensors, TENSORS, NULL, 0, &writer, &error), HR_OK);
+  assert_int_equal(hri_safetensors_writer_open(other, tensors, TENSORS, NULL, 0, &writer, &error), HR_OK);
+  for (i = 0; i < TENSORS; i++) assert_int_equal(hri_safetensors_writer_write(writer, i, 0, contents[i], i == 3 ? 2 : sizes[i], &error), HR_OK);
+  assert_true(hri_path_exists(other));
+  assert_int_equal(hri_safetensors_writer_finish(writer, NULL, &error), HR_ERROR_INTERNAL);
+  assert_says(&error, "tensor 'b' got 2 of its 3 bytes");
+  assert_false(hri_path_exists(other));
+  assert_int_equal(hri_safetensors_writer_open(other, tensors, TENSORS, NULL, 0, &writer, &error), HR_OK);
   assert_int_equal(hri_safetensors_writer_write(writer, 0, 4, contents[0], 5, &error), HR_ERROR_INTERNAL);
   assert_int_equal(hri_safetensors_writer_write(writer, 0, UINT64_MAX, contents[0], 2, &error), HR_ERROR_INTERNAL);
   assert_int_equal(hri_safetensors_writer_write(writer, TENSORS, 0, contents[0], 1, &error), HR_ERROR_INTERNAL);
@@ -467,8 +506,7 @@ static void test_write_incomplete(void **state) {
   assert_int_equal(hri_safetensors_writer_write(writer, 0, 0, contents[0], 1, &error), HR_ERROR_INTERNAL); /* a ninth byte */
   hri_safetensors_writer_abort(writer);
   hri_safetensors_writer_abort(NULL);
-  assert_false(hri_path_exists(temp));
-  assert_golden(path);
+  assert_false(hri_path_exists(other));
   assert_true(hri_mem_live_bytes() == live);
 }
 
@@ -477,11 +515,34 @@ static void test_write_unwritable(void **state) {
   hr_error error = {0};
   (void)state;
   assert_int_equal(hri_safetensors_writer_open(path_of("absent/x.safetensors"), tensors, TENSORS, NULL, 0, &writer, &error), HR_ERROR_IO);
-  assert_says(&error, "absent/x.safetensors.tmp");
+  assert_says(&error, "absent/x.safetensors");
   assert_int_equal(mkdir(path_of("taken.safetensors"), 0700), 0);
-  assert_int_equal(write_all(path_of("taken.safetensors"), &error), HR_ERROR_IO); /* the rename fails */
+  assert_int_equal(write_all(path_of("taken.safetensors"), &error), HR_ERROR_IO);
   assert_says(&error, "taken.safetensors");
-  assert_false(hri_path_exists(path_of("taken.safetensors.tmp")));
+  assert_true(hri_path_is_dir(path_of("taken.safetensors")));
+}
+
+/* A pipe stands for a file whose sync fails (EINVAL): the file is given up, whether it could be closed or not. */
+static void test_failed_sync(void **state) {
+  const char *path = path_of("unsynced");
+  hr_error error = {0};
+  int ends[2], fd;
+  (void)state;
+  assert_int_equal(hri_file_create(path, &fd, &error), HR_OK);
+  assert_int_equal(close(fd), 0);
+  assert_int_equal(pipe(ends), 0);
+  assert_int_equal(hri_file_finish(ends[1], path, HR_OK, &error), HR_ERROR_IO);
+  assert_says(&error, "unsynced");
+  assert_false(hri_path_exists(path));
+  assert_int_equal(close(ends[0]), 0);
+  assert_int_equal(hri_file_write_new(path, "text", 4, &error), HR_OK);
+  assert_int_equal(hri_file_write_new(path, "other", 5, &error), HR_ERROR_IO);
+  assert_says(&error, "unsynced: File exists");
+  fd = open(path, O_RDONLY);
+  error.code = HR_OK;
+  assert_int_equal(hri_file_finish(fd, path, HR_ERROR_INPUT, &error), HR_ERROR_INPUT); /* what went wrong before stays told */
+  assert_int_equal(error.code, HR_OK);
+  assert_false(hri_path_exists(path));
 }
 
 /* A limit on file sizes stands for a full disk: the same calls fail, with another errno. */
@@ -501,9 +562,9 @@ static void test_write_full_disk(void **state) {
   status = hri_safetensors_writer_open(path, large, 1, NULL, 0, &writer, &error);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
   assert_int_equal(status, HR_ERROR_IO);
-  assert_says(&error, "full.safetensors.tmp");
+  assert_says(&error, "full.safetensors");
   assert_non_null(strstr(error.hint, "4.00 MiB"));
-  assert_false(hri_path_exists(path) || hri_path_exists(path_of("full.safetensors.tmp")));
+  assert_false(hri_path_exists(path));
 
   /* and in the middle: the first bytes go through, then none */
   assert_int_equal(hri_safetensors_writer_open(path, large, 1, NULL, 0, &writer, &error), HR_OK);
@@ -513,7 +574,7 @@ static void test_write_full_disk(void **state) {
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
   assert_int_equal(status, HR_ERROR_IO);
   hri_safetensors_writer_abort(writer);
-  assert_false(hri_path_exists(path) || hri_path_exists(path_of("full.safetensors.tmp")));
+  assert_false(hri_path_exists(path));
   (void)signal(SIGXFSZ, handler);
 }
 
@@ -547,7 +608,6 @@ static void test_refused_memory(void **state) {
     hri_mem_fail_after(0);
     assert_true(status == HR_OK || (status == HR_ERROR_MEMORY && error.message[0]));
     assert_true(hri_path_exists(written) == (status == HR_OK));
-    assert_false(hri_path_exists(path_of("memory.safetensors.tmp")));
     assert_true(hri_mem_live_bytes() == live);
   }
   assert_true(n > 8);
@@ -558,8 +618,10 @@ int main(void) {
   const struct CMUnitTest tests_[] = {
       cmocka_unit_test(test_malformed),      cmocka_unit_test(test_malformed_length), cmocka_unit_test(test_not_a_file),
       cmocka_unit_test(test_accepted),       cmocka_unit_test(test_read),             cmocka_unit_test(test_many_tensors),
-      cmocka_unit_test(test_write_golden),   cmocka_unit_test(test_write_metadata),   cmocka_unit_test(test_write_refuses),
+      cmocka_unit_test(test_write_golden),   cmocka_unit_test(test_write_and_read_digest),
+      cmocka_unit_test(test_write_metadata), cmocka_unit_test(test_write_refuses),
       cmocka_unit_test(test_write_incomplete), cmocka_unit_test(test_write_unwritable), cmocka_unit_test(test_write_full_disk),
+      cmocka_unit_test(test_failed_sync),
       cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_many_metadata),
   };
   return cmocka_run_group_tests(tests_, setup, teardown);

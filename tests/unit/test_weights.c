@@ -60,7 +60,7 @@ static const hri_safetensor tensors[] = {{"l.0.w", HRI_FILE_F32, 1, {2}, 0, 0},
                                          {"a.norm", HRI_FILE_U8, 1, {4}, 0, 0}};
 static const uint64_t sizes[] = {8, 24, 4, 4};
 
-static hr_status save(uint64_t max_shard_bytes, hr_error *error) {
+static hr_status save_listed(uint64_t max_shard_bytes, hri_file_list *files, hr_error *error) {
   hri_weights_writer *writer;
   uint32_t i;
   HRI_TRY(hri_weights_writer_open(directory, tensors, 4, max_shard_bytes, &writer, error));
@@ -75,8 +75,10 @@ static hr_status save(uint64_t max_shard_bytes, hr_error *error) {
     hri_weights_writer_abort(writer);
     return status;
   }
-  return hri_weights_writer_finish(writer, error);
+  return hri_weights_writer_finish(writer, files, error);
 }
+
+static hr_status save(uint64_t max_shard_bytes, hr_error *error) { return save_listed(max_shard_bytes, NULL, error); }
 
 static void assert_loads(const char *path) {
   hri_weights *weights = NULL;
@@ -165,17 +167,50 @@ static void test_sharded(void **state) {
   assert_loads(path_of("model.safetensors.index.json"));
 }
 
-/* What an earlier save left must not be read in place of the new one. */
-static void test_stale_files(void **state) {
+/* Nothing is written over: a directory that holds weights is not a fresh one. */
+static void test_taken_names(void **state) {
   hr_error error = {0};
   (void)state;
   put_text("model.safetensors", "old");
-  assert_int_equal(save(12, &error), HR_OK);
-  assert_false(hri_path_exists(path_of("model.safetensors")));
-  assert_loads(directory);
-  assert_int_equal(save(0, &error), HR_OK);
-  assert_false(hri_path_exists(path_of("model.safetensors.index.json")));
-  assert_loads(directory);
+  assert_int_equal(save(0, &error), HR_ERROR_IO);
+  assert_says(&error, "model.safetensors: File exists");
+  put_text("model-00002-of-00003.safetensors", "old");
+  assert_int_equal(save(12, &error), HR_ERROR_IO);
+  assert_says(&error, "model-00002-of-00003.safetensors: File exists");
+  assert_false(hri_path_exists(path_of("model-00001-of-00003.safetensors")));
+  assert_int_equal(unlink(path_of("model-00002-of-00003.safetensors")), 0);
+  put_text("model.safetensors.index.json", "{}");
+  assert_int_equal(save(12, &error), HR_ERROR_IO);
+  assert_says(&error, "model.safetensors.index.json: File exists");
+}
+
+/* All files with what one pass over each gives, the index last; and the same from reading them. */
+static void test_digests(void **state) {
+  hri_file_list written = {0}, read = {0};
+  hri_weights *weights = NULL;
+  hr_error error = {0};
+  char bytes[24];
+  (void)state;
+  assert_int_equal(save_listed(12, &written, &error), HR_OK);
+  assert_int_equal(written.count, 4);
+  assert_string_equal(written.items[3].name, "model.safetensors.index.json");
+  for (size_t k = 0; k < written.count; k++) {
+    uint64_t count, value;
+    assert_int_equal(hri_file_digest_read(path_of(written.items[k].name), &count, &value, &error), HR_OK);
+    assert_true(count == written.items[k].bytes && value == written.items[k].digest);
+  }
+  assert_int_equal(hri_weights_open(directory, &weights, &error), HR_OK);
+  assert_int_equal(hri_weights_digest_begin(weights, &error), HR_OK);
+  for (uint32_t k = 0; k < 3; k++) /* one is left out */
+    assert_int_equal(hri_weights_read(weights, k, 0, hri_weights_get(weights, k)->end - hri_weights_get(weights, k)->begin, bytes, &error), HR_OK);
+  assert_int_equal(hri_weights_digest_end(weights, &read, &error), HR_OK);
+  hri_weights_close(weights);
+  assert_int_equal(read.count, 4);
+  assert_memory_equal(read.items, written.items, 4 * sizeof *read.items);
+  assert_ptr_equal(hri_file_list_find(&read, "model-00002-of-00003.safetensors"), &read.items[1]);
+  assert_null(hri_file_list_find(&read, "model.safetensors"));
+  hri_array_free(&written);
+  hri_array_free(&read);
 }
 
 static void test_unfinished(void **state) {
@@ -184,12 +219,12 @@ static void test_unfinished(void **state) {
   uint64_t live = hri_mem_live_bytes();
   (void)state;
   assert_int_equal(hri_weights_writer_open(directory, tensors, 4, 12, &writer, &error), HR_OK);
-  assert_true(hri_path_exists(path_of("model-00002-of-00003.safetensors.tmp")));
+  assert_true(hri_path_exists(path_of("model-00002-of-00003.safetensors")));
   hri_weights_writer_abort(writer);
-  assert_false(hri_path_exists(path_of("model-00002-of-00003.safetensors.tmp")));
+  assert_false(hri_path_exists(path_of("model-00002-of-00003.safetensors")));
   assert_int_equal(hri_weights_writer_open(directory, tensors, 4, 12, &writer, &error), HR_OK);
   assert_int_equal(hri_weights_writer_write(writer, 4, 0, "", 1, &error), HR_ERROR_INTERNAL);
-  assert_int_equal(hri_weights_writer_finish(writer, &error), HR_ERROR_INTERNAL);
+  assert_int_equal(hri_weights_writer_finish(writer, NULL, &error), HR_ERROR_INTERNAL);
   assert_says(&error, "tensor 'embed' got 0 of its 24 bytes");
   assert_int_equal(rmdir(directory), 0); /* nothing is left */
   assert_int_equal(hri_weights_writer_open(directory, tensors, 4, 12, &writer, &error), HR_ERROR_IO);
@@ -314,7 +349,10 @@ static void test_refused_memory(void **state) {
     hri_mem_fail_after(0);
     assert_true(status == HR_OK || (status == HR_ERROR_MEMORY && error.message[0]));
     assert_true(hri_mem_live_bytes() == live);
-    assert_false(hri_path_exists(path_of("model-00003-of-00003.safetensors.tmp")));
+    assert_true(hri_path_exists(path_of("model.safetensors.index.json")) == (status == HR_OK)); /* without it nobody takes the shards for a model */
+    if (status == HR_OK) break;
+    assert_int_equal(hri_dir_remove(directory, &error), HR_OK);
+    assert_int_equal(mkdir(directory, 0700), 0);
   }
   assert_true(n > 20);
   status = HR_ERROR_MEMORY;
@@ -337,7 +375,7 @@ static void test_refused_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(test_split),      TEST(test_single),  TEST(test_sharded),              TEST(test_stale_files),
+      TEST(test_split),      TEST(test_single),  TEST(test_sharded),              TEST(test_taken_names), TEST(test_digests),
       TEST(test_unfinished), TEST(test_index),   TEST(test_duplicate_over_shards), TEST(test_tensor_in_two_shards),
       TEST(test_no_weights), TEST(test_refused_memory),
   };

@@ -11,12 +11,17 @@ hr_status hri_check_square_norm(const hri_job *job, const hri_node *node, hr_err
 
 double hri_flops_square_norm(const hri_job *job, const hri_node *node) { return 2.0 * (double)hri_tensor_elements(hri_at(job, node, 0)); }
 
+hr_status hri_check_found_inf(const hri_job *job, const hri_node *node, hr_error *error) {
+  for (uint32_t i = 0; i < 3; i++) HRI_SHAPE(hri_at(job, node, i)->dtype == HRI_F64 && hri_tensor_stored_elements(hri_at(job, node, i)) == 1);
+  return HR_OK;
+}
+
 hr_status hri_check_control_only(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 0)) == sizeof(hri_control));
   return HR_OK;
 }
 
-/* g, control, w, states, bf16 copy of w?. The states are all of one type; a copy mirrors an fp32 master. */
+/* g, control, w, states, bf16 copy of w?, guard?. The states are all of one type; a copy mirrors an fp32 master. */
 hr_status hri_check_update(const hri_job *job, const hri_node *node, hr_error *error) {
   uint32_t states = node->op == HRI_OP_ADAMW ? 2 : node->op == HRI_OP_MOMENTUM ? 1 : 0;
   const hri_tensor *g = hri_at(job, node, 0), *w = hri_at(job, node, 2), *copy = hri_at(job, node, 3 + states);

@@ -1,0 +1,57 @@
+/* Run directories (docs/run-directory.md): what a run was asked for, whether its files are whole, and reading beside a run. */
+#ifndef HEADROOM_RUN_H
+#define HEADROOM_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <headroom/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hr_run hr_run;
+
+/* Reads RUN/run.json. USAGE when `directory` is no run directory; INPUT when run.json is damaged or of a newer version. */
+hr_status hr_run_open(const char *directory, hr_run **run, hr_error *error);
+void hr_run_close(hr_run *run); /* NULL is fine */
+
+/* The index-th value of an option of the run as text, as the command line takes it: "lr", "data" (a list), "model". NULL: the run
+ * does not say. Paths are absolute where something still lies there, else as they were given; a model that is gone is the
+ * run's newest checkpoint. What a person did not give and the machine decides (threads, budget) is not said. Borrowed. */
+const char *hr_run_option(const hr_run *run, const char *name, uint32_t index);
+const char *hr_run_state(const hr_run *run); /* running, finished, interrupted, diverged, failed; "" in runs of 0.1.0 */
+
+/* ---- verifying ---- */
+
+typedef enum hr_run_file_state {
+  HR_RUN_FILE_WHOLE = 0,  /* its bytes have the digest they were written with */
+  HR_RUN_FILE_DAMAGED,    /* they do not; or it is missing, or of another length */
+  HR_RUN_FILE_UNVERIFIED, /* nothing says what its bytes were: runs of 0.1.0, files that change while a run goes on */
+  HR_RUN_FILE_UNKNOWN     /* not the run's; left alone */
+} hr_run_file_state;
+
+typedef struct hr_run_verification {
+  uint64_t file_count, bytes; /* verified */
+  uint32_t whole, damaged, unverified, unknown;
+  char newest_whole[64];      /* name of the newest checkpoint without damage, "" when there is none */
+} hr_run_verification;
+
+/* Reads every file of a run and compares it with the manifests of its checkpoints and with run.json. `on_file` (may be NULL) gets each
+ * one, with what is wrong in words. Needs no lock. OK also when files are damaged: see the result. */
+hr_status hr_run_verify(const char *directory, void (*on_file)(void *context, const char *path, hr_run_file_state state, const char *text), void *context,
+                        hr_run_verification *result, hr_error *error);
+
+/* ---- reading beside a run ---- */
+
+/* While it is held, a run does not remove the checkpoint `directory` for --keep; links (last, best) are followed first. NULL when the
+ * directory is no checkpoint, or cannot be held: reading works all the same. */
+typedef struct hr_hold hr_hold;
+hr_hold *hr_hold_take(const char *directory);
+void hr_hold_release(hr_hold *hold); /* NULL is fine */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

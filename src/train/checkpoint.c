@@ -1,0 +1,485 @@
+#include "train/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "train/manifest.h"
+
+enum { PATH_BYTES = 4096, STATE_SCHEMA = 2, STATE_BYTES = 1 << 20, SMALL_BYTES = 64 << 20 };
+
+static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
+  return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
+}
+
+void hri_checkpoint_name(uint64_t step, char out[64]) { (void)snprintf(out, 64, "step-%06llu", (unsigned long long)step); }
+
+/* ---- listing ---- */
+
+static int newest_first(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x > y ? -1 : x < y;
+}
+
+/* A directory whose name is exactly that of a step. */
+static bool is_checkpoint(const char *parent, const char *name, uint64_t *step) {
+  char again[64], path[PATH_BYTES];
+  struct stat info;
+  unsigned long long number;
+  char rest;
+  if (sscanf(name, "step-%llu%c", &number, &rest) != 1) return false;
+  hri_checkpoint_name(number, again);
+  *step = number;
+  return strcmp(name, again) == 0 && join(path, parent, name, NULL) == HR_OK && lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+hr_status hri_checkpoint_list(const char *parent, uint64_t **steps, size_t *count, hr_error *error) {
+  HRI_ARRAY(uint64_t) list = {0};
+  DIR *dir = opendir(parent);
+  struct dirent *entry;
+  uint64_t step;
+  *steps = NULL;
+  *count = 0;
+  if (!dir && errno == ENOENT) return HR_OK;
+  if (!dir) return hri_fail_errno(error, errno, "open directory", parent);
+  while ((entry = readdir(dir))) {
+    if (!is_checkpoint(parent, entry->d_name, &step) || hri_array_push(&list, step)) continue;
+    (void)closedir(dir);
+    hri_array_free(&list);
+    return hri_fail_memory(error, sizeof step, "the list of checkpoints");
+  }
+  (void)closedir(dir);
+  if (list.count) qsort(list.items, list.count, sizeof *list.items, newest_first);
+  *steps = list.items;
+  *count = list.count;
+  return HR_OK;
+}
+
+bool hri_checkpoint_newest(const char *directory, char path[4096]) {
+  char parent[PATH_BYTES], name[64];
+  uint64_t *steps;
+  size_t count;
+  bool any;
+  if (join(parent, directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return false;
+  any = count > 0;
+  if (any) hri_checkpoint_name(steps[0], name);
+  hri_free(steps);
+  return any && join(path, parent, name, NULL) == HR_OK;
+}
+
+bool hri_checkpoint_exists(const char *directory) { return hri_checkpoint_newest(directory, (char[PATH_BYTES]){0}); }
+
+/* ---- links ---- */
+
+/* Points the symbolic link `name` at `target`, in one step. A file or directory of that name is somebody's, and stays. */
+static hr_status point(hri_rundir *r, const char *parent, const char *name, const char *target, hr_error *error) {
+  char path[PATH_BYTES], temp[PATH_BYTES];
+  struct stat info;
+  HRI_TRY(join(path, parent, name, error));
+  HRI_TRY(hri_scratch_path(r->checkpoint_scratch, name, temp, error));
+  if (lstat(path, &info) == 0 && !S_ISLNK(info.st_mode)) return HR_OK;
+  (void)unlink(temp);
+  if (symlink(target, temp) != 0) return hri_fail_errno(error, errno, "create", temp);
+  return rename(temp, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "rename to", path);
+}
+
+static void link_target(const char *parent, const char *name, char out[64]) {
+  char path[PATH_BYTES];
+  ssize_t length = join(path, parent, name, NULL) == HR_OK ? readlink(path, out, 63) : -1;
+  out[length > 0 ? length : 0] = 0;
+}
+
+/* ---- removing old ones ---- */
+
+static void tell_kept(hri_rundir *r, const char *name, const char *why) {
+  char text[512];
+  if (r->told_kept) return;
+  r->told_kept = true;
+  (void)snprintf(text, sizeof text, "checkpoints/%.63s is kept: %.400s", name, why);
+  hri_session_tell(r->session, HR_EVENT_NOTE, NULL, text);
+}
+
+/* A reader holds the manifest with a shared lock (hr_hold_take): then the checkpoint stays until a later one is saved. */
+static bool is_read(const char *path) {
+  char manifest[PATH_BYTES];
+  bool held;
+  int fd = join(manifest, path, HRI_MANIFEST_FILE, NULL) == HR_OK ? open(manifest, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+  if (fd < 0) return false;
+  held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  (void)close(fd);
+  return held;
+}
+
+/* Only what its manifest names goes; with anything else in it, all of it stays. */
+static void retire(hri_rundir *r, const char *parent, const char *name) {
+  char path[PATH_BYTES], away[PATH_BYTES], unlisted[256];
+  hri_file_list files = {0};
+  uint64_t step;
+  uint32_t others = 0;
+  bool known = join(path, parent, name, NULL) == HR_OK && hri_manifest_read(path, &step, &files, NULL) == HR_OK && hri_files_unlisted(path, &files, unlisted, &others, NULL) == HR_OK;
+  hri_array_free(&files);
+  if (!known) {
+    tell_kept(r, name, "nothing says what belongs to it (a checkpoint of 0.1.0, or a damaged manifest); remove it by hand");
+    return;
+  }
+  if (others > 0) {
+    char why[320];
+    (void)snprintf(why, sizeof why, "it holds %s, which this run did not make", unlisted);
+    tell_kept(r, name, why);
+    return;
+  }
+  if (is_read(path) || hri_scratch_path(r->checkpoint_scratch, name, away, NULL) != HR_OK) return;
+  if (rename(path, away) == 0) (void)hri_dir_remove(away, NULL);
+}
+
+static void remove_old(hri_rundir *r, const char *parent, uint32_t keep) {
+  char best[64], name[64];
+  uint64_t *steps;
+  size_t count;
+  if (keep == 0 || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return;
+  link_target(parent, "best", best);
+  for (size_t k = keep; k < count; k++) {
+    hri_checkpoint_name(steps[k], name);
+    if (strcmp(name, best) != 0) retire(r, parent, name);
+  }
+  hri_free(steps);
+}
+
+/* ---- writing ---- */
+
+static void put_digest(hri_json_writer *w, const char *key, uint64_t value) {
+  char text[HRI_DIGEST_TEXT_BYTES];
+  hri_file_digest_text(value, text);
+  hri_json_field_string(w, key, text);
+}
+
+static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progress *p, uint64_t metrics_bytes, uint64_t metrics_digest) {
+  const hri_job *compiled = &r->session->plan->job;
+  char hash[32];
+  (void)snprintf(hash, sizeof hash, "%016llx", (unsigned long long)p->data_hash);
+  hri_json_begin_object(w);
+  hri_json_field_u64(w, "schema_version", STATE_SCHEMA);
+  hri_json_field_u64(w, "step", p->step);
+  hri_json_field_u64(w, "steps", p->steps);
+  hri_json_field_u64(w, "tokens_total", p->tokens_total);
+  hri_json_field_i64(w, "applied_steps", p->applied_steps);
+  hri_json_field_u64(w, "rows_seen", p->rows_seen);
+  hri_json_field_u64(w, "skipped_steps", p->skipped_steps);
+  hri_json_field_u64(w, "skipped_in_row", p->skipped_in_row);
+  hri_json_field_string(w, "data_hash", hash);
+  if (isfinite(p->best_eval_loss)) hri_json_field_double(w, "best_eval_loss", p->best_eval_loss);
+  if (isfinite(p->eval_loss)) hri_json_field_double(w, "eval_loss", p->eval_loss);
+  if (isfinite(p->last_loss)) hri_json_field_double(w, "last_loss", p->last_loss);
+  hri_json_key(w, "metrics");
+  hri_json_begin_object(w);
+  hri_json_field_u64(w, "bytes", metrics_bytes);
+  put_digest(w, "digest", metrics_digest);
+  hri_json_end_object(w);
+  hri_identity_put(w, r->job, r->options, &r->facts);
+  hri_machine_put(w, &r->session->plan->spec, compiled->instruction_set, compiled->libraries);
+  hri_json_end_object(w);
+}
+
+/* Into a directory that has no name yet: no temporary, one sync. */
+static hr_status write_state(hri_rundir *r, const char *directory, const hri_progress *p, hri_file_list *files, hr_error *error) {
+  hri_text text = {0};
+  hri_json_writer writer = hri_json_writer_init(&text, 2);
+  char path[PATH_BYTES];
+  uint64_t bytes, digest;
+  hr_status status;
+  HRI_TRY(hri_metrics_settle(r, &bytes, &digest, error));
+  HRI_TRY(join(path, directory, "state.json", error));
+  put_state(&writer, r, p, bytes, digest);
+  hri_text_add(&text, "\n");
+  status = text.failed ? hri_fail_memory(error, text.length, "state.json") : hri_file_write_new(path, text.chars, text.length, error);
+  if (status == HR_OK) status = hri_file_list_add(files, path, text.length, hri_file_digest_of(text.chars, text.length), error);
+  hri_text_deinit(&text);
+  return status;
+}
+
+static hr_status fill(hri_rundir *r, hri_session *s, const char *temp, const hri_progress *p, hr_error *error) {
+  hri_file_list files = {0};
+  hr_status status = hri_session_save(s, temp, HRI_FILE_F32, true, &files, error);
+  if (status == HR_OK) status = write_state(r, temp, p, &files, error);
+  if (status == HR_OK) status = hri_manifest_write(temp, p->step, &files, error);
+  if (status == HR_OK) status = hri_dir_sync(temp, error);
+  hri_array_free(&files);
+  return status;
+}
+
+/* A checkpoint of this very step may stand there: of a run that went back to an earlier one. */
+static hr_status publish(hri_rundir *r, const char *temp, const char *path, char old[PATH_BYTES], hr_error *error) {
+  hri_file_list files = {0};
+  uint64_t step;
+  hr_status status;
+  (void)hri_manifest_read(path, &step, &files, NULL);
+  status = hri_run_publish(r, r->checkpoint_scratch, temp, path, &files, NULL, old, error);
+  hri_array_free(&files);
+  return status;
+}
+
+hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, uint32_t keep, char *path, hr_error *error) {
+  char parent[PATH_BYTES], temp[PATH_BYTES], old[PATH_BYTES], name[64];
+  hr_status status;
+  hri_checkpoint_name(p->step, name);
+  HRI_TRY(join(parent, r->directory, "checkpoints", error));
+  HRI_TRY(join(path, parent, name, error));
+  HRI_TRY(hri_scratch_path(r->checkpoint_scratch, name, temp, error));
+  HRI_TRY(hri_dir_remove(temp, error));
+  if (mkdir(temp, 0755) != 0) return hri_fail_errno(error, errno, "create directory", temp);
+  status = fill(r, s, temp, p, error);
+  if (status == HR_OK) status = publish(r, temp, path, old, error);
+  if (status != HR_OK) {
+    (void)hri_dir_remove(temp, NULL);
+    return status;
+  }
+  if (best) HRI_TRY(point(r, parent, "best", name, error));
+  HRI_TRY(point(r, parent, "last", name, error));
+  HRI_TRY(hri_dir_sync(parent, error));
+  if (old[0]) (void)hri_dir_remove(old, NULL);
+  remove_old(r, parent, keep);
+  return HR_OK;
+}
+
+/* ---- reading ---- */
+
+static hr_status read_schema(const hri_json *root, const char *file, uint64_t *schema, hr_error *error) {
+  hr_status status;
+  HRI_TRY(hri_json_get_u64(root, "schema_version", 0, INT64_MAX, schema, error));
+  if (*schema >= 1 && *schema <= STATE_SCHEMA) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT, "%s has schema version %llu, and this version of Headroom reads up to %d", file, (unsigned long long)*schema, STATE_SCHEMA);
+  return hri_hint(error, status, "go on with the version of Headroom that made the run, or a newer one");
+}
+
+static hr_status read_progress(const hri_json *root, hri_progress *p, hr_error *error) {
+  const char *hash;
+  uint64_t in_row = 0;
+  HRI_TRY(hri_json_get_u64(root, "step", 0, INT64_MAX, &p->step, error));
+  HRI_TRY(hri_json_get_u64(root, "steps", 0, INT64_MAX, &p->steps, error));
+  HRI_TRY(hri_json_get_u64(root, "tokens_total", 0, INT64_MAX, &p->tokens_total, error));
+  HRI_TRY(hri_json_get_i64(root, "applied_steps", 0, INT64_MAX, &p->applied_steps, error));
+  HRI_TRY(hri_json_get_u64(root, "rows_seen", 0, INT64_MAX, &p->rows_seen, error));
+  HRI_TRY(hri_json_opt_u64(root, "skipped_steps", 0, INT64_MAX, &p->skipped_steps, error));
+  HRI_TRY(hri_json_opt_u64(root, "skipped_in_row", 0, UINT32_MAX, &in_row, error));
+  HRI_TRY(hri_json_get_string(root, "data_hash", &hash, error));
+  p->skipped_in_row = (uint32_t)in_row;
+  p->data_hash = strtoull(hash, NULL, 16);
+  p->best_eval_loss = p->last_loss = p->eval_loss = NAN;
+  HRI_TRY(hri_json_opt_double(root, "best_eval_loss", &p->best_eval_loss, error));
+  HRI_TRY(hri_json_opt_double(root, "eval_loss", &p->eval_loss, error));
+  return hri_json_opt_double(root, "last_loss", &p->last_loss, error);
+}
+
+static hr_status read_metrics(const hri_json *root, hri_checkpoint *c, hr_error *error) {
+  hri_json metrics;
+  const char *digest;
+  HRI_TRY(hri_json_get_object(root, "metrics", &metrics, error));
+  HRI_TRY(hri_json_get_u64(&metrics, "bytes", 0, INT64_MAX, &c->metrics_bytes, error));
+  HRI_TRY(hri_json_get_string(&metrics, "digest", &digest, error));
+  c->has_metrics = hri_file_digest_parse(digest, &c->metrics_digest);
+  return c->has_metrics ? HR_OK : hri_json_fail(&metrics, error, "a digest");
+}
+
+static hr_status read_state(hri_checkpoint *c, hr_error *error) {
+  char file[PATH_BYTES];
+  hri_json root = {0};
+  uint64_t schema;
+  hr_status status;
+  HRI_TRY(join(file, c->path, "state.json", error));
+  HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
+  HRI_TRY_OUT(read_schema(&root, file, &schema, error));
+  HRI_TRY_OUT(read_progress(&root, &c->progress, error));
+  if (schema >= 2) HRI_TRY_OUT(read_metrics(&root, c, error));
+out:
+  hri_json_deinit(&root);
+  return status;
+}
+
+/* 0.1.0 wrote state.json of schema 1 and no manifest; anything newer without one has lost it. */
+static bool is_old(const char *path) {
+  char file[PATH_BYTES];
+  hri_json root = {0};
+  uint64_t schema = 0;
+  bool old = join(file, path, HRI_MANIFEST_FILE, NULL) == HR_OK && !hri_path_exists(file) && join(file, path, "state.json", NULL) == HR_OK &&
+             hri_json_read(file, STATE_BYTES, &root, NULL) == HR_OK && hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
+  hri_json_deinit(&root);
+  return old;
+}
+
+static void tell_unlisted(void *context, hri_manifest_finding_kind kind, const char *path, const char *text) {
+  const hri_rundir *r = context;
+  char note[PATH_BYTES];
+  if (kind != HRI_FINDING_UNLISTED) return;
+  (void)snprintf(note, sizeof note, "%.3000s %s", path, text);
+  hri_session_tell(r->session, HR_EVENT_NOTE, NULL, note);
+}
+
+/* Everything but the tensors: those are verified while they are loaded. */
+static hr_status verify_small(const hri_rundir *r, hri_checkpoint *c, hr_error *error) {
+  uint64_t step;
+  char name[64];
+  HRI_TRY(hri_manifest_read(c->path, &step, &c->files, error));
+  hri_checkpoint_name(step, name);
+  if (strcmp(strrchr(c->path, '/') + 1, name) != 0) return hri_fail(error, HR_ERROR_INPUT, "%s has the manifest of %s", c->path, name);
+  HRI_TRY(hri_manifest_check(c->path, &c->files, 0, error)); /* lengths and names */
+  for (size_t k = 0; k < c->files.count; k++) {
+    const hri_file_record *file = &c->files.items[k];
+    hri_file_list one = {.items = &c->files.items[k], .count = 1, .capacity = 1};
+    hr_error first = {0};
+    size_t length = strlen(file->name);
+    if (length > 12 && strcmp(file->name + length - 12, ".safetensors") == 0) continue;
+    if (hri_files_compare(c->path, &one, UINT64_MAX, hri_take_first_finding, &first) == 0) continue;
+    if (error) *error = first;
+    return HR_ERROR_INPUT;
+  }
+  (void)hri_manifest_compare(c->path, &c->files, 0, tell_unlisted, (void *)(uintptr_t)r);
+  c->verified = true;
+  return HR_OK;
+}
+
+static bool is_whole(const char *path) {
+  hri_file_list files = {0};
+  uint64_t step;
+  bool whole = hri_manifest_read(path, &step, &files, NULL) == HR_OK && hri_manifest_check(path, &files, UINT64_MAX, NULL) == HR_OK;
+  hri_array_free(&files);
+  return whole;
+}
+
+/* Reads other checkpoints whole, which only happens when this one is damaged. */
+hr_status hri_checkpoint_offer(const hri_rundir *r, const hri_checkpoint *c, hr_status status, hr_error *error) {
+  char parent[PATH_BYTES], path[PATH_BYTES], name[64];
+  uint64_t *steps = NULL;
+  size_t count = 0;
+  if (status != HR_ERROR_INPUT || join(parent, r->directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return status;
+  for (size_t k = 0; k < count; k++) {
+    hri_checkpoint_name(steps[k], name);
+    if (join(path, parent, name, NULL) != HR_OK || strcmp(path, c->path) == 0 || !is_whole(path)) continue;
+    hri_hint(error, status, "the newest whole checkpoint is %s: --resume %s --from %s", name, r->directory, name);
+    hri_free(steps);
+    return status;
+  }
+  hri_free(steps);
+  return hri_hint(error, status, "no other checkpoint of this run is whole: restore this one from a copy, or begin anew with another --out");
+}
+
+static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error) {
+  char parent[PATH_BYTES];
+  const char *from = r->options->resume_from;
+  uint64_t step;
+  hr_status status;
+  HRI_TRY(join(parent, r->directory, "checkpoints", error));
+  if (from) {
+    if (is_checkpoint(parent, from, &step)) return join(c->path, parent, from, error);
+    status = hri_fail(error, HR_ERROR_USAGE, "--from %.80s: %s holds no such checkpoint", from, parent);
+    return hri_checkpoint_newest(r->directory, c->path) ? hri_hint(error, status, "its newest is %s", strrchr(c->path, '/') + 1) : status;
+  }
+  if (hri_checkpoint_newest(r->directory, c->path)) return HR_OK;
+  status = hri_fail(error, HR_ERROR_INPUT, "%s holds no checkpoint", parent);
+  return hri_hint(error, status, "the run stopped before its first checkpoint: give the command that began it once more, with --out %s, and it starts again", r->directory);
+}
+
+hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error) {
+  hr_status status;
+  memset(c, 0, sizeof *c);
+  HRI_TRY(choose(r, c, error));
+  if (is_old(c->path)) {
+    char text[PATH_BYTES];
+    (void)snprintf(text, sizeof text, "%.3000s was made by version 0.1.0: without digests, not verified", c->path);
+    hri_session_tell(r->session, HR_EVENT_NOTE, NULL, text);
+    return read_state(c, error);
+  }
+  status = verify_small(r, c, error);
+  if (status == HR_OK) status = read_state(c, error);
+  return status == HR_OK ? HR_OK : hri_checkpoint_offer(r, c, status, error);
+}
+
+void hri_checkpoint_close(hri_checkpoint *c) {
+  hri_array_free(&c->files);
+  hri_text_deinit(&c->machine_differs);
+  hri_text_deinit(&c->allowed);
+}
+
+hr_status hri_checkpoint_check_identity(const hri_rundir *r, hri_checkpoint *c, const char *instruction_set, const char *libraries, hr_error *error) {
+  char file[PATH_BYTES], config[PATH_BYTES];
+  hri_json root = {0};
+  hr_status status;
+  HRI_TRY(join(file, c->path, "state.json", error));
+  HRI_TRY(join(config, c->path, "config.json", error));
+  HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
+  status = hri_identity_check(&root, config, r->job, r->options, &r->facts, &c->allowed, error);
+  if (status == HR_OK) hri_machine_compare(&root, &r->session->plan->spec, instruction_set, libraries, &c->machine_differs);
+  hri_json_deinit(&root);
+  return status;
+}
+
+hr_status hri_checkpoint_check_tensors(const hri_rundir *r, const hri_checkpoint *c, const hri_file_list *loaded, hr_error *error) {
+  if (!c->verified) return HR_OK;
+  for (size_t k = 0; k < loaded->count; k++) {
+    const hri_file_record *have = &loaded->items[k], *want = hri_file_list_find(&c->files, have->name);
+    if (want && want->bytes == have->bytes && want->digest == have->digest) continue;
+    (void)hri_fail(error, HR_ERROR_INPUT, "%s/%s is damaged: its bytes are not those that were saved", c->path, have->name);
+    return hri_checkpoint_offer(r, c, HR_ERROR_INPUT, error);
+  }
+  return HR_OK;
+}
+
+/* ---- going on ---- */
+
+static double eval_loss_of(const char *parent, const char *name) {
+  char file[PATH_BYTES], path[PATH_BYTES];
+  hri_json root = {0};
+  double loss = NAN;
+  if (join(path, parent, name, NULL) == HR_OK && join(file, path, "state.json", NULL) == HR_OK && hri_json_read(file, STATE_BYTES, &root, NULL) == HR_OK)
+    (void)hri_json_opt_double(&root, "eval_loss", &loss, NULL);
+  hri_json_deinit(&root);
+  return loss;
+}
+
+/* Both were made after the rename that they speak of: a kill between may have left them behind. */
+static hr_status make_links(hri_rundir *r, const char *parent, const uint64_t *steps, size_t count, hr_error *error) {
+  char name[64], best[64] = "", now[64];
+  double least = INFINITY;
+  for (size_t k = 0; k < count; k++) {
+    double loss;
+    hri_checkpoint_name(steps[k], name);
+    loss = eval_loss_of(parent, name);
+    if (isfinite(loss) && loss <= least) {
+      least = loss;
+      (void)strcpy(best, name);
+    }
+  }
+  if (count == 0) return HR_OK;
+  hri_checkpoint_name(steps[0], name);
+  link_target(parent, "last", now);
+  if (strcmp(now, name) != 0) HRI_TRY(point(r, parent, "last", name, error));
+  link_target(parent, "best", now);
+  if (best[0] && strcmp(now, best) != 0) HRI_TRY(point(r, parent, "best", best, error));
+  return HR_OK;
+}
+
+hr_status hri_checkpoint_settle(hri_rundir *r, const hri_checkpoint *c, hr_error *error) {
+  char parent[PATH_BYTES], path[PATH_BYTES], name[64];
+  uint64_t *steps;
+  size_t count, later = 0;
+  hr_status status = HR_OK;
+  HRI_TRY(join(parent, r->directory, "checkpoints", error));
+  HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
+  while (later < count && steps[later] > c->progress.step && status == HR_OK) {
+    hri_checkpoint_name(steps[later++], name);
+    status = join(path, parent, name, error);
+    if (status == HR_OK) status = hri_set_aside(r, path, "the run goes on from an earlier checkpoint", error);
+  }
+  if (status == HR_OK) status = make_links(r, parent, steps + later, count - later, error);
+  if (status == HR_OK) status = hri_dir_sync(parent, error);
+  hri_free(steps);
+  return status;
+}

@@ -1,0 +1,51 @@
+/* Checkpoints: RUN/checkpoints/step-N, and the links `last` and `best`.
+ *
+ * A checkpoint grows in a scratch directory. Each of its files is written once and synced once, with its digest taken on the way; then
+ * metrics.jsonl is synced, state.json written (with the length and digest of the metrics), then the manifest; then the directory is synced, takes
+ * its name, and the parent is synced: from then on it is announced. Older ones go only after that.
+ *
+ * state.json, schema 2: step, steps, tokens_total, applied_steps, rows_seen, skipped_steps, skipped_in_row, data_hash, best_eval_loss, eval_loss,
+ * last_loss, metrics {bytes, digest}, identity {...}, machine {...}. Schema 1 (0.1.0) has no manifest beside it. */
+#ifndef HRI_TRAIN_CHECKPOINT_H
+#define HRI_TRAIN_CHECKPOINT_H
+
+#include "train/rundir.h"
+
+typedef struct hri_checkpoint { /* one that a run goes on from */
+  char path[4096];              /* RUN/checkpoints/step-N */
+  bool verified;                /* it has a manifest: what was read so far is whole */
+  hri_file_list files;          /* of its manifest */
+  hri_progress progress;
+  bool has_metrics;
+  uint64_t metrics_bytes, metrics_digest;
+  hri_text machine_differs;     /* for people; empty: the same machine */
+  hri_text allowed;             /* what differs and may */
+} hri_checkpoint;
+
+bool hri_checkpoint_exists(const char *directory); /* of a run: at least one */
+/* "RUN/checkpoints/step-N" of the newest; false: there is none. */
+bool hri_checkpoint_newest(const char *directory, char path[4096]);
+
+/* Writes checkpoints/step-N, points `last` (and `best`) at it, and removes what `keep` does not hold. path: at least 4096. DIVERGED: a weight or
+ * state is not finite; nothing was published. */
+hr_status hri_checkpoint_write(hri_rundir *run, hri_session *session, const hri_progress *progress, bool best, uint32_t keep, char *path, hr_error *error);
+
+/* Finds the newest checkpoint, or options->resume_from, reads its state, and verifies everything but the tensors, which the load does
+ * (hri_checkpoint_check_tensors). Damage is INPUT, and the hint names the newest whole one. */
+hr_status hri_checkpoint_open(hri_rundir *run, hri_checkpoint *checkpoint, hr_error *error);
+void hri_checkpoint_close(hri_checkpoint *checkpoint);
+/* That it is this job's: USAGE names what differs. */
+hr_status hri_checkpoint_check_identity(const hri_rundir *run, hri_checkpoint *checkpoint, const char *instruction_set, const char *libraries, hr_error *error);
+/* The digests that the load took, against the manifest. */
+hr_status hri_checkpoint_check_tensors(const hri_rundir *run, const hri_checkpoint *checkpoint, const hri_file_list *loaded, hr_error *error);
+/* Adds to an error of a load what to go on from instead. */
+hr_status hri_checkpoint_offer(const hri_rundir *run, const hri_checkpoint *checkpoint, hr_status status, hr_error *error);
+
+/* When it is sure that the run goes on from here: later checkpoints are moved aside, and the links made anew. */
+hr_status hri_checkpoint_settle(hri_rundir *run, const hri_checkpoint *checkpoint, hr_error *error);
+
+/* Steps of the checkpoints of a run, newest first; the caller frees. */
+hr_status hri_checkpoint_list(const char *parent, uint64_t **steps, size_t *count, hr_error *error);
+void hri_checkpoint_name(uint64_t step, char out[64]);
+
+#endif

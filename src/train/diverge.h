@@ -1,0 +1,10 @@
+/* Which weight or state of a session is the first that is not finite. */
+#ifndef HRI_TRAIN_DIVERGE_H
+#define HRI_TRAIN_DIVERGE_H
+
+#include "train/session.h"
+
+/* "layers.3.mlp.fc (exp_avg) at element 17" into out; false: all are finite. Looks at masters where there are any; reads all of them, once. */
+bool hri_first_nonfinite(const hri_session *session, char *out, uint64_t out_bytes);
+
+#endif

@@ -1,0 +1,213 @@
+/* Verifying a run directory, and holding a checkpoint while it is read. Both work beside a run and change nothing. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "train/checkpoint.h"
+#include "train/manifest.h"
+#include "train/runfile.h"
+
+enum { PATH_BYTES = 4096 };
+
+typedef struct verification {
+  void (*on_file)(void *context, const char *path, hr_run_file_state state, const char *text);
+  void *context;
+  hr_run_verification *result;
+  const char *directory;
+} verification;
+
+static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
+  return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
+}
+
+static void tell(verification *v, const char *path, hr_run_file_state state, const char *text) {
+  uint32_t *counts[] = {&v->result->whole, &v->result->damaged, &v->result->unverified, &v->result->unknown};
+  ++*counts[state];
+  if (v->on_file) v->on_file(v->context, path, state, text);
+}
+
+/* ---- a directory with a list ---- */
+
+typedef struct damage { verification *v; const char *path; bool any; } damage;
+
+static void on_finding(void *context, hri_manifest_finding_kind kind, const char *path, const char *text) {
+  damage *d = context;
+  d->any = d->any || (kind != HRI_FINDING_UNLISTED && kind != HRI_FINDING_UNLISTED_READ);
+  tell(d->v, path, kind == HRI_FINDING_UNLISTED || kind == HRI_FINDING_UNLISTED_READ ? HR_RUN_FILE_UNKNOWN : HR_RUN_FILE_DAMAGED, text);
+}
+
+/* Every listed file by itself, so that each gets its line. Returns whether all are whole. */
+static bool verify_list(verification *v, const char *directory, hri_file_list *files) {
+  bool whole = true;
+  for (size_t k = 0; k < files->count; k++) {
+    hri_file_list one = {.items = &files->items[k], .count = 1, .capacity = 1};
+    char path[PATH_BYTES];
+    damage d = {.v = v};
+    if (join(path, directory, files->items[k].name, NULL) != HR_OK || hri_files_compare(directory, &one, UINT64_MAX, on_finding, &d) > 0) {
+      whole = false;
+      continue;
+    }
+    v->result->file_count++;
+    v->result->bytes += files->items[k].bytes;
+    tell(v, path, HR_RUN_FILE_WHOLE, "");
+  }
+  return whole;
+}
+
+static void tell_unlisted(void *context, hri_manifest_finding_kind kind, const char *path, const char *text) {
+  if (kind == HRI_FINDING_UNLISTED || kind == HRI_FINDING_UNLISTED_READ) tell(context, path, HR_RUN_FILE_UNKNOWN, text);
+}
+
+static bool verify_checkpoint(verification *v, const char *path) {
+  char manifest[PATH_BYTES];
+  hri_file_list files = {0};
+  hr_error error = {0};
+  uint64_t step;
+  bool whole = false;
+  if (join(manifest, path, HRI_MANIFEST_FILE, &error) != HR_OK) return false;
+  if (!hri_path_exists(manifest)) {
+    char state[PATH_BYTES];
+    hri_json root = {0};
+    uint64_t schema;
+    bool old = join(state, path, "state.json", NULL) == HR_OK && hri_json_read(state, 1 << 20, &root, NULL) == HR_OK && hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
+    hri_json_deinit(&root);
+    if (old) tell(v, path, HR_RUN_FILE_UNVERIFIED, "was made by version 0.1.0: without digests");
+    else tell(v, manifest, HR_RUN_FILE_DAMAGED, "is missing");
+    return false;
+  }
+  if (hri_manifest_read(path, &step, &files, &error) != HR_OK) {
+    tell(v, manifest, HR_RUN_FILE_DAMAGED, error.message);
+  } else {
+    tell(v, manifest, HR_RUN_FILE_WHOLE, "");
+    whole = verify_list(v, path, &files);
+    (void)hri_manifest_compare(path, &files, 0, tell_unlisted, v);
+  }
+  hri_array_free(&files);
+  return whole;
+}
+
+static hr_status verify_checkpoints(verification *v, hr_error *error) {
+  char parent[PATH_BYTES], path[PATH_BYTES], name[64];
+  uint64_t *steps;
+  size_t count;
+  HRI_TRY(join(parent, v->directory, "checkpoints", error));
+  HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
+  for (size_t k = 0; k < count; k++) {
+    hri_checkpoint_name(steps[k], name);
+    if (join(path, parent, name, NULL) == HR_OK && verify_checkpoint(v, path) && !v->result->newest_whole[0]) (void)strcpy(v->result->newest_whole, name);
+  }
+  hri_free(steps);
+  return HR_OK;
+}
+
+/* ---- what stands beside them ---- */
+
+/* The newest checkpoint that has a say remembers what metrics.jsonl was up to it. */
+static void verify_metrics(verification *v) {
+  char newest[PATH_BYTES], state[PATH_BYTES], path[PATH_BYTES];
+  hri_json root = {0}, metrics;
+  uint64_t bytes, want, have = 0;
+  const char *digest;
+  hri_file_digest *taken = NULL;
+  int fd;
+  if (join(path, v->directory, "metrics.jsonl", NULL) != HR_OK || !hri_checkpoint_newest(v->directory, newest) || join(state, newest, "state.json", NULL) != HR_OK) return;
+  if (hri_json_read(state, 1 << 20, &root, NULL) == HR_OK && hri_json_get_object(&root, "metrics", &metrics, NULL) == HR_OK &&
+      hri_json_get_u64(&metrics, "bytes", 0, INT64_MAX, &bytes, NULL) == HR_OK && hri_json_get_string(&metrics, "digest", &digest, NULL) == HR_OK && hri_file_digest_parse(digest, &want)) {
+    bool same = false;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && hri_file_digest_create(2, &taken, NULL) == HR_OK && (bytes == 0 || hri_file_digest_add_file(taken, fd, path, bytes, NULL) == HR_OK))
+      same = hri_file_digest_value(taken, bytes, &have, NULL) == HR_OK && have == want;
+    if (fd >= 0) (void)close(fd);
+    hri_file_digest_destroy(taken);
+    if (same) v->result->file_count++, v->result->bytes += bytes;
+    tell(v, path, same ? HR_RUN_FILE_WHOLE : HR_RUN_FILE_DAMAGED, same ? "" : "is not what it was when the newest checkpoint was made");
+  } else if (hri_path_exists(path)) {
+    tell(v, path, HR_RUN_FILE_UNVERIFIED, "no checkpoint says what it was");
+  }
+  hri_json_deinit(&root);
+}
+
+static hr_status verify_final(verification *v, const hri_json *run, hr_error *error) {
+  char path[PATH_BYTES];
+  hri_json final;
+  hri_file_list files = {0};
+  const char *state = "";
+  hr_status status;
+  HRI_TRY(join(path, v->directory, "final", error));
+  (void)hri_json_get_string(run, "state", &state, NULL);
+  if (hri_json_get_object(run, "final", &final, NULL) != HR_OK) {
+    if (hri_path_exists(path)) tell(v, path, HR_RUN_FILE_UNVERIFIED, "run.json has no digests of it");
+    return HR_OK;
+  }
+  if (!hri_path_exists(path) && strcmp(state, "finished") != 0) return HR_OK; /* run.json names what is about to appear */
+  status = hri_files_get(&final, "files", &files, error);
+  if (status == HR_OK) {
+    (void)verify_list(v, path, &files);
+    (void)hri_manifest_compare(path, &files, 0, tell_unlisted, v);
+  }
+  hri_array_free(&files);
+  return status;
+}
+
+/* run.json says nothing of itself; that it is whole JSON of a run is what can be told. */
+static hr_status verify_run(verification *v, hr_error *error) {
+  char path[PATH_BYTES];
+  hri_json root = {0};
+  hr_error own = {0};
+  hr_status status;
+  HRI_TRY(join(path, v->directory, "run.json", error));
+  status = hri_json_read(path, HRI_RUN_FILE_BYTES, &root, &own);
+  if (status == HR_OK) {
+    tell(v, path, HR_RUN_FILE_UNVERIFIED, "readable; it changes while the run goes on and has no digest");
+    status = verify_final(v, &root, error);
+  } else {
+    tell(v, path, HR_RUN_FILE_DAMAGED, own.message);
+    status = HR_OK;
+  }
+  hri_json_deinit(&root);
+  return status;
+}
+
+hr_status hr_run_verify(const char *directory, void (*on_file)(void *context, const char *path, hr_run_file_state state, const char *text), void *context,
+                        hr_run_verification *result, hr_error *error) {
+  verification v = {.on_file = on_file, .context = context, .result = result, .directory = directory};
+  char path[PATH_BYTES];
+  hr_status status;
+  memset(result, 0, sizeof *result);
+  HRI_TRY(join(path, directory, "run.json", error));
+  if (!hri_path_exists(path) && !hri_checkpoint_exists(directory)) {
+    status = hri_fail(error, HR_ERROR_USAGE, "%s is no run directory: it holds neither run.json nor a checkpoint", directory);
+    return hri_hint(error, status, "name the directory that --out named");
+  }
+  HRI_TRY(verify_run(&v, error));
+  verify_metrics(&v);
+  return verify_checkpoints(&v, error);
+}
+
+/* ---- holding ---- */
+
+struct hr_hold { int fd; };
+
+hr_hold *hr_hold_take(const char *directory) {
+  char path[PATH_BYTES];
+  struct stat info;
+  hr_hold *hold = NULL;
+  int fd = join(path, directory, HRI_MANIFEST_FILE, NULL) == HR_OK ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+  if (fd < 0) return NULL;
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0) hold = hri_alloc(sizeof *hold);
+  if (hold) hold->fd = fd;
+  else (void)close(fd);
+  return hold;
+}
+
+void hr_hold_release(hr_hold *hold) {
+  if (!hold) return;
+  (void)close(hold->fd);
+  hri_free(hold);
+}

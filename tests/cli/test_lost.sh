@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Nothing lost: people's files, one writer, how runs end, what a resume takes over and what it refuses (docs/run-directory.md).
+source "$(dirname "$0")/common.sh"
+for i in $(seq 300); do echo "line $i of a small text that a very small model can learn by heart"; done >text.txt
+head -c 6000 text.txt >held.txt
+model="custom:family=llama,layers=1,hidden=8,heads=2,kv-heads=1,mlp=8,vocab=257,positions=32,tied"
+job="$model --seq 12 --threads 1 --data text.txt"
+digest() { find "$1" -type f ! -path '*/memory/*' -print0 | sort -z | xargs -0 sha256sum | sha256sum; }
+tree() { find "$1" | sort; }
+# What of the metrics must be the same in two runs: all but times and resident bytes.
+course() { grep -oE '"(step|loss|grad_norm|learning_rate|tokens_total|eval_loss)":[^,}]*' "$1/metrics.jsonl"; }
+
+# shellcheck disable=SC2086
+{
+# ---- 1. foreign files ----
+mkdir -p mine/memory mine/data-cache mine/final mine/checkpoints
+echo thesis >mine/final/x.tex; echo a >mine/memory/a; echo b >mine/data-cache/b; echo c >mine/metrics.jsonl; echo d >mine/checkpoints/.step-000001.tmp
+before=$(digest mine; tree mine)
+run train $job --out mine --steps 2; refuses 2; expect_err 'mine is not empty and holds no run: .*final'
+run train $model --seq 12 --threads 1 --data nosuch.txt --out mine --steps 2; [ "$rc" -ne 0 ] || fail "trained on nothing"
+run train $job --resume mine; refuses 2; expect_err 'no run directory'
+[ "$(digest mine; tree mine)" = "$before" ] || fail "a foreign directory was changed"
+mkdir empty; run train $job --out empty --steps 2 -q; expect_rc 0
+# What can be checked is checked before anything is made.
+for bad in "--data nosuch.txt" "--data text.txt --eval-data nosuch.txt" "--data text.txt --format messages" "--data text.txt --chat-template nosuch.jinja --format messages" \
+           "--data text.txt --profile /nonexistent/dir/p.json" "--data text.txt --allow-different lr" "--data text.txt --from step-1"; do
+  run train $model --seq 12 --threads 1 $bad --out never --steps 2; [ "$rc" -ne 0 ] || fail "ran with $bad"
+  [ -e never ] && fail "a directory was made with $bad"
+done
+run train $job --resume nope; refuses 2; expect_err 'nope is no run directory'; [ -e nope ] && fail "--resume made a directory"
+
+# ---- 7. endings ----
+run train $job --out run --steps 6 --save-every 2 --eval-data held.txt --eval-every 2 --keep 2 --shuffle -q; expect_rc 0
+grep -q '"state": "finished"' run/run.json || fail "run.json does not say finished"
+run train $job --out run --steps 6; refuses 2; expect_err 'already holds a run'; expect_err '--resume run'
+[ "$(readlink run/checkpoints/last)" = step-000006 ] || fail "last is $(readlink run/checkpoints/last)"
+find run -name '.headroom-*' | grep -q . && fail "scratch directories were left"
+# Killed before the first checkpoint: the same command starts again, another one does not.
+"$program" train $job --out early --steps 3 -q >out 2>err; rm -rf early/checkpoints/* early/final; sed -i 's/"finished"/"running"/' early/run.json
+run train $job --out early --steps 3 --lr 1e-2; refuses 2; expect_err 'lr was'; expect_err 'no checkpoint'
+run train $job --out early --steps 3 -q; expect_rc 0
+
+# ---- 2. one writer ----
+"$program" train $job --out busy --steps 1000000 --save-every 50 --keep 2 >busy.out 2>busy.err &
+pid=$!
+for _ in $(seq 200); do [ -e busy/checkpoints/last/manifest.json ] && break; sleep 0.05; done
+run train $job --out busy --steps 5; refuses 2; expect_err "in use: host .*process $pid"
+run train --resume busy; refuses 2; expect_err "process $pid"
+run evaluate busy/checkpoints/last --seq 12 --threads 1 --data held.txt; expect_rc 0
+run generate busy/checkpoints/last --threads 1 --prompt 'line' --max-tokens 4; expect_rc 0
+run inspect busy; expect_rc 0
+run inspect busy --verify; expect_rc 0
+kill -9 $pid; wait $pid 2>/dev/null
+grep -q '"state": "running"' busy/run.json || fail "a killed run does not say running"
+run train --resume busy --steps 1; refuses 2; expect_err 'is asked for 1'
+
+# ---- 8. --resume RUN alone; longer runs ----
+run train $job --out whole --steps 8 --save-every 2 --schedule constant --shuffle --optimizer momentum --lr 3e-2 --eval-data held.txt --eval-every 4 -q; expect_rc 0
+run train $job --out part --steps 4 --save-every 2 --schedule constant --shuffle --optimizer momentum --lr 3e-2 --eval-data held.txt --eval-every 4 -q; expect_rc 0
+run train --resume part --steps 8 -q; expect_rc 0
+cmp -s whole/final/model.safetensors part/final/model.safetensors || fail "a longer run has other weights"
+[ "$(course whole)" = "$(course part)" ] || fail "a longer run has other metrics"
+mkdir elsewhere; cp text.txt moved.txt
+(cd elsewhere && run train --resume ../part -q; expect_rc 0)
+run train --resume part --data moved.txt --steps 9 -q; expect_rc 0
+run train --resume run --steps 9; refuses 2; expect_err 'linear schedule depends'; expect_err 'allow-different steps'
+run train --resume run --steps 9 --allow-different steps -q; expect_rc 0; expect_err 'learning rate of the next step'
+grep -q '"allowed": "steps\|"changes"' run/run.json || true
+# The model is not needed any more.
+cp -r whole/final base; run train base --seq 12 --threads 1 --data text.txt --out tuned --steps 2 --save-every 1 --schedule constant -q; expect_rc 0
+rm -rf base; run train --resume tuned --steps 3 -q; expect_rc 0
+
+# ---- 5. identity ----
+run train ${model/mlp=8/mlp=8} --seq 12 --threads 1 --data text.txt --resume part --lr 1e-3; refuses 2; expect_err 'lr was 0.03 and is 0.001'
+run train --resume part --lr 1e-3 --seed 7; refuses 2; expect_err 'lr was'; expect_err 'seed was'
+run train --resume part --lr 1e-3 --seed 7 --allow-different lr; refuses 2; expect_err 'seed was'; ! grep -q 'lr was' err || fail "lr is named although it is allowed"
+run train --resume part --packing off; refuses 2; expect_err 'packing was pack and is off'; ! grep -qi 'data was' err || fail "the data is blamed for packing"
+run train --resume part --data held.txt; refuses 2; expect_err 'data was'
+run train --resume part --allow-different nonsense; refuses 2; expect_err "nonsense"
+sed 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 0.001/' part/checkpoints/last/config.json >eps.json
+run train eps.json --resume part; refuses 2; expect_err 'model: rms_norm_eps'
+run train --resume part --recompute block --steps 10 -q; expect_rc 0 # memory alone: free
+run train --resume part --threads 2 --same-bits; refuses 2; expect_err 'the threads'
+run train --resume part --threads 2 --steps 11 -q; expect_rc 0; expect_err 'from step 11 on bits may differ'; grep -q '"machine": "the threads' part/run.json || fail "run.json does not record the change"
+
+# ---- 4. bit rot, --from, --verify ----
+run inspect part --verify; expect_rc 0; expect_out ' 0 damaged'
+run inspect part --verify --json; expect_rc 0; expect_json 'd["damaged"] == 0' 'd["whole"] > 10' 'd["newest_whole"] == "step-000011"'
+flip() { printf "\\x$(printf '%02x' $(( $(od -An -tu1 -j "$2" -N1 "$1") ^ 1 )))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+cp -r part rotten
+flip rotten/checkpoints/step-000011/model.safetensors 1500
+run train --resume rotten --steps 12; expect_rc 5; expect_err 'step-000011/model.safetensors is damaged'; expect_err '--from step-000010'
+run inspect rotten --verify; expect_rc 5; expect_out 'DAMAGED.*step-000011/model.safetensors'; expect_err 'step-000010'
+echo mine >rotten/checkpoints/step-000011/notes.txt
+run train --resume rotten --from step-000010 --steps 12 -q; expect_rc 0; expect_err 'set-aside-1'
+[ "$(cat rotten/checkpoints/step-000011.set-aside-1/notes.txt)" = mine ] || fail "a person's notes are gone"
+run train --resume rotten --from step-77; refuses 2; expect_err 'no such checkpoint'
+cp -r part cut; truncate -s -20 cut/metrics.jsonl
+run train --resume cut; expect_rc 5; expect_err 'metrics.jsonl was cut'
+run train --resume cut --allow-different metrics --steps 12 -q; expect_rc 0
+
+# ---- 6. links ----
+ln -sfn step-000002 part/checkpoints/last; rm part/checkpoints/best
+run train --resume part -q; expect_rc 0
+[ "$(readlink part/checkpoints/last)" = step-000011 ] || fail "last was not rebuilt"
+[ -e part/checkpoints/best/state.json ] || fail "best was not rebuilt"
+
+# ---- what is not ours stays ----
+echo mine >part/final/x.tex; echo mine >part/checkpoints/.mine.tmp; echo mine >part/.note.tmp; mkdir part/.headroom-abcdef; echo mine >part/.headroom-abcdef/y
+run train --resume part --steps 12 --keep 1 -q; expect_rc 0; expect_err 'final.*set-aside'
+for kept in final.set-aside-1/x.tex checkpoints/.mine.tmp .note.tmp .headroom-abcdef/y; do [ "$(cat part/$kept)" = mine ] || fail "$kept is gone"; done
+[ -e part/final/model.safetensors ] || fail "there is no final"
+
+# ---- 3. divergence ----
+run train $job --out wild --steps 200 --save-every 20 --keep 1 --lr 900 --optimizer sgd --clip 0 --eval-data held.txt --eval-every 20; expect_rc 7; expect_err 'diverged in step'
+grep -q '"state": "diverged"' wild/run.json || fail "run.json does not say diverged"
+[ -e wild/final ] && fail "a diverged run has a final model"
+}
+finish

@@ -1,0 +1,384 @@
+/* --on-nonfinite skip, on real programs: a step whose loss or gradients are infinite or NaN leaves weights, their 16-bit
+ * copies, master weights, optimizer states and the count of applied steps as they were, bit for bit, and the steps behind it
+ * are those of a run that never saw it. Over every optimizer, precision, accumulation, with and without clipping.
+ *
+ * How a step becomes bad here: 1/tokens, which scales every gradient and no loss, is infinite; a weight is infinite while the
+ * step runs; a gradient is overwritten between two programs; a token of the data leads to an overflow (trap_model.h). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "support/scratch.h"
+#include "support/trap_model.h"
+
+enum { SEQUENCE = 19, MICRO_BATCH = 2 };
+
+typedef struct mode {
+  const char *model;
+  hr_optimizer optimizer;
+  hr_precision precision;
+  hr_moments moments;
+  uint32_t accumulate;
+  double clip;
+  hr_on_nonfinite on_nonfinite;
+  bool check;
+} mode;
+
+static void must(hr_status status, const hr_error *error) {
+  if (status != HR_OK) fail_msg("%s: %s (%s)", hr_status_name(status), error->message, error->hint);
+}
+
+static const char *words(const mode *m) {
+  static char text[160];
+  (void)snprintf(text, sizeof text, "%s, %s, %s, moments %s, accumulate %u, clip %g", m->model, hr_optimizer_name(m->optimizer), hr_precision_name(m->precision),
+                 hr_moments_name(m->moments), m->accumulate, m->clip);
+  return text;
+}
+
+static void describe(const mode *m, hr_job *job) {
+  hr_error error = {0};
+  hr_job_init(job);
+  must(hr_model_open(m->model, &job->model, &error), &error);
+  must(hr_device_find("cpu", &job->device, &error), &error);
+  job->sequence_length = SEQUENCE;
+  job->micro_batch = MICRO_BATCH;
+  job->accumulate = m->accumulate;
+  job->threads = 1;
+  job->optimizer = m->optimizer;
+  job->precision = m->precision;
+  job->moments = m->moments;
+  job->weight_decay = 0.1;
+  job->clip = m->clip;
+  job->on_nonfinite = m->on_nonfinite;
+  job->check = m->check;
+  must(hr_job_finish(job, &error), &error);
+}
+
+static void open_session(const mode *m, hri_session *s) {
+  hri_compile_options options = {.check_each = true};
+  hr_error error = {0};
+  hr_job job;
+  memset(s, 0, sizeof *s);
+  describe(m, &job);
+  must(hri_session_plan(s, &job, &options, &error), &error);
+  must(hri_session_load(s, NULL, NULL, &error), &error);
+}
+
+/* ---- steps ---- */
+
+/* Rows of random bytes; `token`, when >= 0, is the very first of them. */
+static void feed(const mode *m, hri_session *s, uint64_t step, int32_t token) {
+  const hri_job *job = &s->plan->job;
+  int32_t *ids = hri_executor_pointer(s->executor, job->input_ids), *targets = hri_executor_pointer(s->executor, job->input_targets),
+          *positions = hri_executor_pointer(s->executor, job->input_positions), *starts = hri_executor_pointer(s->executor, job->input_doc_start);
+  for (uint64_t at = 0; at < (uint64_t)m->accumulate * MICRO_BATCH * SEQUENCE; at++) {
+    uint32_t word[4];
+    hri_philox(9, step, at, word);
+    ids[at] = (int32_t)(word[0] % 200);
+    targets[at] = (int32_t)(word[1] % 200);
+    positions[at] = (int32_t)(at % SEQUENCE);
+    starts[at] = 0;
+  }
+  if (token >= 0) ids[0] = token;
+}
+
+static void run(hri_session *s, hri_program_kind kind) {
+  hr_error error = {0};
+  must(hri_executor_run(s->executor, kind, &error), &error);
+}
+
+static void put(hri_session *s, hri_id tensor, uint64_t index, float value) {
+  void *at = hri_executor_pointer(s->executor, tensor);
+  if (s->plan->job.tensors.items[tensor].dtype == HRI_BF16) ((hri_bf16 *)at)[index] = hri_bf16_round(value);
+  else ((float *)at)[index] = value;
+}
+
+static float get(hri_session *s, hri_id tensor, uint64_t index) {
+  const void *at = hri_executor_pointer(s->executor, tensor);
+  return s->plan->job.tensors.items[tensor].dtype == HRI_BF16 ? hri_bf16_widen(((const hri_bf16 *)at)[index]) : ((const float *)at)[index];
+}
+
+/* What is wrong with a step. */
+typedef enum harm { NOTHING, GRADIENTS, ONE_GRADIENT, LOSS, HARM_COUNT } harm;
+
+static void train_step(const mode *m, hri_session *s, uint64_t step, harm what, int32_t token) {
+  hri_control *control = hri_executor_control(s->executor);
+  const hri_param *last = &s->plan->job.params.items[s->plan->job.params.count - 1];
+  float kept = get(s, last->weight, 3);
+  feed(m, s, step, token);
+  control->step = (int64_t)step;
+  control->learning_rate = 1e-2 / (double)(step + 1);
+  control->inv_tokens = what == GRADIENTS ? INFINITY : 1.0 / (double)(m->accumulate * MICRO_BATCH * SEQUENCE);
+  control->clip_norm = s->plan->spec.clip;
+  control->clip_scale = 1;
+  control->loss_sum = 0;
+  if (what == LOSS) put(s, last->weight, 3, INFINITY);
+  if (m->accumulate == 1) run(s, HRI_STEP);
+  else run(s, HRI_BEGIN);
+  for (uint32_t k = 0; m->accumulate > 1 && k < m->accumulate; k++) {
+    control->micro_index = k;
+    run(s, HRI_MICRO);
+    if (what == ONE_GRADIENT && k == 0) put(s, last->gradient, 5, NAN);
+  }
+  if (m->accumulate > 1) run(s, HRI_UPDATE);
+  if (what != LOSS) return;
+  assert_true(isinf(get(s, last->weight, 3))); /* as it was, also in the step that read it */
+  put(s, last->weight, 3, kept);
+}
+
+/* ---- what must stay: a copy of every byte that a later step reads ---- */
+
+typedef struct copy { unsigned char *bytes; size_t count; } copy;
+
+static void take_tensor(const hri_session *s, hri_id tensor, copy *c) {
+  uint64_t bytes;
+  if (tensor == HRI_NONE) return;
+  bytes = hri_tensor_bytes(&s->plan->job.tensors.items[tensor]);
+  c->bytes = realloc(c->bytes, c->count + bytes);
+  assert_non_null(c->bytes);
+  memcpy(c->bytes + c->count, hri_executor_pointer(s->executor, tensor), bytes);
+  c->count += bytes;
+}
+
+static copy take(const hri_session *s) {
+  copy c = {0};
+  for (size_t p = 0; p < s->plan->job.params.count; p++) {
+    const hri_param *param = &s->plan->job.params.items[p];
+    take_tensor(s, param->weight, &c);
+    take_tensor(s, param->master, &c);
+    for (int k = 0; k < 2; k++) take_tensor(s, param->state[k], &c);
+  }
+  assert_true(c.count > 1000);
+  return c;
+}
+
+static bool same(const copy *a, const copy *b) { return a->count == b->count && memcmp(a->bytes, b->bytes, a->count) == 0; }
+
+/* ---- a skipped step ---- */
+
+/* Steps 0 and 1, a bad one in between or not, and step 2. */
+static copy three_steps(const mode *m, harm what) {
+  hri_session s;
+  hri_control *control;
+  copy before, after;
+  open_session(m, &s);
+  control = hri_executor_control(s.executor);
+  for (uint64_t step = 0; step < 2; step++) train_step(m, &s, step, NOTHING, -1);
+  assert_true(control->found_inf == 0 && control->applied_steps == 2 && isfinite(control->grad_norm) && control->grad_norm > 0);
+  assert_true(m->clip > 0 || control->clip_scale == 1);
+  before = take(&s);
+  if (what != NOTHING) {
+    train_step(m, &s, 7, what, -1);
+    assert_int_equal(isfinite(control->loss_sum), what != LOSS);
+    assert_int_equal(isfinite(control->grad_norm), 0);
+    assert_true(control->found_inf == 1 && control->applied_steps == 2);
+    after = take(&s);
+    if (!same(&before, &after)) fail_msg("%s, harm %d: the skipped step changed something", words(m), (int)what);
+    free(after.bytes);
+  }
+  train_step(m, &s, 2, NOTHING, -1);
+  assert_true(control->found_inf == 0 && control->applied_steps == 3);
+  after = take(&s);
+  assert_false(same(&before, &after)); /* and a step does change something */
+  free(before.bytes);
+  hri_session_close(&s);
+  return after;
+}
+
+static const struct { hr_precision precision; hr_moments moments; } types[] = {
+    {HR_PRECISION_FP32, HR_MOMENTS_FP32}, {HR_PRECISION_BF16, HR_MOMENTS_FP32}, {HR_PRECISION_BF16_PURE, HR_MOMENTS_FP32}, {HR_PRECISION_BF16_PURE, HR_MOMENTS_BF16}};
+
+/* Every optimizer x precision x accumulation x clip, in turn. */
+static bool next_mode(mode *m, uint32_t *turn) {
+  uint32_t k = (*turn)++;
+  *m = (mode){.model = k / 48 ? "micro-gpt2-bytes" : "micro-llama-bytes", .optimizer = (hr_optimizer)(k % 3), .precision = types[k / 3 % 4].precision, .moments = types[k / 3 % 4].moments,
+              .accumulate = k / 12 % 2 ? 3 : 1, .clip = k / 24 % 2 ? 1.0 : 0, .on_nonfinite = HR_ON_NONFINITE_SKIP, .check = k % 5 == 0};
+  return k < 96;
+}
+
+static void a_skipped_step_leaves_no_trace(void **state) {
+  mode m;
+  (void)state;
+  for (uint32_t turn = 0; next_mode(&m, &turn);) {
+    copy whole = three_steps(&m, NOTHING);
+    for (harm what = GRADIENTS; what < HARM_COUNT; what++) {
+      copy with;
+      if (what == ONE_GRADIENT && m.accumulate == 1) continue; /* a gradient of one program dies in it */
+      with = three_steps(&m, what);
+      if (!same(&whole, &with)) fail_msg("%s, harm %d: the steps behind a skipped one are others", words(&m), (int)what);
+      free(with.bytes);
+    }
+    free(whole.bytes);
+  }
+}
+
+/* The comparison can fail: without skip the same step spoils the weights. */
+static void a_step_that_is_not_skipped_spoils_the_weights(void **state) {
+  mode m;
+  (void)state;
+  for (uint32_t turn = 0; next_mode(&m, &turn); turn += 6) {
+    hri_session s;
+    copy before, after;
+    m.on_nonfinite = HR_ON_NONFINITE_STOP;
+    open_session(&m, &s);
+    train_step(&m, &s, 0, NOTHING, -1);
+    before = take(&s);
+    train_step(&m, &s, 1, GRADIENTS, -1);
+    after = take(&s);
+    assert_false(same(&before, &after));
+    assert_true(hri_executor_control(s.executor)->found_inf == 0); /* nobody looked */
+    free(before.bytes);
+    free(after.bytes);
+    hri_session_close(&s);
+  }
+}
+
+/* ---- one bad element, wherever it stands ---- */
+
+static void expect_found(hri_session *s, hri_id gradient, uint64_t index, float value) {
+  float kept = get(s, gradient, index);
+  put(s, gradient, index, value);
+  run(s, HRI_UPDATE);
+  if (hri_executor_control(s->executor)->found_inf != 1)
+    fail_msg("%g at element %llu of %s was not found", (double)value, (unsigned long long)index, hri_name_get(&s->plan->job, s->plan->job.tensors.items[gradient].key));
+  put(s, gradient, index, kept);
+}
+
+static void one_bad_element_of_any_parameter_is_found(void **state) {
+  static const float values[] = {NAN, INFINITY, -INFINITY};
+  mode m = {.model = "micro-llama-bytes", .accumulate = 2, .clip = 1, .on_nonfinite = HR_ON_NONFINITE_SKIP};
+  hri_session s;
+  copy before, after;
+  (void)state;
+  open_session(&m, &s);
+  train_step(&m, &s, 0, NOTHING, -1);
+  before = take(&s);
+  for (size_t p = 0; p < s.plan->job.params.count; p++) {
+    hri_id gradient = s.plan->job.params.items[p].gradient;
+    uint64_t count = s.plan->job.params.items[p].elements, places[] = {0, 1, count / 2 | 1, count - 2, count - 1};
+    for (size_t k = 0; k < sizeof places / sizeof *places; k++)
+      for (size_t v = 0; v < 3; v++) expect_found(&s, gradient, places[k], values[v]);
+    put(&s, gradient, 0, get(&s, gradient, 0) + 1e30f); /* large, and no overflow: its square is taken in fp64 */
+  }
+  hri_executor_control(s.executor)->loss_sum = NAN; /* sound gradients do not make up for the loss */
+  run(&s, HRI_UPDATE);
+  assert_true(hri_executor_control(s.executor)->found_inf == 1 && isfinite(hri_executor_control(s.executor)->grad_norm));
+  hri_executor_control(s.executor)->loss_sum = 0;
+  after = take(&s);
+  assert_true(same(&before, &after));
+  run(&s, HRI_UPDATE);
+  assert_true(hri_executor_control(s.executor)->found_inf == 0 && hri_executor_control(s.executor)->grad_norm > 1e30);
+  assert_int_equal(hri_executor_control(s.executor)->applied_steps, 2);
+  free(before.bytes);
+  free(after.bytes);
+  hri_session_close(&s);
+}
+
+/* ---- without a bad step ---- */
+
+static copy plain_steps(const mode *m, double norms[3]) {
+  hri_session s;
+  copy c;
+  open_session(m, &s);
+  for (uint64_t step = 0; step < 3; step++) {
+    train_step(m, &s, step, NOTHING, -1);
+    norms[step] = hri_executor_control(s.executor)->grad_norm;
+  }
+  c = take(&s);
+  hri_session_close(&s);
+  return c;
+}
+
+static void skip_without_a_bad_step_has_the_bits_of_stop(void **state) {
+  mode m;
+  (void)state;
+  for (uint32_t turn = 0; next_mode(&m, &turn);) {
+    double norms[2][3];
+    copy skip = plain_steps(&m, norms[0]), stop;
+    m.on_nonfinite = HR_ON_NONFINITE_STOP;
+    stop = plain_steps(&m, norms[1]);
+    if (!same(&skip, &stop)) fail_msg("%s: other bits with skip", words(&m));
+    for (int k = 0; k < 3; k++) assert_true(norms[0][k] > 0 && norms[1][k] == (m.clip > 0 ? norms[0][k] : 0)); /* no norm without clip and skip */
+    free(skip.bytes);
+    free(stop.bytes);
+  }
+}
+
+/* ---- what it costs ---- */
+
+static uint64_t partial_bytes(const hri_job *job) {
+  for (size_t s = 0; s < job->storages.count; s++)
+    if (strcmp(hri_name_get(job, job->storages.items[s].key), "gradient.square_sums") == 0) return job->storages.items[s].bytes;
+  return 0;
+}
+
+static uint32_t count_ops(const hri_job *job, hri_op op) {
+  uint32_t count = 0;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    for (size_t at = 0; at < job->programs[kind].order.count; at++) count += job->nodes.items[job->programs[kind].order.items[at]].op == op;
+  return count;
+}
+
+static void the_norm_without_a_clip_is_in_the_plan(void **state) {
+  (void)state;
+  for (uint32_t k = 0; k < 8; k++) {
+    mode m = {.model = "micro-gpt2-bytes", .accumulate = k & 1 ? 2 : 1, .clip = k & 2 ? 1 : 0, .on_nonfinite = (hr_on_nonfinite)(k >> 2)};
+    bool norm = m.clip > 0 || m.on_nonfinite == HR_ON_NONFINITE_SKIP;
+    uint64_t want = 0;
+    hr_error error = {0};
+    hr_plan *plan;
+    hr_job job;
+    describe(&m, &job);
+    must(hr_plan_create(&job, &plan, &error), &error);
+    for (size_t p = 0; p < plan->job.params.count; p++) want += (plan->job.params.items[p].elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK * sizeof(double);
+    assert_int_equal(partial_bytes(&plan->job), norm ? want : 0);
+    assert_int_equal(count_ops(&plan->job, HRI_OP_SQUARE_NORM), norm ? plan->job.params.count : 0);
+    assert_int_equal(count_ops(&plan->job, HRI_OP_FOUND_INF), m.on_nonfinite);
+    hr_plan_destroy(plan);
+  }
+}
+
+/* ---- end to end: a model directory of finite weights, and one token ---- */
+
+static void a_token_that_overflows_is_skipped(void **state) {
+  const char *directory = scratch_make("skip");
+  enum { TRAP = 250 };
+  (void)state;
+  make_trap_model(directory, TRAP);
+  for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+    mode m = {.model = directory, .accumulate = t % 2 ? 2 : 1, .clip = 1, .precision = types[t].precision, .moments = types[t].moments, .on_nonfinite = HR_ON_NONFINITE_SKIP};
+    hri_session s;
+    hri_control *control;
+    open_session(&m, &s);
+    control = hri_executor_control(s.executor);
+    for (uint64_t step = 0; step < 6; step++) {
+      bool trapped = step == 2 || step == 4;
+      train_step(&m, &s, step, NOTHING, trapped ? TRAP : -1);
+      assert_int_equal(isfinite(control->loss_sum), !trapped);
+      assert_true(control->found_inf == trapped);
+    }
+    assert_int_equal(control->applied_steps, 4);
+    hri_session_close(&s);
+  }
+  scratch_remove(directory);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_skipped_step_leaves_no_trace),
+      cmocka_unit_test(a_step_that_is_not_skipped_spoils_the_weights),
+      cmocka_unit_test(one_bad_element_of_any_parameter_is_found),
+      cmocka_unit_test(skip_without_a_bad_step_has_the_bits_of_stop),
+      cmocka_unit_test(the_norm_without_a_clip_is_in_the_plan),
+      cmocka_unit_test(a_token_that_overflows_is_skipped),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
