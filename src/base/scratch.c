@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/publish.h"
 
-enum { PATH_BYTES = 4096, MARKER_BYTES = 256 };
+enum { PATH_BYTES = 4096, MARKER_BYTES = 256, ATTEMPTS = 100 };
 
 #define PREFIX ".headroom-"
 #define MARKER "marker"
@@ -36,13 +36,28 @@ static void host_name(char out[65]) {
   (void)gethostname(out, 64);
 }
 
+/* Makes the directory and its empty marker. A sweep of another process may take the directory away before there is a marker in it, as
+ * what a kill left: then the next one is made. */
+static hr_status make_directory(hri_scratch *s, const char *parent, hr_error *error) {
+  char path[PATH_BYTES];
+  for (int attempt = 1;; attempt++) {
+    (void)snprintf(s->directory, sizeof s->directory, "%.3800s/" PREFIX "XXXXXX", parent);
+    if (!mkdtemp(s->directory)) {
+      s->directory[0] = 0;
+      return hri_fail_errno(error, errno, "make a directory in", parent);
+    }
+    HRI_TRY(hri_scratch_path(s, MARKER, path, error));
+    s->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (s->fd >= 0) return HR_OK;
+    if (errno != ENOENT || attempt == ATTEMPTS) return hri_fail_errno(error, errno, "create", path);
+  }
+}
+
 static hr_status write_marker(hri_scratch *s, bool durable, hr_error *error) {
   char path[PATH_BYTES], text[MARKER_BYTES], host[65];
   int length;
   host_name(host);
   HRI_TRY(hri_scratch_path(s, MARKER, path, error));
-  s->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (s->fd < 0) return hri_fail_errno(error, errno, "create", path);
   (void)flock(s->fd, LOCK_EX | LOCK_NB); /* nobody else knows it yet; a file system without locks has host and pid */
   length = snprintf(text, sizeof text, MARKER_TEXT "%s %ld\n", host, (long)getpid());
   HRI_TRY(hri_file_write_all(s->fd, path, text, (uint64_t)length, error));
@@ -57,16 +72,8 @@ hr_status hri_scratch_open(const char *parent, bool durable, hri_scratch **scrat
   *scratch = NULL;
   if (!s) return hri_fail_memory(error, sizeof *s, "a scratch directory");
   s->fd = -1;
-  if (snprintf(s->directory, sizeof s->directory, "%s/" PREFIX "XXXXXX", parent) >= PATH_BYTES - 256) {
-    hri_free(s);
-    return long_path(parent, error);
-  }
-  if (!mkdtemp(s->directory)) {
-    status = hri_fail_errno(error, errno, "make a directory in", parent);
-    hri_free(s);
-    return status;
-  }
-  status = write_marker(s, durable, error);
+  status = strlen(parent) < PATH_BYTES - 296 ? make_directory(s, parent, error) : long_path(parent, error);
+  if (status == HR_OK) status = write_marker(s, durable, error);
   if (status == HR_OK) *scratch = s;
   else hri_scratch_close(s);
   return status;
@@ -142,7 +149,7 @@ void hri_scratch_abandon(hri_scratch *s) {
 
 void hri_scratch_close(hri_scratch *s) {
   if (!s) return;
-  (void)remove_whole(s->directory);
+  if (s->directory[0]) (void)remove_whole(s->directory);
   if (s->fd >= 0) (void)close(s->fd);
   hri_free(s);
 }

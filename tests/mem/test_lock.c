@@ -170,6 +170,30 @@ static void test_replace_leaves_nothing_beside(void **state) {
   assert_int_equal(hri_scratch_sweep(directory), 0);
 }
 
+/* Processes that make scratch directories while others sweep: none is taken away from who made it, and none stays. */
+static void test_sweeping_beside_makers(void **state) {
+  enum { PROCESSES = 6, ROUNDS = 300 };
+  (void)state;
+  for (int p = 0; p < PROCESSES; p++) {
+    if (fork() != 0) continue;
+    for (int r = 0; r < ROUNDS; r++) {
+      hri_scratch *s;
+      char path[4096];
+      (void)hri_scratch_sweep(directory);
+      if (hri_scratch_open(directory, false, &s, NULL) != HR_OK || hri_scratch_path(s, "file", path, NULL) != HR_OK) _exit(1);
+      if (hri_file_write_new(path, "x", 1, NULL) != HR_OK || !hri_path_exists(path)) _exit(2);
+      hri_scratch_close(s);
+    }
+    _exit(0);
+  }
+  for (int p = 0; p < PROCESSES; p++) {
+    int status;
+    assert_true(wait(&status) > 0);
+    assert_int_equal(status, 0);
+  }
+  assert_no_scratch(directory);
+}
+
 /* Moved aside for something that never came: back at its name, whether this process ends in order or not. */
 static void test_what_is_aside_comes_back(void **state) {
   static const char *const ends[] = {"closed", "killed", "taken"};
@@ -229,7 +253,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_one_holder_who_is_named), cmocka_unit_test(test_a_killed_holder_frees_it), cmocka_unit_test(test_the_path_is_the_locked_file),
       cmocka_unit_test(test_foreign_and_half_written_files), cmocka_unit_test(test_only_marked_and_unused_scratch_is_swept),
-      cmocka_unit_test(test_replace_leaves_nothing_beside), cmocka_unit_test(test_what_is_aside_comes_back), cmocka_unit_test(test_nothing_is_published_over),
+      cmocka_unit_test(test_replace_leaves_nothing_beside), cmocka_unit_test(test_sweeping_beside_makers), cmocka_unit_test(test_what_is_aside_comes_back), cmocka_unit_test(test_nothing_is_published_over),
   };
   int failed;
   (void)snprintf(directory, sizeof directory, "%s", scratch_make("lock"));
