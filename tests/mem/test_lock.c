@@ -22,6 +22,13 @@ static char directory[PATH_BYTES];
 
 static const char *at(const char *name) { return path_of("%s/%s", directory, name); }
 
+static void assert_says(const char *path, const char *wanted) {
+  char *text = get_file(path, NULL);
+  assert_non_null(text);
+  assert_string_equal(text, wanted);
+  free(text);
+}
+
 static void test_one_holder_who_is_named(void **state) {
   char path[PATH_BYTES];
   hri_lock *a, *b;
@@ -100,7 +107,7 @@ static void test_the_path_is_the_locked_file(void **state) {
     assert_true(wait(&status) > 0);
     assert_int_equal(status, 0);
   }
-  assert_int_equal(atoi(get_file(number, NULL)), PROCESSES * ROUNDS);
+  assert_says(number, path_of("%d", PROCESSES * ROUNDS));
 }
 
 static void test_foreign_and_half_written_files(void **state) {
@@ -112,7 +119,7 @@ static void test_foreign_and_half_written_files(void **state) {
   (void)snprintf(path, sizeof path, "%s", at("mine"));
   put_file(path, "my notes\n", 9);
   assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_ERROR_USAGE);
-  assert_string_equal(get_file(path, NULL), "my notes\n");
+  assert_says(path, "my notes\n");
   for (size_t cut = 43; cut < sizeof old; cut++) { /* the id survives a write that stopped anywhere behind it */
     put_file(path, old, cut);
     assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_OK);
@@ -164,8 +171,8 @@ static void test_replace_leaves_nothing_beside(void **state) {
   put_file(temp, "mine", 4); /* today's temporary name was yesterday's somebody's file */
   assert_int_equal(hri_file_replace(path, "one", 3, NULL), HR_OK);
   assert_int_equal(hri_file_replace(path, "three", 5, NULL), HR_OK);
-  assert_string_equal(get_file(path, NULL), "three");
-  assert_string_equal(get_file(temp, NULL), "mine");
+  assert_says(path, "three");
+  assert_says(temp, "mine");
   assert_int_equal(hri_file_can_replace(path, NULL), HR_OK);
   assert_int_equal(hri_scratch_sweep(directory), 0);
 }
