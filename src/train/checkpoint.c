@@ -394,7 +394,7 @@ hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error)
   if (is_old(c->path)) {
     char text[PATH_BYTES];
     (void)snprintf(text, sizeof text, "%.3000s was made by version 0.1.0: without digests, not verified", c->path);
-    hri_session_tell(r->session, HR_EVENT_NOTE, NULL, text);
+    hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
     return read_state(c, error);
   }
   status = verify_small(r, c, error);
