@@ -233,6 +233,16 @@ hr_status hri_dir_sync(const char *path, hr_error *error) {
   return HR_OK;
 }
 
+hr_status hri_dir_next(DIR *dir, const char *path, const char **name, hr_error *error) {
+  struct dirent *entry;
+  do {
+    errno = 0;
+    entry = readdir(dir);
+  } while (entry && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
+  *name = entry ? entry->d_name : NULL;
+  return entry || errno == 0 ? HR_OK : hri_fail_errno(error, errno, "read directory", path);
+}
+
 hr_status hri_dir_remove(const char *path, hr_error *error) {
   struct dirent *entry;
   struct stat self;
@@ -271,7 +281,7 @@ char *hri_path_join(const char *dir, const char *name) {
 
 bool hri_path_exists(const char *path) {
   struct stat info;
-  return lstat(path, &info) == 0;
+  return lstat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR); /* what cannot be looked at is not taken for absent: opening it will say why */
 }
 
 bool hri_path_is_dir(const char *path) {

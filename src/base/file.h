@@ -2,6 +2,8 @@
 #ifndef HRI_BASE_FILE_H
 #define HRI_BASE_FILE_H
 
+#include <dirent.h>
+
 #include "base/mem.h"
 
 /* Opens a file to read it, for the caller to close. What is no regular file (a FIFO, a device, a directory, a socket, a link
@@ -38,6 +40,9 @@ hr_status hri_file_can_replace(const char *path, hr_error *error);
 hr_status hri_dir_make(const char *path, hr_error *error);         /* mkdir -p; each new entry is synced */
 hr_status hri_dir_sync(const char *path, hr_error *error);         /* fsync of a directory, where the file system can */
 bool hri_dir_syncs_are_weak(void);                                 /* a file system could not, at some time in this process */
+/* The names in a directory but "." and "..": NULL behind the last one. A directory that cannot be read to its end is an error: what it hides must
+ * not be taken for absent. */
+hr_status hri_dir_next(DIR *dir, const char *path, const char **name, hr_error *error);
 hr_status hri_dir_remove(const char *path, hr_error *error);       /* rm -r of a tree of ours; missing is fine */
 /* "dir/name" in a new string; NULL when memory is refused. */
 char *hri_path_join(const char *dir, const char *name);

@@ -203,21 +203,44 @@ static int open_marker(const char *directory, char text[MARKER_BYTES]) {
   return fd;
 }
 
-static bool named_so(const char *name) { return strncmp(name, PREFIX, strlen(PREFIX)) == 0 && strlen(name) == strlen(PREFIX) + 6; }
+bool hri_scratch_is_named(const char *name) { return strncmp(name, PREFIX, strlen(PREFIX)) == 0 && strlen(name) == strlen(PREFIX) + 6; }
 
 bool hri_scratch_is(const char *parent, const char *name) {
   char path[PATH_BYTES], text[MARKER_BYTES];
   struct stat info;
   int fd;
-  if (!named_so(name) || snprintf(path, sizeof path, "%s/%s", parent, name) >= PATH_BYTES) return false;
+  if (!hri_scratch_is_named(name) || snprintf(path, sizeof path, "%s/%s", parent, name) >= PATH_BYTES) return false;
   if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return false;
   fd = open_marker(path, text);
   if (fd >= 0) (void)close(fd);
   return fd >= 0;
 }
 
-/* A kill between making the directory and its marker, or between the marker's end and the directory's, leaves an empty one, which
- * rmdir cannot take anything from. */
+/* A kill while the marker was written leaves a part of its text, and nothing beside it. */
+static bool remove_begun(const char *directory) {
+  char path[PATH_BYTES], text[MARKER_BYTES];
+  struct stat info;
+  struct dirent *entry;
+  uint32_t others = 0;
+  ssize_t got;
+  DIR *dir = opendir(directory);
+  int fd;
+  while (dir && (entry = readdir(dir))) others += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && strcmp(entry->d_name, MARKER) != 0;
+  if (!dir || others > 0) {
+    if (dir) (void)closedir(dir);
+    return false;
+  }
+  (void)closedir(dir);
+  if (snprintf(path, sizeof path, "%s/" MARKER, directory) >= PATH_BYTES) return false;
+  fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return rmdir(directory) == 0; /* empty: rmdir cannot take anything from anybody */
+  got = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? pread(fd, text, sizeof text, 0) : -1;
+  if (got < 0 || got > (ssize_t)strlen(MARKER_TEXT) || memcmp(text, MARKER_TEXT, (size_t)got) != 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) got = -1;
+  if (got >= 0) (void)unlink(path);
+  (void)close(fd);
+  return got >= 0 && rmdir(directory) == 0;
+}
+
 static bool sweep_one(const char *directory) {
   char text[MARKER_BYTES];
   struct stat info;
@@ -225,10 +248,8 @@ static bool sweep_one(const char *directory) {
   int fd;
   if (lstat(directory, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) return false;
   fd = open_marker(directory, text);
-  if (fd < 0) return (info.st_mode & 07777) == 0700 && rmdir(directory) == 0;
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text))) {
-    removed = remove_whole(directory);
-  }
+  if (fd < 0) return remove_begun(directory);
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text))) removed = remove_whole(directory);
   (void)close(fd);
   return removed;
 }
@@ -239,7 +260,7 @@ uint32_t hri_scratch_sweep(const char *parent) {
   struct dirent *entry;
   uint32_t removed = 0;
   while (dir && (entry = readdir(dir)))
-    if (named_so(entry->d_name) && snprintf(path, sizeof path, "%s/%s", parent, entry->d_name) < PATH_BYTES) removed += sweep_one(path);
+    if (hri_scratch_is_named(entry->d_name) && snprintf(path, sizeof path, "%s/%s", parent, entry->d_name) < PATH_BYTES) removed += sweep_one(path);
   if (dir) closedir(dir);
   return removed;
 }

@@ -33,5 +33,6 @@ void hri_scratch_abandon(hri_scratch *scratch);
 uint32_t hri_scratch_sweep(const char *parent);
 /* Whether `parent/name` is a scratch directory of ours, in use or left behind. */
 bool hri_scratch_is(const char *parent, const char *name);
+bool hri_scratch_is_named(const char *name); /* whether it is called as one: no proof of anything */
 
 #endif

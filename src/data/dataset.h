@@ -55,6 +55,9 @@ void hri_dataset_destroy(hri_dataset *dataset); /* NULL is fine */
  * set is as usable as before. */
 hr_status hri_dataset_keep(hri_dataset *dataset, const char *store_directory, hr_error *error);
 
+/* Takes back what hri_dataset_keep of this process wrote into `store_directory`, for a run that does not begin after all. */
+void hri_dataset_forget(const hri_dataset *dataset, const char *store_directory);
+
 uint64_t hri_dataset_row_count(const hri_dataset *dataset);
 uint64_t hri_dataset_token_count(const hri_dataset *dataset);    /* in rows: without padding, with end tokens */
 uint64_t hri_dataset_label_count(const hri_dataset *dataset);    /* targets that count; the sum of all rows' `counted` */

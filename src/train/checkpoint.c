@@ -45,19 +45,23 @@ static bool is_checkpoint(const char *parent, const char *name, uint64_t *step) 
 hr_status hri_checkpoint_list(const char *parent, uint64_t **steps, size_t *count, hr_error *error) {
   HRI_ARRAY(uint64_t) list = {0};
   DIR *dir = opendir(parent);
-  struct dirent *entry;
+  const char *name;
   uint64_t step;
+  hr_status status;
   *steps = NULL;
   *count = 0;
   if (!dir && errno == ENOENT) return HR_OK;
   if (!dir) return hri_fail_errno(error, errno, "open directory", parent);
-  while ((entry = readdir(dir))) {
-    if (!is_checkpoint(parent, entry->d_name, &step) || hri_array_push(&list, step)) continue;
-    (void)closedir(dir);
-    hri_array_free(&list);
-    return hri_fail_memory(error, sizeof step, "the list of checkpoints");
-  }
+  while ((status = hri_dir_next(dir, parent, &name, error)) == HR_OK && name)
+    if (is_checkpoint(parent, name, &step) && !hri_array_push(&list, step)) {
+      status = hri_fail_memory(error, sizeof step, "the list of checkpoints");
+      break;
+    }
   (void)closedir(dir);
+  if (status != HR_OK) {
+    hri_array_free(&list);
+    return status;
+  }
   if (list.count) qsort(list.items, list.count, sizeof *list.items, newest_first);
   *steps = list.items;
   *count = list.count;
@@ -92,10 +96,13 @@ static hr_status point(hri_rundir *r, const char *parent, const char *name, cons
   return rename(temp, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "rename to", path);
 }
 
-static void link_target(const char *parent, const char *name, char out[64]) {
+/* "": there is no such link. False: it could not be read. */
+static bool link_target(const char *parent, const char *name, char out[64]) {
   char path[PATH_BYTES];
   ssize_t length = join(path, parent, name, NULL) == HR_OK ? readlink(path, out, 63) : -1;
+  int number = errno;
   out[length > 0 ? length : 0] = 0;
+  return length >= 0 || number == ENOENT || number == EINVAL;
 }
 
 /* ---- removing old ones ---- */
@@ -105,7 +112,7 @@ static void tell_kept(hri_rundir *r, const char *name, const char *why) {
   if (r->told_kept) return;
   r->told_kept = true;
   (void)snprintf(text, sizeof text, "checkpoints/%.63s is kept: %.400s", name, why);
-  hri_session_tell(r->session, HR_EVENT_NOTE, NULL, text);
+  hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
 }
 
 /* A reader holds the manifest with a shared lock (hr_hold_take): then the checkpoint stays until a later one is saved. */
@@ -119,8 +126,8 @@ static bool is_read(const char *path) {
   return held;
 }
 
-/* Only what its manifest names goes; with anything else in it, all of it stays. */
-static void retire(hri_rundir *r, const char *parent, const char *name) {
+/* Only what its manifest names goes; with anything else in it, all of it stays. Returns whether it is in the scratch now. */
+static bool retire(hri_rundir *r, const char *parent, const char *name) {
   char path[PATH_BYTES], away[PATH_BYTES], unlisted[256];
   hri_file_list files = {0};
   uint64_t step;
@@ -129,28 +136,48 @@ static void retire(hri_rundir *r, const char *parent, const char *name) {
   hri_array_free(&files);
   if (!known) {
     tell_kept(r, name, "nothing says what belongs to it (a checkpoint of 0.1.0, or a damaged manifest); remove it by hand");
-    return;
+    return false;
   }
   if (others > 0) {
     char why[320];
     (void)snprintf(why, sizeof why, "it holds %s, which this run did not make", unlisted);
     tell_kept(r, name, why);
-    return;
+    return false;
   }
-  if (is_read(path) || hri_scratch_path(r->checkpoint_scratch, name, away, NULL) != HR_OK) return;
-  if (rename(path, away) == 0) (void)hri_dir_remove(away, NULL);
+  return !is_read(path) && hri_scratch_path(r->checkpoint_scratch, name, away, NULL) == HR_OK && rename(path, away) == 0;
 }
 
+/* Once more before it is removed: a person may have put something in while it was taken away. Then it goes back. */
+static void remove_retired(hri_rundir *r, const char *parent, uint64_t step) {
+  char name[64], away[PATH_BYTES], path[PATH_BYTES], unlisted[256];
+  hri_file_list files = {0};
+  uint64_t stated;
+  uint32_t others = 0;
+  hri_checkpoint_name(step, name);
+  if (hri_scratch_path(r->checkpoint_scratch, name, away, NULL) != HR_OK || join(path, parent, name, NULL) != HR_OK) return;
+  if (hri_manifest_read(away, &stated, &files, NULL) == HR_OK && hri_files_unlisted(away, &files, unlisted, &others, NULL) == HR_OK && others == 0)
+    (void)hri_dir_remove(away, NULL);
+  else
+    (void)renameat2(AT_FDCWD, away, AT_FDCWD, path, RENAME_NOREPLACE);
+  hri_array_free(&files);
+}
+
+/* What is taken away leaves its name for good before its files go: else a power cut could bring back a directory with some of them. */
 static void remove_old(hri_rundir *r, const char *parent, uint32_t keep) {
   char best[64], name[64];
   uint64_t *steps;
-  size_t count;
-  if (keep == 0 || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return;
-  link_target(parent, "best", best);
+  size_t count, gone = 0;
+  if (keep == 0) return;
+  if (!link_target(parent, "best", best) || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) { /* the best one must be known to stay */
+    hri_session_tell(r->session, HR_EVENT_WARNING, NULL, "checkpoints/ could not be read: older checkpoints stay for now");
+    return;
+  }
   for (size_t k = keep; k < count; k++) {
     hri_checkpoint_name(steps[k], name);
-    if (strcmp(name, best) != 0) retire(r, parent, name);
+    if (strcmp(name, best) != 0 && retire(r, parent, name)) steps[gone++] = steps[k];
   }
+  if (gone > 0 && hri_dir_sync(parent, NULL) == HR_OK)
+    for (size_t k = 0; k < gone; k++) remove_retired(r, parent, steps[k]);
   hri_free(steps);
 }
 
@@ -459,10 +486,8 @@ static hr_status make_links(hri_rundir *r, const char *parent, const uint64_t *s
   }
   if (count == 0) return HR_OK;
   hri_checkpoint_name(steps[0], name);
-  link_target(parent, "last", now);
-  if (strcmp(now, name) != 0) HRI_TRY(point(r, parent, "last", name, error));
-  link_target(parent, "best", now);
-  if (best[0] && strcmp(now, best) != 0) HRI_TRY(point(r, parent, "best", best, error));
+  if (!link_target(parent, "last", now) || strcmp(now, name) != 0) HRI_TRY(point(r, parent, "last", name, error));
+  if (best[0] && (!link_target(parent, "best", now) || strcmp(now, best) != 0)) HRI_TRY(point(r, parent, "best", best, error));
   return HR_OK;
 }
 

@@ -49,13 +49,16 @@ static bool means(const char *text, const char *plain, const char *dtype) {
   return same;
 }
 
-/* The source's config.json as it is to be written, or NULL: it is not readable any more, or says something else than `plain`. */
-static char *kept_config(const char *path, const char *plain, const char *dtype) {
+/* The source's config.json as it is to be written; NULL: there is none, or it says something else than `plain`. What cannot be read is told
+ * (INPUT) after all. */
+static char *kept_config(const char *path, const char *plain, const char *dtype, hr_status *status, hr_error *error) {
   hri_json source = {0}, made = {0};
   json_t *object;
   char *text = NULL;
-  if (!hri_path_exists(path) || hri_json_read(path, CONFIG_LIMIT_BYTES, &source, NULL) != HR_OK) return NULL;
-  if (hri_json_parse(plain, strlen(plain), "config.json", &made, NULL) == HR_OK) {
+  if (!hri_path_exists(path)) return NULL;
+  *status = hri_json_read(path, CONFIG_LIMIT_BYTES, &source, error);
+  if (*status == HR_ERROR_INPUT) *status = HR_OK; /* it is no JSON: `plain` says what the model is */
+  if (*status == HR_OK && source.value && hri_json_parse(plain, strlen(plain), "config.json", &made, NULL) == HR_OK) {
     object = json_object_get(source.value, "text_config"); /* of a model for text and images, only the text part is saved */
     if (!json_is_object(object)) object = source.value;
     if (json_is_object(object) && update(object, made.value, dtype)) text = tree_text(object);
@@ -76,14 +79,17 @@ static hr_status write_config(const char *path, const char *text, hri_file_list 
 hr_status hri_export_config(const hr_model *model, const char *dtype, const char *directory, hri_file_list *files, hr_error *error) {
   char *plain = hr_model_config_text(model, dtype), *path = hri_path_join(directory, "config.json");
   char *source = model->directory[0] ? hri_path_join(model->directory, "config.json") : NULL;
-  char *kept = plain && source ? kept_config(source, plain, dtype) : NULL;
+  hr_status read = HR_OK;
+  hr_error unread = {0};
+  char *kept = plain && source ? kept_config(source, plain, dtype, &read, &unread) : NULL;
   const char *text = kept ? kept : plain;
   hr_status status = text && path ? write_config(path, text, files, error) : hri_fail_memory(error, CONFIG_LIMIT_BYTES, "config.json");
   hri_free(kept);
   hri_free(source);
   hri_free(path);
   hr_free(plain);
-  return status;
+  if (status != HR_OK || read == HR_OK) return status;
+  return hri_fail(error, HR_ERROR_INPUT, "%.600s: config.json is written without the keys that only that file has", unread.message);
 }
 
 /* ---- companions ---- */
@@ -194,9 +200,11 @@ static hr_status make_from_gguf(const hr_model *model, const char *directory, hr
 
 hr_status hri_export_companions(const hr_model *model, const char *directory, hri_file_list *files, hr_error *error) {
   const char *from = model->directory;
+  struct stat info;
   if (!from[0]) return HR_OK;
   if (!hri_path_exists(from)) return hri_fail(error, HR_ERROR_INPUT, "%s is gone, so its tokenizer files could not be copied", from);
-  if (!hri_path_is_dir(from)) return hri_gguf_is(from) ? make_from_gguf(model, directory, files, error) : HR_OK;
+  if (stat(from, &info) != 0) return unreadable(error, "look at", from);
+  if (!S_ISDIR(info.st_mode)) return hri_gguf_is(from) ? make_from_gguf(model, directory, files, error) : HR_OK;
   for (size_t k = 0; k < sizeof companions / sizeof *companions; k++) HRI_TRY(carry(from, directory, companions[k], files, error));
   return carry_rank_files(from, directory, files, error);
 }

@@ -117,6 +117,7 @@ hr_status hri_manifest_read(const char *directory, uint64_t *step, hri_file_list
   hri_json root = {0};
   hr_status status = HR_OK;
   HRI_TRY(join(path, directory, HRI_MANIFEST_FILE, error));
+  if (!hri_path_exists(path)) return hri_fail(error, HR_ERROR_INPUT, "%s is missing: nothing says what the checkpoint was made of", path);
   HRI_TRY_OUT(hri_file_read(path, LIMIT_BYTES, &bytes, &count, error));
   HRI_TRY_OUT(check_self(path, bytes, count, error));
   HRI_TRY_OUT(hri_json_parse(bytes, count, path, &root, error));
@@ -179,19 +180,24 @@ static bool would_be_read(const char *name) {
   return false;
 }
 
+static bool is_listed(const hri_file_list *files, const char *name) { return strcmp(name, HRI_MANIFEST_FILE) == 0 || hri_file_list_find(files, name); }
+
 static void compare_entries(report *r, const char *directory, const hri_file_list *files) {
   DIR *dir = opendir(directory);
-  struct dirent *entry;
-  if (!dir) tell(r, HRI_FINDING_UNREADABLE, directory, strerror(errno));
-  while (dir && (entry = readdir(dir))) {
-    const char *name = entry->d_name;
+  hr_error error = {0};
+  const char *name;
+  if (!dir) {
+    tell(r, HRI_FINDING_UNREADABLE, directory, strerror(errno));
+    return;
+  }
+  while (hri_dir_next(dir, directory, &name, &error) == HR_OK && name) {
     char path[PATH_BYTES];
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, HRI_MANIFEST_FILE) == 0 || hri_file_list_find(files, name)) continue;
-    if (join(path, directory, name, NULL) != HR_OK) continue;
+    if (is_listed(files, name) || join(path, directory, name, NULL) != HR_OK) continue;
     if (would_be_read(name)) tell(r, HRI_FINDING_UNLISTED_READ, path, "is not a file of this checkpoint, and would be read with it");
     else tell(r, HRI_FINDING_UNLISTED, path, "is not a file of this checkpoint");
   }
-  if (dir) (void)closedir(dir);
+  if (error.code != HR_OK) tell(r, HRI_FINDING_UNREADABLE, directory, error.message);
+  (void)closedir(dir);
 }
 
 uint32_t hri_files_compare(const char *directory, const hri_file_list *files, uint64_t limit, hri_on_finding on_finding, void *context) {
@@ -209,19 +215,19 @@ uint32_t hri_manifest_compare(const char *directory, const hri_file_list *files,
 
 hr_status hri_files_unlisted(const char *directory, const hri_file_list *files, char out[256], uint32_t *count, hr_error *error) {
   DIR *dir = opendir(directory);
-  struct dirent *entry;
+  const char *name;
   size_t used = 0;
+  hr_status status;
   out[0] = 0;
   *count = 0;
   if (!dir) return hri_fail_errno(error, errno, "open directory", directory);
-  while ((entry = readdir(dir))) {
-    const char *name = entry->d_name;
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, HRI_MANIFEST_FILE) == 0 || hri_file_list_find(files, name)) continue;
+  while ((status = hri_dir_next(dir, directory, &name, error)) == HR_OK && name) {
+    if (is_listed(files, name)) continue;
     if ((*count)++ < 3 && used < 250) used += (size_t)snprintf(out + used, 256 - used, "%s%.60s", used ? ", " : "", name);
   }
   if (*count > 3 && used < 250) (void)snprintf(out + used, 256 - used, ", ...");
   (void)closedir(dir);
-  return HR_OK;
+  return status;
 }
 
 /* ---- as an error ---- */

@@ -50,7 +50,8 @@ static hr_status look(const char *directory, standing *what, char names[200], hr
   char path[PATH_BYTES];
   bool lock = is_our_lock(directory);
   uint32_t foreign = 0, entries = 0;
-  struct dirent *entry;
+  const char *name;
+  hr_status status;
   DIR *dir;
   names[0] = 0;
   HRI_TRY(join(path, directory, "run.json", error));
@@ -60,15 +61,14 @@ static hr_status look(const char *directory, standing *what, char names[200], hr
     return HR_OK;
   }
   if (!dir) return hri_fail_errno(error, errno, "open directory", directory);
-  while ((entry = readdir(dir))) {
-    const char *name = entry->d_name;
+  while ((status = hri_dir_next(dir, directory, &name, error)) == HR_OK && name) {
     size_t used = strlen(names);
-    if (is_dot(name)) continue;
     entries++;
-    if ((lock && (strcmp(name, "lock") == 0 || strcmp(name, "lock.exclusive") == 0)) || hri_scratch_is(directory, name)) continue;
+    if (lock && (strcmp(name, "lock") == 0 || strcmp(name, "lock.exclusive") == 0 || hri_scratch_is_named(name))) continue; /* a power cut may take a marker back */
     if (foreign++ < 3) (void)snprintf(names + used, 200 - used, "%s%.50s", used ? ", " : "", name);
   }
   (void)closedir(dir);
+  HRI_TRY(status);
   if (foreign > 3) (void)snprintf(names + strlen(names), 200 - strlen(names), ", ... (%u entries)", foreign);
   *what = is_run_file(path) ? RUN : entries == 0 ? EMPTY : foreign == 0 && lock ? BEGUN : FOREIGN;
   return HR_OK;
@@ -123,20 +123,28 @@ static hr_status take_lock(hri_rundir *r, hr_error *error) {
   HRI_TRY(join(path, r->directory, "lock", error));
   (void)snprintf(what, sizeof what, "the run %.3000s", r->directory);
   HRI_TRY(hri_lock_take(path, what, &r->lock, error));
-  if (hri_lock_how(r->lock)) hri_session_tell(r->session, HR_EVENT_NOTE, NULL, hri_lock_how(r->lock));
-  return HR_OK;
+  if (hri_lock_how(r->lock)) hri_session_tell(r->session, HR_EVENT_WARNING, NULL, hri_lock_how(r->lock));
+  return hri_lock_is_new(r->lock) ? hri_dir_sync(r->directory, error) : HR_OK; /* before anything that it explains */
+}
+
+static void sweep_below(const hri_rundir *r, const char *name) {
+  char path[PATH_BYTES];
+  if (join(path, r->directory, name, NULL) == HR_OK) (void)hri_scratch_sweep(path);
 }
 
 /* Under the lock no other process works here: what is left is of processes that ended. */
 static hr_status open_scratch(hri_rundir *r, hr_error *error) {
-  char path[PATH_BYTES], other[PATH_BYTES];
-  HRI_TRY(join(path, r->directory, "checkpoints", error));
   (void)hri_scratch_sweep(r->directory);
+  sweep_below(r, "checkpoints");
+  sweep_below(r, "memory");
+  sweep_below(r, "data-cache");
+  return hri_scratch_open(r->directory, true, &r->scratch, error);
+}
+
+hr_status hri_rundir_make_room(hri_rundir *r, hr_error *error) {
+  char path[PATH_BYTES];
+  HRI_TRY(join(path, r->directory, "checkpoints", error));
   HRI_TRY(hri_dir_make(path, error));
-  (void)hri_scratch_sweep(path);
-  if (join(other, r->directory, "memory", NULL) == HR_OK) (void)hri_scratch_sweep(other);
-  if (join(other, r->directory, "data-cache", NULL) == HR_OK) (void)hri_scratch_sweep(other);
-  HRI_TRY(hri_scratch_open(r->directory, true, &r->scratch, error));
   return hri_scratch_open(path, true, &r->checkpoint_scratch, error);
 }
 
@@ -210,14 +218,19 @@ static void close_parts(hri_rundir *r) {
   hri_text_deinit(&r->changes);
 }
 
-/* By name what this process itself made since it took the lock; directories only when nothing else is in them. */
+/* By name what this process itself made since it took the lock; directories only when nothing else is in them. What then says whose the
+ * directory is (run.json, the lock) goes last, and only if all else went: the same command can start a run that has nothing but that. */
 void hri_rundir_discard(hri_rundir *r) {
-  static const char *const made[] = {"memory/plan.pickle.gz", "memory/trail", "memory", "metrics.jsonl", "data-cache", "run.json"};
-  bool ours = r->lock && r->fresh;
+  static const char *const made[] = {"memory/plan.pickle.gz", "memory/trail", "memory", "metrics.jsonl", "data-cache", "checkpoints"};
+  bool ours = r->lock && r->fresh, all = ours;
+  char path[PATH_BYTES];
   close_parts(r);
-  if (ours) forget(r->directory, "checkpoints");
-  for (size_t k = 0; ours && k < sizeof made / sizeof *made; k++) forget(r->directory, made[k]);
-  hri_lock_release(r->lock, ours);
+  for (size_t k = 0; ours && k < sizeof made / sizeof *made; k++) {
+    forget(r->directory, made[k]);
+    all = all && join(path, r->directory, made[k], NULL) == HR_OK && !hri_path_exists(path);
+  }
+  if (all) forget(r->directory, "run.json");
+  hri_lock_release(r->lock, all);
   r->lock = NULL;
   if (r->made_directory) (void)rmdir(r->directory);
 }
@@ -438,13 +451,10 @@ hr_status hri_set_aside(const hri_rundir *r, const char *path, const char *why, 
 
 static bool all_known(const char *directory, const hri_file_list *known, const hri_file_list *also) {
   DIR *dir = opendir(directory);
-  struct dirent *entry;
+  const char *name = NULL;
   bool all = dir != NULL;
-  while (dir && all && (entry = readdir(dir))) {
-    const char *name = entry->d_name;
-    if (is_dot(name) || strcmp(name, HRI_MANIFEST_FILE) == 0) continue;
-    all = hri_file_list_find(known, name) || (also && hri_file_list_find(also, name));
-  }
+  while (all && (all = hri_dir_next(dir, directory, &name, NULL) == HR_OK) && name)
+    all = strcmp(name, HRI_MANIFEST_FILE) == 0 || hri_file_list_find(known, name) || (also && hri_file_list_find(also, name));
   if (dir) (void)closedir(dir);
   return all;
 }

@@ -57,6 +57,8 @@ hr_status hri_rundir_begin(hri_rundir *run, const char *directory, const hri_ses
                            const hri_identity_facts *facts, hr_error *error);
 /* The lock of a run that goes on. USAGE when there is no run, or another process has it. */
 hr_status hri_rundir_resume(hri_rundir *run, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options, hr_error *error);
+/* Makes checkpoints/ and its scratch directory: behind run.json, so that a directory which holds anything of ours says whose it is. */
+hr_status hri_rundir_make_room(hri_rundir *run, hr_error *error);
 /* Takes back what a fresh start made, when it could not go on; what is not ours stays. */
 void hri_rundir_discard(hri_rundir *run);
 void hri_rundir_close(hri_rundir *run); /* gives the lock back; a zeroed one is fine */

@@ -251,24 +251,23 @@ static hr_status save_weights(hri_session *s, const char *directory, hri_file_dt
   return status;
 }
 
-/* A tokenizer that cannot be taken over is told, and costs nobody the weights. */
-static hr_status save_companions(const hri_session *s, const char *directory, hri_file_list *files, hr_error *error) {
-  hr_error own = {0};
-  hr_status status = hri_export_companions(&s->plan->spec.model, directory, files, &own);
+/* What cannot be taken over from the source is told, and costs nobody the weights. */
+static hr_status told(const hri_session *s, hr_status status, const hr_error *own, hr_error *error) {
   if (status == HR_ERROR_INPUT || status == HR_ERROR_UNSUPPORTED) {
-    hri_session_tell(s, HR_EVENT_WARNING, NULL, own.message);
+    hri_session_tell(s, HR_EVENT_WARNING, NULL, own->message);
     return HR_OK;
   }
-  if (status != HR_OK && error) *error = own;
+  if (status != HR_OK && error) *error = *own;
   return status;
 }
 
 hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error) {
   hri_file_dtype most = dtype == (hri_file_dtype)HRI_AS_SOURCE ? s->carry.dtype : dtype;
   const char *name = most == HRI_FILE_BF16 ? "bfloat16" : most == HRI_FILE_F16 ? "float16" : "float32";
+  hr_error own = {0};
   HRI_TRY(save_weights(s, directory, dtype, with_states, files, error));
-  HRI_TRY(hri_export_config(&s->plan->spec.model, name, directory, files, error));
-  return save_companions(s, directory, files, error);
+  HRI_TRY(told(s, hri_export_config(&s->plan->spec.model, name, directory, files, &own), &own, error));
+  return told(s, hri_export_companions(&s->plan->spec.model, directory, files, &own), &own, error);
 }
 
 static void tell_note(void *context, const char *note) {

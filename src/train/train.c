@@ -533,11 +533,13 @@ static hr_status begin_fresh(trainer *t, hr_error *error) {
   HRI_TRY(hri_rundir_disk_check(&t->session, o->out_directory, o, t->progress.steps, 0, error));
   HRI_TRY(hri_rundir_begin(&t->run, o->out_directory, &t->session, t->job, o, &facts, error));
   HRI_TRY(hri_run_write(&t->run, &t->progress, "running", NULL, error));
+  HRI_TRY(hri_rundir_make_room(&t->run, error));
   return hri_metrics_begin(&t->run, error);
 }
 
 static hr_status begin_again(trainer *t, hr_error *error) {
   t->run.facts = facts_of(t);
+  HRI_TRY(hri_rundir_make_room(&t->run, error));
   HRI_TRY(hri_run_take_over(&t->run, error));
   HRI_TRY(check_resume(t, error));
   return hri_rundir_disk_check(&t->session, t->run.directory, t->options, t->progress.steps, t->progress.step, error);
@@ -663,6 +665,16 @@ static hr_status train(trainer *t, hr_run_result *result, hr_error *error) {
   return status;
 }
 
+/* A run that could not begin leaves no directory. */
+static void take_back(trainer *t) {
+  char store[4096 + 16];
+  if (t->run.fresh && snprintf(store, sizeof store, "%s/data-cache", t->run.directory) < (int)sizeof store) {
+    hri_dataset_forget(t->data, store);
+    hri_dataset_forget(t->eval_data, store);
+  }
+  hri_rundir_discard(&t->run);
+}
+
 /* Under the lock from the first look on, where there is a run already. */
 static hr_status enter(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
@@ -690,7 +702,7 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   status = start(&t, error);
   if (status != HR_OK && t.memory) (void)hri_memory_end(t.memory, NULL, status, error, NULL);
   if (status == HR_OK) status = train(&t, result, error);
-  else if (!options->resume_directory) hri_rundir_discard(&t.run);
+  else if (!options->resume_directory) take_back(&t);
 out:
   hri_dataset_destroy(t.data);
   hri_dataset_destroy(t.eval_data);
