@@ -36,7 +36,8 @@ typedef struct outcome { bool held; uint64_t kept_space, kept_data, kept_residen
 
 static uint64_t used(int resource) { return resource == RLIMIT_AS ? hri_host_address_space_bytes() : hri_host_data_bytes(); }
 
-static void *operand(int64_t a, int64_t b, hri_real type) { return calloc((size_t)(a * b) + 1, hri_real_bytes(type)); }
+/* With room for the zeros behind packed b. */
+static void *operand(int64_t a, int64_t b, hri_real type) { return calloc((size_t)((a + 256) * (b + 256)), hri_real_bytes(type)); }
 
 /* The calls up to `last` on one shape, the last under the limit. Ends the child. */
 static void try_call(hri_isa isa, const hri_gemm_shape *s, call last, int resource, uint64_t room, int out) {

@@ -9,6 +9,7 @@
 #   pass        a pass includes neither kernels nor the executor
 #   quiet       library code (src/ but src/cli) never prints, exits or aborts
 #   whitespace  no tabs, no trailing blanks, a newline at the end
+#   layout      scripts/layout.txt names every file, so that nothing is committed that was only left behind
 #   machine     no absolute path of one machine, no package registry's host
 #
 # Plain bash, grep and awk, so that it runs where there is no Python.
@@ -175,8 +176,26 @@ check_machine() {
   search "${sources[@]}" -- -iE "$hosts|pytorch[.]org/whl" | findings machine "a package registry's host"
 }
 
+# Patterns become expressions in which a * is a part of one name, and no name begins with a dot that the pattern lacks.
+check_layout() {
+  printf '%s\n' "${tree[@]}" | awk '
+    NR == FNR && /^[^#]/ {
+      pattern = $1
+      gsub(/[.+]/, "\\\\&", pattern)
+      gsub(/[*]/, "<>", pattern)
+      gsub(/\/<>/, "/[^./][^/]*", pattern)
+      gsub(/<>/, "[^/]*", pattern)
+      patterns[++count] = "^" pattern "$"
+    }
+    NR > FNR {
+      for (i = 1; i <= count; i++) if ($0 ~ patterns[i]) next
+      print $0 ":1: [layout] no line of scripts/layout.txt names this file"
+    }' scripts/layout.txt -
+}
+
 run_checks() {
   read_table
+  check_layout
   check_floors
   check_technique
   check_pass
@@ -206,20 +225,20 @@ lint() {
 }
 
 # expect RULE FILE TEXT: a good tree in which FILE has TEXT as its second line yields a
-# finding of that rule there; "none" expects silence.
+# finding of that rule there, or on its first line; "none" expects silence.
 expect() {
   local rule=$1 file=$2 text=$3 root output status=0
   root=$(mktemp -d)
   mkdir -p "$root/$(dirname "$file")" "$root/scripts" "$root/src/base"
   printf '#include <stdio.h>\n' >"$root/src/base/text.h"
-  cp "${self%/*}/floors.txt" "$root/scripts/"
+  cp "${self%/*}/floors.txt" "${self%/*}/layout.txt" "$root/scripts/"
   printf '# first\n%b' "$text" >"$root/$file"
   output=$(GIT_CEILING_DIRECTORIES=${root%/*} "$self" --root "$root") || status=$?
   rm -rf "$root"
   cases=$((cases + 1))
   if [[ $rule == none ]]; then
     if ((status == 0)); then return; fi
-  elif ((status == 1)) && [[ $output == *"$file:2: [$rule] "* ]]; then
+  elif ((status == 1)) && [[ $output == *"$file:"[12]": [$rule] "* ]]; then
     return
   fi
   printf 'self-test: %s with %q: expected [%s], got status %d:\n%s\n' "$file" "$text" "$rule" "$status" "$output"
@@ -232,6 +251,15 @@ self_test() {
   expect none src/base/good.c '#include "base/text.h"\n#include "text.h"\n#include <headroom/plan.h>\nint x;\n'
   expect table scripts/floors.txt 'base: plan\n'
   expect table scripts/floors.txt 'plan base\nbase:\n'
+  local path
+  for path in .tmp.tmp/config.json x.tex notes/a.md src/base/a.c.orig src/base/.a.c src/main.c src/base/deep/a.c docs/.note.md docs/a.txt \
+    tests/unit/core.12 tests/unit/test_a.c~ tests/cli/out.txt .headroom-abcdef/marker bench/a.o tests/gguf/llama/config.json.tmp READMEXmd; do
+    expect layout "$path" 'x\n'
+  done
+  for path in src/base/a.h src/ops/move/cpu.c docs/a.md docs/decisions/0009-a.md tests/torture/kill.c tests/torture/kill.h bench/a.c bench/mem/a.c \
+    tests/fuzz/corpus/json/07-cut tests/parity/data/a/model/model-00001-of-00002.safetensors src/report/page.css; do
+    expect none "$path" 'x\n'
+  done
   expect floors src/base/up.c '#include "plan/life.h"\n'
   expect floors src/base/up.c '  #  include <plan/life.h>\n'
   expect floors src/plan/lost.c '#include "life.h"\n'

@@ -94,6 +94,8 @@ bool hr_device_load(hr_device *device, uint32_t threads);
 
 /* What this machine has, its limits for this process and its largest other processes, at this moment. */
 void hr_host_facts_now(uint64_t requested_bytes, hr_host_facts *facts);
+/* Whose limit leaves this process the least memory now ("the data limit (ulimit -d, RLIMIT_DATA)"), and how much. */
+const char *hr_host_limit_now(uint64_t *room_bytes);
 
 /* Threads that a CPU job uses by default: the physical cores this process may use. */
 uint32_t hr_device_cpu_threads(void);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,45 +14,74 @@
 
 hr_status hri_fail_errno(hr_error *error, int number, const char *verb, const char *path) {
   hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
+  struct rlimit limit;
   char reason[128];
   const char *text = strerror_r(number, reason, sizeof reason);
   hri_fail(error, code, "cannot %s %s: %s", verb, path, text);
   switch (number) {
   case ENOENT: return hri_hint(error, code, "check the path");
   case EACCES: case EPERM: case EROFS: return hri_hint(error, code, "check the permissions of the file and its directory");
+  case EFBIG:
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return hri_hint(error, code, "name another file system, one that takes larger files");
+    hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path, (unsigned long long)limit.rlim_cur);
+    return hri_hint(error, code, "lift it with ulimit -f unlimited");
   case ENOSPC: case EDQUOT: return hri_hint(error, code, "free some disk space or name another directory");
   default: return code;
   }
 }
 
-hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t *count, hr_error *error) {
+static const char *kind_of(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISDIR(mode)) return "a directory";
+  return S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+/* Why a name could not be opened, where that is about what it names. */
+static hr_status unopened(const char *path, int number, hr_error *error) {
   struct stat info;
+  bool there = lstat(path, &info) == 0;
+  if (number == ENOENT && there && S_ISLNK(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is a link to a file that is not there", path);
+  if (number == ELOOP) return hri_fail(error, HR_ERROR_INPUT, "%s is a link that leads back to itself", path);
+  if (number == ENXIO) return hri_fail(error, HR_ERROR_INPUT, "%s is a socket or a device, not a regular file", path);
+  return hri_fail_errno(error, number, "open", path);
+}
+
+/* O_NONBLOCK: a FIFO that nobody writes to would keep open() waiting. Regular files do not know it. */
+hr_status hri_file_open_regular(const char *path, int *fd, uint64_t *bytes, hr_error *error) {
+  struct stat info;
+  hr_status status;
+  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (*fd < 0) return unopened(path, errno, error);
+  if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) {
+    if (bytes) *bytes = (uint64_t)info.st_size;
+    return HR_OK;
+  }
+  status = hri_fail(error, HR_ERROR_INPUT, "%s is %s, not a regular file", path, kind_of(info.st_mode));
+  close(*fd);
+  *fd = -1;
+  return hri_hint(error, status, "name a file; write a stream to a file first");
+}
+
+hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t *count, hr_error *error) {
   hr_status status = HR_OK;
   char *buffer = NULL;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return hri_fail_errno(error, errno, "open", path);
-  if (fstat(fd, &info) != 0) {
-    status = hri_fail_errno(error, errno, "read", path);
+  uint64_t size;
+  int fd;
+  HRI_TRY(hri_file_open_regular(path, &fd, &size, error));
+  if (size > limit) {
+    status = hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes; at most %llu make sense for such a file", path, (unsigned long long)size,
+                      (unsigned long long)limit);
     goto out;
   }
-  if (!S_ISREG(info.st_mode)) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
-    goto out;
-  }
-  if ((uint64_t)info.st_size > limit) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes; at most %llu make sense for such a file", path,
-                      (unsigned long long)info.st_size, (unsigned long long)limit);
-    goto out;
-  }
-  buffer = hri_alloc((size_t)info.st_size + 1);
+  buffer = hri_alloc((size_t)size + 1);
   if (!buffer) {
-    status = hri_fail_memory(error, (uint64_t)info.st_size + 1, path);
+    status = hri_fail_memory(error, size + 1, path);
     goto out;
   }
-  HRI_TRY_OUT(hri_file_pread(fd, path, buffer, (uint64_t)info.st_size, 0, error));
-  buffer[info.st_size] = 0;
+  HRI_TRY_OUT(hri_file_pread(fd, path, buffer, size, 0, error));
+  buffer[size] = 0;
   *bytes = buffer;
-  *count = (uint64_t)info.st_size;
+  *count = size;
   buffer = NULL;
 out:
   hri_free(buffer);
@@ -96,7 +126,9 @@ hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *e
   if (failed == ENOSPC || failed == EDQUOT || failed == EFBIG) {
     hr_status code = hri_fail_errno(error, failed, "reserve the space of", path);
     char size[32];
-    return hri_hint(error, code, "the file needs %s; free some disk space or name another directory", hri_size_text(bytes, size));
+    hri_size_text(bytes, size);
+    return failed == EFBIG ? hri_hint(error, code, "the file needs %s; lift the file-size limit (ulimit -f), or name another directory", size)
+                           : hri_hint(error, code, "the file needs %s; free some disk space or name another directory", size);
   }
   return ftruncate(fd, (off_t)bytes) == 0 ? HR_OK : hri_fail_errno(error, errno, "write", path);
 }
@@ -237,7 +269,10 @@ char *hri_path_join(const char *dir, const char *name) {
   return path;
 }
 
-bool hri_path_exists(const char *path) { return access(path, F_OK) == 0; }
+bool hri_path_exists(const char *path) {
+  struct stat info;
+  return lstat(path, &info) == 0;
+}
 
 bool hri_path_is_dir(const char *path) {
   struct stat info;

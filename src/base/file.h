@@ -4,6 +4,10 @@
 
 #include "base/mem.h"
 
+/* Opens a file to read it, for the caller to close. What is no regular file (a FIFO, a device, a directory, a socket, a link
+ * to nowhere) is refused with INPUT and never waited for, whoever may write to it. `bytes`: its size; may be NULL. */
+hr_status hri_file_open_regular(const char *path, int *fd, uint64_t *bytes, hr_error *error);
+
 /* Reads a whole file of at most `limit` bytes; the result is NUL-terminated and owned by the caller (hri_free). */
 hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t *count, hr_error *error);
 
@@ -37,7 +41,7 @@ bool hri_dir_syncs_are_weak(void);                                 /* a file sys
 hr_status hri_dir_remove(const char *path, hr_error *error);       /* rm -r of a tree of ours; missing is fine */
 /* "dir/name" in a new string; NULL when memory is refused. */
 char *hri_path_join(const char *dir, const char *name);
-bool hri_path_exists(const char *path);
+bool hri_path_exists(const char *path); /* a link to nowhere does exist: reading it fails by its name */
 bool hri_path_is_dir(const char *path);
 
 /* Turns errno into an error that names the path and a remedy. */

@@ -14,11 +14,14 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/publish.h"
 
-enum { PATH_BYTES = 4096, MARKER_BYTES = 256 };
+enum { PATH_BYTES = 4096, MARKER_BYTES = 256, ATTEMPTS = 100 };
 
 #define PREFIX ".headroom-"
 #define MARKER "marker"
+#define ASIDE "aside"
+#define ASIDE_NAME "aside-name" /* holds the name of what is aside, and is there before it */
 #define MARKER_TEXT "Headroom scratch directory: all that is in it may be removed when no process of Headroom runs. "
 
 struct hri_scratch {
@@ -33,13 +36,28 @@ static void host_name(char out[65]) {
   (void)gethostname(out, 64);
 }
 
+/* Makes the directory and its empty marker. A sweep of another process may take the directory away before there is a marker in it, as
+ * what a kill left: then the next one is made. */
+static hr_status make_directory(hri_scratch *s, const char *parent, hr_error *error) {
+  char path[PATH_BYTES];
+  for (int attempt = 1;; attempt++) {
+    (void)snprintf(s->directory, sizeof s->directory, "%.3800s/" PREFIX "XXXXXX", parent);
+    if (!mkdtemp(s->directory)) {
+      s->directory[0] = 0;
+      return hri_fail_errno(error, errno, "make a directory in", parent);
+    }
+    HRI_TRY(hri_scratch_path(s, MARKER, path, error));
+    s->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (s->fd >= 0) return HR_OK;
+    if (errno != ENOENT || attempt == ATTEMPTS) return hri_fail_errno(error, errno, "create", path);
+  }
+}
+
 static hr_status write_marker(hri_scratch *s, bool durable, hr_error *error) {
   char path[PATH_BYTES], text[MARKER_BYTES], host[65];
   int length;
   host_name(host);
   HRI_TRY(hri_scratch_path(s, MARKER, path, error));
-  s->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (s->fd < 0) return hri_fail_errno(error, errno, "create", path);
   (void)flock(s->fd, LOCK_EX | LOCK_NB); /* nobody else knows it yet; a file system without locks has host and pid */
   length = snprintf(text, sizeof text, MARKER_TEXT "%s %ld\n", host, (long)getpid());
   HRI_TRY(hri_file_write_all(s->fd, path, text, (uint64_t)length, error));
@@ -54,16 +72,8 @@ hr_status hri_scratch_open(const char *parent, bool durable, hri_scratch **scrat
   *scratch = NULL;
   if (!s) return hri_fail_memory(error, sizeof *s, "a scratch directory");
   s->fd = -1;
-  if (snprintf(s->directory, sizeof s->directory, "%s/" PREFIX "XXXXXX", parent) >= PATH_BYTES - 256) {
-    hri_free(s);
-    return long_path(parent, error);
-  }
-  if (!mkdtemp(s->directory)) {
-    status = hri_fail_errno(error, errno, "make a directory in", parent);
-    hri_free(s);
-    return status;
-  }
-  status = write_marker(s, durable, error);
+  status = strlen(parent) < PATH_BYTES - 296 ? make_directory(s, parent, error) : long_path(parent, error);
+  if (status == HR_OK) status = write_marker(s, durable, error);
   if (status == HR_OK) *scratch = s;
   else hri_scratch_close(s);
   return status;
@@ -89,16 +99,57 @@ static bool empty_out(const char *directory) {
   return all;
 }
 
+static bool is_name(const char *text) { return text[0] && !strchr(text, '/') && strcmp(text, ".") != 0 && strcmp(text, "..") != 0; }
+
+/* What was moved aside for something that did not take its place goes back. False when it could not: then the scratch stays. */
+static bool put_back(const char *directory) {
+  char aside[PATH_BYTES], path[PATH_BYTES], name[PATH_BYTES], parent[PATH_BYTES];
+  struct stat info;
+  char *text;
+  uint64_t count;
+  hr_status status;
+  const char *slash = strrchr(directory, '/');
+  if (!slash || snprintf(aside, sizeof aside, "%s/" ASIDE, directory) >= PATH_BYTES || lstat(aside, &info) != 0) return true;
+  if (snprintf(path, sizeof path, "%s/" ASIDE_NAME, directory) >= PATH_BYTES || hri_file_read(path, 255, &text, &count, NULL) != HR_OK) return false;
+  (void)snprintf(name, sizeof name, "%s", text);
+  hri_free(text);
+  (void)snprintf(parent, sizeof parent, "%.*s", (int)(slash - directory), directory);
+  if (!is_name(name) || snprintf(path, sizeof path, "%.3800s/%s", parent, name) >= PATH_BYTES) return false;
+  if (lstat(path, &info) == 0) return true;
+  status = hri_publish_new(aside, path, NULL);
+  if (status == HR_OK) (void)hri_dir_sync(parent, NULL);
+  return status == HR_OK || lstat(path, &info) == 0;
+}
+
 static bool remove_whole(const char *directory) {
   char path[PATH_BYTES];
+  if (!put_back(directory)) return false;
   if (!empty_out(directory) || snprintf(path, sizeof path, "%s/" MARKER, directory) >= PATH_BYTES) return false;
   (void)unlink(path);
   return rmdir(directory) == 0;
 }
 
+hr_status hri_scratch_set_aside(hri_scratch *s, const char *name, char aside[4096], hr_error *error) {
+  char path[PATH_BYTES], from[PATH_BYTES];
+  HRI_TRY(hri_scratch_path(s, ASIDE, aside, error));
+  HRI_TRY(hri_scratch_path(s, ASIDE_NAME, path, error));
+  if (snprintf(from, sizeof from, "%.*s/%s", (int)(strrchr(s->directory, '/') - s->directory), s->directory, name) >= PATH_BYTES) return long_path(name, error);
+  (void)unlink(path); /* of one that is gone */
+  HRI_TRY(hri_file_write_new(path, name, strlen(name), error));
+  HRI_TRY(hri_dir_sync(s->directory, error));
+  return rename(from, aside) == 0 ? HR_OK : hri_fail_errno(error, errno, "move aside", from);
+}
+
+void hri_scratch_abandon(hri_scratch *s) {
+  char path[PATH_BYTES];
+  if (hri_scratch_path(s, MARKER, path, NULL) == HR_OK) (void)unlink(path);
+  if (s->fd >= 0) (void)close(s->fd);
+  hri_free(s);
+}
+
 void hri_scratch_close(hri_scratch *s) {
   if (!s) return;
-  (void)remove_whole(s->directory);
+  if (s->directory[0]) (void)remove_whole(s->directory);
   if (s->fd >= 0) (void)close(s->fd);
   hri_free(s);
 }
@@ -122,44 +173,6 @@ hr_status hri_scratch_replace(hri_scratch *s, const char *path, const void *byte
   if (!sync_parent) return HR_OK;
   (void)snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
   return hri_dir_sync(parent, error);
-}
-
-/* ---- what gives way ---- */
-
-#define AWAY "old-"
-
-static hr_status away_path(const hri_scratch *s, const char *path, char out[PATH_BYTES], hr_error *error) {
-  const char *slash = strrchr(path, '/');
-  if (snprintf(out, PATH_BYTES, "%s/" AWAY "%s", s->directory, slash ? slash + 1 : path) >= PATH_BYTES) return long_path(s->directory, error);
-  return HR_OK;
-}
-
-hr_status hri_scratch_move_away(hri_scratch *s, const char *path, hr_error *error) {
-  char to[PATH_BYTES];
-  HRI_TRY(away_path(s, path, to, error));
-  return rename(path, to) == 0 ? HR_OK : hri_fail_errno(error, errno, "move aside", path);
-}
-
-hr_status hri_scratch_put_back(hri_scratch *s, const char *path, hr_error *error) {
-  char from[PATH_BYTES];
-  HRI_TRY(away_path(s, path, from, error));
-  if (hri_path_exists(path)) return HR_OK;
-  return rename(from, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "put back", path);
-}
-
-/* Of a process that was killed between two renames: where nothing took the name, the old one has it again. */
-static void put_all_back(const char *directory) {
-  char from[PATH_BYTES], to[PATH_BYTES];
-  struct stat info;
-  DIR *dir = opendir(directory);
-  struct dirent *entry;
-  while (dir && (entry = readdir(dir))) {
-    const char *name = entry->d_name + strlen(AWAY);
-    if (strncmp(entry->d_name, AWAY, strlen(AWAY)) != 0 || !*name) continue;
-    if (snprintf(from, sizeof from, "%s/%s", directory, entry->d_name) >= PATH_BYTES || snprintf(to, sizeof to, "%s/../%s", directory, name) >= PATH_BYTES) continue;
-    if (lstat(to, &info) != 0 && errno == ENOENT) (void)rename(from, to);
-  }
-  if (dir) closedir(dir);
 }
 
 /* ---- what others left ---- */
@@ -214,7 +227,6 @@ static bool sweep_one(const char *directory) {
   fd = open_marker(directory, text);
   if (fd < 0) return (info.st_mode & 07777) == 0700 && rmdir(directory) == 0;
   if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && process_has_ended(text))) {
-    put_all_back(directory);
     removed = remove_whole(directory);
   }
   (void)close(fd);

@@ -23,11 +23,11 @@ hr_status hri_scratch_path(const hri_scratch *scratch, const char *name, char pa
  * `path` is synced when `sync_parent`. */
 hr_status hri_scratch_replace(hri_scratch *scratch, const char *path, const void *bytes, uint64_t count, bool sync_parent, hr_error *error);
 
-/* Moves what stands at `path`, an entry of the scratch's parent, into the scratch. When the process is killed before something else
- * has taken that name, the next sweep puts it back. */
-hr_status hri_scratch_move_away(hri_scratch *scratch, const char *path, hr_error *error);
-/* Back to where it was, unless something stands there now. */
-hr_status hri_scratch_put_back(hri_scratch *scratch, const char *path, hr_error *error);
+/* Moves `name` of the parent directory into the scratch, to the path `aside`. Whoever removes the scratch - this process, or one that
+ * sweeps after a kill - puts it back first if nothing stands at its name by then. One at a time: what was moved before is gone. */
+hr_status hri_scratch_set_aside(hri_scratch *scratch, const char *name, char aside[4096], hr_error *error);
+/* Gives the scratch up with all that is in it, which stays for good: it is nobody's scratch any more. */
+void hri_scratch_abandon(hri_scratch *scratch);
 
 /* Removes what killed processes left in `parent`: directories named so whose marker says so and is not locked. Returns how many. */
 uint32_t hri_scratch_sweep(const char *parent);

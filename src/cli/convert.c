@@ -23,6 +23,7 @@ static void print_result(const cli_config *config, const hr_convert_result *r) {
     json_write_count(&json, "data_bytes", r->data_bytes);
     json_write_count(&json, "tokens", r->token_count);
     json_write_bool(&json, "chat_template", r->has_template);
+    if (r->kept[0]) json_write_text(&json, "kept", r->kept);
     json_write_end(&json);
     return;
   }

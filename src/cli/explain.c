@@ -23,14 +23,10 @@ typedef struct input {
 
 static hr_status input_open(input *in, const char *path, hr_error *error) {
   in->path = path;
-  in->file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-  if (!in->file) return text_fail(error, HR_ERROR_IO, "cannot open %s: %s", path, strerror(errno));
+  in->file = text_open(path, "the input", error);
+  if (!in->file) return error->code;
   in->first_count = fread(in->first, 1, sizeof in->first, in->file);
   return HR_OK;
-}
-
-static void input_close(input *in) {
-  if (in->file && in->file != stdin) (void)fclose(in->file);
 }
 
 static hr_status input_failed(const input *in, hr_error *error) {
@@ -69,20 +65,22 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
 
 /* ---- a snapshot ---- */
 
+static const unsigned STREAM_LIMIT = 1u << 31; /* bytes: what has no end must not fill the memory */
 enum { MOST_REPLAYED = 20000000 }; /* events; the search replays a trace sixteen times */
 
-/* Standard input has no name to open: it is read whole. */
-static hr_status read_standard(input *in, hr_snapshot **snapshot, hr_error *error) {
+/* A stream cannot be opened again: it is read whole. */
+static hr_status read_stream(input *in, hr_snapshot **snapshot, hr_error *error) {
   size_t room = 1 << 20, count = in->first_count, got;
   char *bytes = text_alloc(room);
   hr_status status;
   memcpy(bytes, in->first, count);
   while ((got = fread(bytes + count, 1, room - count, in->file)) > 0) {
     count += got;
+    if (count > STREAM_LIMIT) break;
     if (count == room) bytes = text_grow(bytes, room *= 2);
   }
-  status = input_failed(in, error);
-  if (status == HR_OK) status = hr_snapshot_parse(bytes, count, "standard input", NULL, snapshot, error);
+  status = count > STREAM_LIMIT ? text_fail(error, HR_ERROR_INPUT, "a stream of more than %u bytes is not taken as a snapshot: write it to a file first", STREAM_LIMIT) : input_failed(in, error);
+  if (status == HR_OK) status = hr_snapshot_parse(bytes, count, strcmp(in->path, "-") == 0 ? "standard input" : in->path, NULL, snapshot, error);
   free(bytes);
   return status;
 }
@@ -126,7 +124,7 @@ static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *sna
 
 static hr_status read_snapshot(const cli_config *config, input *in, hr_explanation **explanation, hr_error *error) {
   hr_snapshot *snapshot = NULL;
-  hr_status status = in->file == stdin ? read_standard(in, &snapshot, error) : hr_snapshot_read(in->path, NULL, &snapshot, error);
+  hr_status status = in->file == stdin || text_is_stream(in->file) ? read_stream(in, &snapshot, error) : hr_snapshot_read(in->path, NULL, &snapshot, error);
   if (status == HR_OK) status = judge_snapshot(config, snapshot, explanation, error);
   hr_snapshot_destroy(snapshot);
   return status;
@@ -164,7 +162,7 @@ hr_status command_explain(cli_config *config, hr_error *error) {
     if (status == HR_OK && hr_snapshot_recognise(in.first, in.first_count)) status = read_snapshot(config, &in, &explanation, error);
     else if (status == HR_OK) status = read_log(&in, &explanation, error);
     if (status == HR_OK) status = show(config, explanation, NULL, error);
-    input_close(&in);
+    text_close(in.file);
   }
   hr_explanation_destroy(explanation);
   hr_run_explanation_destroy(run);

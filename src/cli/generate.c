@@ -24,11 +24,10 @@ typedef struct writer {
 /* ---- the prompt ---- */
 
 static hr_status read_file(const char *path, char **text, size_t *count, hr_error *error) {
-  bool standard = strcmp(path, "-") == 0;
-  FILE *file = standard ? stdin : fopen(path, "rb");
+  FILE *file = text_open(path, "the prompt", error);
   size_t capacity = 0, got = 1;
   hr_status status = HR_OK;
-  if (!file) return text_fail(error, HR_ERROR_IO, "cannot open the prompt %s: %s", path, strerror(errno));
+  if (!file) return error->code;
   *count = 0;
   while (got > 0 && *count <= PROMPT_LIMIT) {
     if (*count == capacity) *text = text_grow(*text, capacity = capacity ? 2 * capacity : 4096);
@@ -39,7 +38,7 @@ static hr_status read_file(const char *path, char **text, size_t *count, hr_erro
     status = text_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
   else if (*count > PROMPT_LIMIT)
     status = text_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
-  if (!standard) (void)fclose(file);
+  text_close(file);
   return status;
 }
 

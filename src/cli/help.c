@@ -20,6 +20,7 @@ static const struct {
     {4, "out of memory at run time"},
     {5, "bad input file, named with field and reason"},
     {6, "plan and run disagree, a bug of Headroom"},
+    {7, "the run diverged: a loss, gradient, weight or state is not finite"},
     {130, "interrupted after saving a checkpoint"},
 };
 enum { EXIT_CODE_COUNT = sizeof exit_codes / sizeof *exit_codes };

@@ -1,11 +1,19 @@
 /* headroom: the program. Finds the command, collects its configuration, runs it, turns the outcome into an exit code.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <headroom/device.h>
 
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/text.h"
+
+enum { STACK_BYTES = 256 << 10 };
 
 const cli_command commands[] = {
     {"plan", "MODEL [OPTIONS]", "what a job needs, to the byte, before it runs", FOR_PLAN, 0,
@@ -145,6 +153,14 @@ static void complete_hint(const cli_command *command, hr_status status, hr_error
   if (status == HR_ERROR_INPUT) text_hint(error, status, "correct the file, or name another one");
 }
 
+/* Whose limit it was: what refuses memory says nothing about itself. */
+static void complete_memory_hint(hr_status status, hr_error *error) {
+  uint64_t room;
+  const char *limit = hr_host_limit_now(&room);
+  if (status != HR_ERROR_MEMORY || error->hint[0]) return;
+  text_hint(error, status, "%s leaves %s: raise it, or give the job less", limit, SIZE_TEXT(room));
+}
+
 static hr_status run_command(const cli_command *command, int count, char **words, hr_error *error) {
   cli_config config;
   hr_status status;
@@ -161,6 +177,7 @@ static hr_status run_command(const cli_command *command, int count, char **words
   screen_init((color_mode)config_count(&config, OPTION_COLOR));
   if (status == HR_OK) status = command->run(&config, error);
   complete_hint(command, status, error);
+  complete_memory_hint(status, error);
   config_deinit(&config);
   return status;
 }
@@ -168,15 +185,37 @@ static hr_status run_command(const cli_command *command, int count, char **words
 /* A result that did not arrive is a failure, whatever the command thought of it. */
 static hr_status close_output(hr_status status, hr_error *error) {
   bool lost = fflush(stdout) != 0 || ferror(stdout);
+  struct rlimit limit;
+  struct stat info;
   if (!lost || status != HR_OK) return status;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode) && (rlim_t)info.st_size >= limit.rlim_cur) {
+    text_fail(error, HR_ERROR_IO, "cannot write to standard output: the file-size limit (ulimit -f) allows no more than %llu bytes", (unsigned long long)limit.rlim_cur);
+    return text_hint(error, HR_ERROR_IO, "lift it with ulimit -f unlimited");
+  }
   text_fail(error, HR_ERROR_IO, "cannot write to standard output");
   return text_hint(error, HR_ERROR_IO, "check the disk or the program that reads the output");
+}
+
+/* A file that may not grow is an error that names it, not a signal. And the stack of this thread, which parsers of nested
+ * input use, is asked for where the limit is lower and may be raised. */
+static hr_status prepare_process(hr_error *error) {
+  struct rlimit stack;
+  (void)signal(SIGXFSZ, SIG_IGN);
+  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_BYTES) return HR_OK; /* RLIM_INFINITY is the largest number */
+  stack.rlim_cur = STACK_BYTES;
+  if (stack.rlim_max >= STACK_BYTES && setrlimit(RLIMIT_STACK, &stack) == 0) return HR_OK;
+  text_fail(error, HR_ERROR_BUDGET, "the stack limit (ulimit -s, RLIMIT_STACK) leaves less than %u KiB", STACK_BYTES >> 10);
+  return text_hint(error, HR_ERROR_BUDGET, "raise it: ulimit -s 8192");
 }
 
 int main(int count, char **words) {
   const cli_command *command = NULL;
   hr_error error = {0};
-  hr_status status;
+  hr_status status = prepare_process(&error);
+  if (status != HR_OK) {
+    text_print_error(&error);
+    return hr_status_exit_code(status);
+  }
   screen_init(COLOR_AUTO);
   if (count < 2) {
     help_overview(stderr);

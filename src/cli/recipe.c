@@ -133,19 +133,12 @@ static hr_status read_document(recipe *r, hr_error *error) {
 
 hr_status config_recipe(cli_config *config, hr_error *error) {
   recipe r = {.config = config, .path = config_text(config, OPTION_RECIPE)};
-  struct stat info;
   hr_status status;
   FILE *file;
   if (!r.path) return HR_OK;
-  file = fopen(r.path, "rb");
-  if (!file || fstat(fileno(file), &info) != 0) {
-    status = text_fail(error, HR_ERROR_IO, "cannot open the recipe %s: %s", r.path, strerror(errno));
-    if (file) (void)fclose(file);
-    return status;
-  }
-  if (S_ISDIR(info.st_mode))
-    status = text_fail(error, HR_ERROR_INPUT, "the recipe %s is a directory", r.path);
-  else if (!yaml_parser_initialize(&r.parser))
+  file = text_open(r.path, "the recipe", error);
+  if (!file) return error->code;
+  if (!yaml_parser_initialize(&r.parser))
     status = text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
   else {
     yaml_parser_set_input_file(&r.parser, file);
@@ -153,6 +146,6 @@ hr_status config_recipe(cli_config *config, hr_error *error) {
     if (r.event_held) yaml_event_delete(&r.event);
     yaml_parser_delete(&r.parser);
   }
-  (void)fclose(file);
+  text_close(file);
   return status;
 }

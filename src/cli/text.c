@@ -1,13 +1,19 @@
 #include "cli/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include <headroom/device.h>
 
 /* ---- numbers as text ---- */
 
@@ -172,7 +178,9 @@ bool text_unescape(const char *text, char *out) {
 
 static void *must(void *memory, size_t bytes) {
   if (!memory) {
-    (void)fprintf(stderr, "headroom: the host refused %zu bytes for the command line\n", bytes);
+    uint64_t room;
+    const char *limit = hr_host_limit_now(&room);
+    (void)fprintf(stderr, "headroom: the host refused %zu bytes for the command line\n  %s leaves %s\n", bytes, limit, SIZE_TEXT(room));
     exit(hr_status_exit_code(HR_ERROR_MEMORY));
   }
   return memory;
@@ -185,6 +193,61 @@ char *text_copy(const char *text, size_t bytes) {
   char *copy = text_alloc(bytes + 1);
   memcpy(copy, text, bytes);
   return copy;
+}
+
+/* ---- files ---- */
+
+bool text_is_stream(FILE *file) {
+  struct stat info;
+  return fstat(fileno(file), &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+/* A pipe without a name: the shell made both of its ends. A FIFO may wait for its writer for ever. */
+static bool is_callers_pipe(int fd, const struct stat *info) {
+  struct statfs system;
+  return S_ISFIFO(info->st_mode) && fstatfs(fd, &system) == 0 && system.f_type == PIPEFS_MAGIC;
+}
+
+static hr_status refuse_kind(const char *path, const char *what, mode_t mode, hr_error *error) {
+  const char *kind = S_ISFIFO(mode) ? "a FIFO" : S_ISDIR(mode) ? "a directory" : S_ISSOCK(mode) ? "a socket" : "a device";
+  hr_status status = text_fail(error, HR_ERROR_INPUT, "%s %s is %s, not a file", what, path, kind);
+  return text_hint(error, status, "name a file, or - for standard input where the command takes it");
+}
+
+/* Endless devices (/dev/zero) are no input; a terminal and /dev/null are. */
+static FILE *standard_input(const char *what, hr_error *error) {
+  struct stat info, null;
+  bool device = fstat(STDIN_FILENO, &info) == 0 && S_ISCHR(info.st_mode) && !isatty(STDIN_FILENO);
+  if (!device || (stat("/dev/null", &null) == 0 && info.st_rdev == null.st_rdev)) return stdin;
+  (void)refuse_kind("from standard input", what, info.st_mode, error);
+  return NULL;
+}
+
+FILE *text_open(const char *path, const char *what, hr_error *error) {
+  struct stat info;
+  FILE *file;
+  int fd;
+  if (strcmp(path, "-") == 0) return standard_input(what, error);
+  fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0 || fstat(fd, &info) != 0) {
+    text_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
+    if (fd >= 0) (void)close(fd);
+    return NULL;
+  }
+  if (!S_ISREG(info.st_mode) && !is_callers_pipe(fd, &info)) {
+    (void)refuse_kind(path, what, info.st_mode, error);
+    (void)close(fd);
+    return NULL;
+  }
+  file = fcntl(fd, F_SETFL, 0) == 0 ? fdopen(fd, "rb") : NULL;
+  if (file) return file;
+  text_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
+  (void)close(fd);
+  return NULL;
+}
+
+void text_close(FILE *file) {
+  if (file && file != stdin) (void)fclose(file);
 }
 
 /* ---- errors ---- */

@@ -12,6 +12,8 @@
 #include "cli/json.h"
 #include "cli/text.h"
 
+enum { STREAM_LIMIT = 1u << 30 }; /* a file says how long it is; what has no end must not fill the memory */
+
 typedef struct document {
   char *bytes;
   uint64_t count;
@@ -25,20 +27,22 @@ static double seconds_now(void) {
 
 /* All of a file or of standard input, a NUL behind it. */
 static hr_status read_document(const char *path, document *made, hr_error *error) {
-  bool standard = !path || strcmp(path, "-") == 0;
-  FILE *file = standard ? stdin : fopen(path, "rb");
+  const char *name = path ? path : "-";
+  FILE *file = text_open(name, "the text", error);
   uint64_t capacity = 1 << 16;
   size_t got;
   hr_status status = HR_OK;
-  if (!file) return text_fail(error, HR_ERROR_IO, "cannot open %s: %s", path, strerror(errno));
+  if (!file) return error->code;
   made->bytes = text_alloc(capacity);
   while ((got = fread(made->bytes + made->count, 1, capacity - made->count - 1, file)) > 0) {
     made->count += got;
+    if (made->count > STREAM_LIMIT && text_is_stream(file)) break;
     if (capacity - made->count < 2) made->bytes = text_grow(made->bytes, capacity *= 2);
   }
   made->bytes[made->count] = 0;
-  if (ferror(file)) status = text_fail(error, HR_ERROR_IO, "cannot read %s: %s", standard ? "standard input" : path, strerror(errno));
-  if (!standard) (void)fclose(file);
+  if (ferror(file)) status = text_fail(error, HR_ERROR_IO, "cannot read %s: %s", name, strerror(errno));
+  else if (got > 0) status = text_fail(error, HR_ERROR_INPUT, "a stream of more than %u bytes is not taken as one text: write it to a file first", STREAM_LIMIT);
+  text_close(file);
   return status;
 }
 

@@ -1,18 +1,16 @@
-/* Conversion of whole models. The target grows under a temporary name beside its own and takes that at the end. */
+/* Conversion of whole models. */
 #include <headroom/convert.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "convert/lexicon.h"
+#include "convert/target.h"
 #include "convert/weights.h"
 
 /* ---- types ---- */
@@ -107,7 +105,7 @@ static hr_status to_gguf(work *w, const char *target, hr_error *error) {
 
 static hr_status write_file(const char *directory, const char *name, char *text, hr_error *error) {
   char *path = hri_path_join(directory, name);
-  hr_status status = path && text ? hri_file_replace(path, text, strlen(text), error) : hri_fail_memory(error, 0, name);
+  hr_status status = path && text ? hri_file_write_new(path, text, strlen(text), error) : hri_fail_memory(error, 0, name);
   hri_free(path);
   hri_free(text);
   return status;
@@ -128,8 +126,8 @@ static char *generation_text(const hr_model *m) {
   return NULL;
 }
 
+/* The weights last: what they grow in is synced with them. */
 static hr_status to_directory(work *w, const char *directory, hr_error *error) {
-  HRI_TRY(hri_dir_make(directory, error));
   HRI_TRY(write_file(directory, "config.json", hr_model_config_text(&w->model, types[w->type].torch), error));
   HRI_TRY(write_file(directory, "generation_config.json", generation_text(&w->model), error));
   if (w->has_lexicon) HRI_TRY(hri_lexicon_to_directory(&w->lexicon, directory, w->model.max_positions, error));
@@ -165,113 +163,39 @@ static bool ends_in_gguf(const char *path) {
   return length > 5 && strcasecmp(path + length - 5, ".gguf") == 0;
 }
 
-static hr_status check_target(const char *source, const char *target, const hr_convert_options *options, hr_error *error) {
-  bool to_gguf_file = hri_path_is_dir(source), exists = hri_path_exists(target);
-  if (!*target) return hri_fail(error, HR_ERROR_USAGE, "the target has no name");
+static hr_status check_names(const char *source, const char *target, hr_error *error) {
+  bool to_gguf_file = hri_path_is_dir(source);
   if (!hri_path_exists(source)) return hri_fail_errno(error, ENOENT, "open", source);
-  if (to_gguf_file != ends_in_gguf(target)) {
-    hri_fail(error, HR_ERROR_USAGE, to_gguf_file ? "%s: a directory becomes a GGUF file, and its name ends in .gguf" : "%s: a GGUF file becomes a directory, and its name does not end in .gguf", target);
-    return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
-  }
-  if (exists && hri_path_is_dir(target) == to_gguf_file) {
-    hri_fail(error, HR_ERROR_USAGE, "%s is %s", target, to_gguf_file ? "a directory" : "a file");
-    return hri_hint(error, HR_ERROR_USAGE, "name another target");
-  }
-  if (exists && options->replace && !to_gguf_file && lies_in(source, target)) {
+  if (to_gguf_file == ends_in_gguf(target)) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, to_gguf_file ? "%s: a directory becomes a GGUF file, and its name ends in .gguf" : "%s: a GGUF file becomes a directory, and its name does not end in .gguf", target);
+  return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
+}
+
+static hr_status check_target(hri_target *t, const char *source, const char *target, const hr_convert_options *options, hr_error *error) {
+  if (!*target) return hri_fail(error, HR_ERROR_USAGE, "the target has no name");
+  HRI_TRY(check_names(source, target, error));
+  if (options->replace && !hri_path_is_dir(source) && lies_in(source, target)) {
     hri_fail(error, HR_ERROR_USAGE, "%s would be replaced by what is made of %s, which lies in it", target, source);
     return hri_hint(error, HR_ERROR_USAGE, "name another target, or move the file first");
   }
-  if (!exists || options->replace) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "%s exists", target);
-  return hri_hint(error, HR_ERROR_USAGE, "name another target, or replace it with --force");
+  return hri_target_init(t, target, !hri_path_is_dir(source), options->replace, error);
 }
 
-/* "path.tmp", without slashes at the end of the path; `old` names what gives way. */
-static char *beside(const char *path, const char *suffix) {
-  size_t length = strlen(path);
-  char *name = hri_alloc(length + strlen(suffix) + 1);
-  while (length > 1 && path[length - 1] == '/') length--;
-  if (!name) return NULL;
-  memcpy(name, path, length);
-  strcpy(name + length, suffix);
-  return name;
+static void tell_kept(const work *w, const hri_target *t) {
+  char text[2 * PATH_MAX + 128];
+  (void)snprintf(w->result->kept, sizeof w->result->kept, "%s", t->kept);
+  if (!t->kept[0]) return;
+  (void)snprintf(text, sizeof text, "what stood at %s is kept as %s: it came to hold more than a model, or could not be removed", t->named, t->kept);
+  note(w, text);
 }
 
-/* Whether a path is free, or holds nothing but what a killed conversion left: files by the names that are written here. */
-static bool is_leftover(const char *path) {
-  static const char *const begins[] = {".", "config.json", "generation_config.json", "tokenizer", "model"};
-  DIR *dir = opendir(path);
-  struct dirent *entry;
-  bool ours = true;
-  if (!dir) return !hri_path_exists(path);
-  while (ours && (entry = readdir(dir))) {
-    ours = false;
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) ours = ours || strncmp(entry->d_name, begins[i], strlen(begins[i])) == 0;
-  }
-  closedir(dir);
-  return ours;
-}
-
-/* The names beside the target must not be a person's. */
-static hr_status check_beside(const char *made, const char *target, hr_error *error) {
-  char *old = beside(target, ".old");
-  const char *taken = !is_leftover(made) ? made : old && hri_path_exists(target) && hri_path_exists(old) ? old : NULL;
-  hr_status status = old ? HR_OK : hri_fail_memory(error, strlen(target), "a path");
-  if (old && taken) {
-    status = hri_fail(error, HR_ERROR_USAGE, "%s is in the way: the conversion needs that name for a moment", taken);
-    hri_hint(error, status, "move it, or name another target");
-  }
-  hri_free(old);
-  return status;
-}
-
-/* Makes a rename in the directory of `path` last. Cuts `path`. */
-static hr_status sync_parent(char *path, hr_error *error) {
-  char *slash = strrchr(path, '/');
-  if (!slash) return hri_dir_sync(".", error);
-  slash[slash == path ? 1 : 0] = 0;
-  return hri_dir_sync(path, error);
-}
-
-/* The finished directory takes its name; one that stands there moves aside first and goes last. */
-static hr_status place_directory(const char *made, const char *target, hr_error *error) {
-  char *old = beside(target, ".old"), *plain = beside(target, "");
-  hr_status status = old && plain ? HR_OK : hri_fail_memory(error, strlen(target), "a path");
-  bool moved = false;
-  if (status == HR_OK && hri_path_exists(plain)) {
-    status = hri_dir_remove(old, error);
-    moved = status == HR_OK && rename(plain, old) == 0;
-    if (status == HR_OK && !moved) status = hri_fail_errno(error, errno, "move aside", plain);
-  }
-  if (status == HR_OK && rename(made, plain) != 0) {
-    status = hri_fail_errno(error, errno, "rename to", plain);
-    if (moved) (void)rename(old, plain);
-    moved = false;
-  }
-  if (moved) status = hri_dir_remove(old, error);
-  if (status == HR_OK) status = sync_parent(plain, error);
-  hri_free(old);
-  hri_free(plain);
-  return status;
-}
-
-static hr_status write_target(work *w, const char *target, hr_error *error) {
-  char *made;
-  hr_status status;
-  if (w->source.weights) return to_gguf(w, target, error);
-  made = beside(target, ".tmp");
-  if (!made) return hri_fail_memory(error, strlen(target), "a path");
-  status = check_beside(made, target, error);
-  if (status != HR_OK) {
-    hri_free(made);
-    return status;
-  }
-  status = hri_dir_remove(made, error); /* left by a kill */
-  if (status == HR_OK) status = to_directory(w, made, error);
-  if (status == HR_OK) status = place_directory(made, target, error);
-  if (status != HR_OK) (void)hri_dir_remove(made, NULL);
-  hri_free(made);
-  return status;
+static hr_status write_target(work *w, hri_target *t, hr_error *error) {
+  hr_status status = hri_target_begin(t, error);
+  if (status == HR_OK) status = t->directory ? to_directory(w, t->made, error) : to_gguf(w, t->made, error);
+  if (status == HR_OK) status = hri_target_publish(t, error);
+  tell_kept(w, t);
+  hri_target_end(t);
+  return status == HR_ERROR_IO ? hri_context(error, status, "%s: ", t->named) : status;
 }
 
 static void describe(work *w, uint32_t source_type) {
@@ -287,18 +211,19 @@ hr_status hr_convert(const char *source, const char *target, const hr_convert_op
   static const hr_convert_options none = {0};
   hr_convert_result unused;
   work w = {.options = options ? options : &none, .result = result ? result : &unused};
+  hri_target t;
   uint32_t source_type = 0;
   hr_status status = HR_OK;
   memset(w.result, 0, sizeof *w.result);
   hri_lexicon_init(&w.lexicon);
-  HRI_TRY_OUT(check_target(source, target, w.options, error));
+  HRI_TRY_OUT(check_target(&t, source, target, w.options, error));
   HRI_TRY_OUT(open_source(&w, source, error));
   HRI_TRY_OUT(hri_convert_check(&w.source, error));
   HRI_TRY_OUT(hri_convert_type_of(&w.source, &source_type, error));
   HRI_TRY_OUT(choose_type(w.options, source_type, w.source.weights != NULL, &w.type, error));
   describe(&w, source_type);
   HRI_TRY_OUT(read_lexicon(&w, source, error));
-  status = write_target(&w, target, error);
+  status = write_target(&w, &t, error);
 out:
   hri_lexicon_deinit(&w.lexicon);
   hri_weights_close(w.source.weights);

@@ -237,7 +237,7 @@ static void put_model(hri_json_writer *w, const hri_lexicon *v, const hri_lexico
 static hr_status write_text(const char *directory, const char *name, hri_text *text, hr_error *error) {
   char *path = hri_path_join(directory, name);
   hr_status status = path && !text->failed ? HR_OK : hri_fail_memory(error, text->length, name);
-  if (status == HR_OK) status = hri_file_replace(path, text->chars, text->length, error);
+  if (status == HR_OK) status = hri_file_write_new(path, text->chars, text->length, error);
   hri_free(path);
   hri_text_deinit(text);
   return status;

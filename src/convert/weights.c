@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/publish.h"
 #include "formats/order.h"
 #include "model/tied.h"
 
@@ -470,6 +471,7 @@ hr_status hri_convert_to_weights(const hri_convert_source *source, const char *d
     goto out;
   }
   list_weights(&s, type, tensors, names, data_bytes);
+  HRI_TRY_OUT(hri_publish_room(directory, *data_bytes, error));
   HRI_TRY_OUT(hri_weights_writer_open(directory, tensors, (uint32_t)s.items.count, SHARD_BYTES, &writer, error));
   for (uint32_t i = 0; i < s.items.count; i++) HRI_TRY_OUT(write_weight(&s, writer, i, type, error));
   *tensor_count = (uint32_t)s.items.count;

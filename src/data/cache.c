@@ -19,7 +19,7 @@
 #include "base/scratch.h"
 #include "data/source.h"
 
-enum { VERSION = 1, BLOCK_BYTES = 64 * 1024, PATH_BYTES = 4096 };
+enum { VERSION = 1, BLOCK_BYTES = 64 * 1024, PATH_BYTES = 4096, LARGE_BYTES = 1 << 20 };
 
 typedef struct header {
   char magic[8];
@@ -184,7 +184,7 @@ hr_status hri_cache_load(hri_dataset *dataset, const char *store, hr_error *erro
   header h;
   int fd;
   HRI_TRY(path_of(store, dataset->key, "tokens", path, error));
-  fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); /* what is no file of ours is made anew */
   if (fd < 0) return HR_OK;
   if (is_sound(dataset, fd, dataset->key, &h) && take_found(dataset, fd)) {
     status = adopt(dataset, store, fd, &h, error);
@@ -265,7 +265,7 @@ hr_status hri_cache_save(hri_dataset *dataset, const char *store, hr_error *erro
   hr_status status;
   memcpy(h.magic, magic, sizeof magic);
   HRI_TRY(hri_dir_make(store, error));
-  HRI_TRY(hri_scratch_open(store, true, &scratch, error));
+  HRI_TRY(hri_scratch_open(store, h.token_bytes + h.label_bytes + h.document_bytes > LARGE_BYTES, &scratch, error));
   status = write_entry(dataset, &h, store, scratch, error);
   hri_scratch_close(scratch);
   dataset->kept = status == HR_OK;

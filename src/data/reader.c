@@ -58,19 +58,11 @@ static hri_file_stamp stamp_of(const struct stat *info) {
 
 hr_status hri_stamp_open(const char *path, int *fd, hri_file_stamp *stamp, hr_error *error) {
   struct stat info;
-  hr_status status = HR_OK;
-  int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a named pipe without a writer must not block */
-  if (opened < 0) return hri_fail_errno(error, errno, "open", path);
+  int opened;
+  HRI_TRY(hri_file_open_regular(path, &opened, NULL, error));
   if (fstat(opened, &info) != 0) {
-    status = hri_fail_errno(error, errno, "read", path);
-  } else if (!S_ISREG(info.st_mode)) {
-    status = hri_fail(error, HR_ERROR_INPUT, "%s is %s, not a regular file", path,
-                      S_ISDIR(info.st_mode) ? "a directory" : "a device or pipe");
-    status = hri_hint(error, status, "name the data files themselves; write a stream to a file first");
-  }
-  if (status != HR_OK) {
     close(opened);
-    return status;
+    return hri_fail_errno(error, errno, "read", path);
   }
   *stamp = stamp_of(&info);
   *fd = opened;

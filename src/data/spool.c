@@ -33,9 +33,12 @@ static hr_status fail(const hri_spool *spool, int number, const char *verb, hr_e
                                "a directory that is writable and has room");
 }
 
-/* Unlinked at once: nothing stays behind, however the process ends. */
+/* Without a name, so that nothing stays behind, however the process ends; where the file system cannot make such a file, a name
+ * that is new is taken for an instant. */
 static hr_status make_file(hri_spool *spool, hr_error *error) {
   char path[4096];
+  spool->fd = open(spool->directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (spool->fd >= 0) return HR_OK;
   if (snprintf(path, sizeof path, "%s/headroom-data-XXXXXX", spool->directory) >= (int)sizeof path)
     return fail(spool, ENAMETOOLONG, "make a temporary file in", error);
   spool->fd = mkostemp(path, O_CLOEXEC);

@@ -65,3 +65,9 @@ void hr_host_facts_now(uint64_t requested_bytes, hr_host_facts *facts) {
                            .data_room_bytes = host.data_bytes, .process_resident_bytes = hri_host_resident_bytes()};
   add_others(facts);
 }
+
+const char *hr_host_limit_now(uint64_t *room_bytes) {
+  hri_host_memory host = hri_host_memory_now();
+  *room_bytes = host.usable_bytes;
+  return hri_host_limit_name(host.limit);
+}

@@ -56,15 +56,15 @@ static hr_status read_sample(const char *bytes, size_t count, bool first, const 
 /* The first, middle and last sample: a file of any length costs three reads. Which of them are there is told by resident > 0. */
 static hr_status read_metrics(const char *path, sample out[3], hr_error *error) {
   char *bytes;
-  struct stat info;
+  uint64_t size;
   hr_status status = HR_OK;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno == ENOENT ? HR_OK : hri_fail_errno(error, errno, "open", path);
+  int fd;
+  if (!hri_path_exists(path)) return HR_OK;
+  HRI_TRY(hri_file_open_regular(path, &fd, &size, error));
   bytes = hri_alloc(CHUNK);
   if (!bytes) status = hri_fail_memory(error, CHUNK, "metrics");
-  else if (fstat(fd, &info) != 0) status = hri_fail_errno(error, errno, "read", path);
   for (int k = 0; status == HR_OK && k < 3; k++) {
-    uint64_t size = (uint64_t)info.st_size, count = size < CHUNK ? size : CHUNK;
+    uint64_t count = size < CHUNK ? size : CHUNK;
     uint64_t from = k == 0 || size <= CHUNK ? 0 : k == 1 ? (size - count) / 2 : size - count;
     status = hri_file_pread(fd, path, bytes, count, from, error);
     if (status == HR_OK) status = read_sample(bytes, count, k == 0, path, &out[k], error);
@@ -101,14 +101,15 @@ static hr_status read_state(const char *state, const hri_json *root, hr_run_expl
   static const struct {
     const char *state;
     hr_run_end end;
-  } known[] = {{"running", HR_RUN_UNKNOWN}, {"finished", HR_RUN_DONE}, {"stopped", HR_RUN_STOPPED}, {"failed", HR_RUN_FAILED}};
+  } known[] = {{"running", HR_RUN_UNKNOWN}, {"finished", HR_RUN_DONE}, {"stopped", HR_RUN_STOPPED}, {"interrupted", HR_RUN_STOPPED},
+               {"diverged", HR_RUN_FAILED}, {"failed", HR_RUN_FAILED}}; /* "stopped": of 0.1.0 */
   for (size_t k = 0; k < sizeof known / sizeof *known; k++)
     if (strcmp(state, known[k].state) == 0) {
       run->end = known[k].end;
       return HR_OK;
     }
   hri_json field = hri_json_member(root, "state");
-  return hri_json_fail(&field, error, "one of running, finished, stopped, failed");
+  return hri_json_fail(&field, error, "one of running, finished, interrupted, diverged, failed");
 }
 
 static hr_status read_run(const char *path, hr_run_explanation *run, hr_error *error) {

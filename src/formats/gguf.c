@@ -348,10 +348,9 @@ out:
   return status;
 }
 
-/* O_NONBLOCK: a FIFO in place of the file must be refused, not waited for. */
 hr_status hri_gguf_open(const char *path, hri_gguf **opened, hr_error *error) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return hri_fail_errno(error, errno, "open", path);
+  int fd;
+  HRI_TRY(hri_file_open_regular(path, &fd, NULL, error));
   return hri_gguf_open_fd(fd, path, opened, error);
 }
 
@@ -370,10 +369,11 @@ void hri_gguf_close(hri_gguf *file) {
 
 bool hri_gguf_is(const char *path) {
   char magic[4] = {0};
-  struct stat info;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  bool is = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && pread(fd, magic, 4, 0) == 4 && memcmp(magic, "GGUF", 4) == 0;
-  if (fd >= 0) close(fd);
+  bool is;
+  int fd;
+  if (hri_file_open_regular(path, &fd, NULL, NULL) != HR_OK) return false;
+  is = pread(fd, magic, 4, 0) == 4 && memcmp(magic, "GGUF", 4) == 0;
+  close(fd);
   return is;
 }
 

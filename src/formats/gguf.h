@@ -123,16 +123,16 @@ void hri_gguf_add_f32(hri_gguf_keys *keys, float value);
 
 typedef struct hri_gguf_writer hri_gguf_writer;
 
-/* Starts `path` as "path.tmp" (version 3, alignment 32) with its head; tensors lie in the order given. `tensors` and their
- * names must outlive the writer, `keys` need not. Space is reserved, so that a full disk is told here where the file system
- * can. USAGE for duplicate, empty or long names and for shapes that cannot be stored; IO; MEMORY. */
+/* Starts `path`, which must not be there yet (version 3, alignment 32), with its head; tensors lie in the order given. The file
+ * grows under that name: give it one that nobody reads, and move it when it is finished. `tensors` and their names must outlive the
+ * writer, `keys` need not. Space is looked for and reserved, so that a full disk is told here where the file system can. USAGE for duplicate, empty or long names and for shapes that cannot be stored; IO; MEMORY. */
 hr_status hri_gguf_writer_open(const char *path, const hri_gguf_keys *keys, const hri_gguf_tensor *tensors, uint32_t count,
                                hri_gguf_writer **writer, hr_error *error);
 /* Writes a piece of the index-th tensor, in any order, each byte once. Allocates nothing. */
 hr_status hri_gguf_writer_write(hri_gguf_writer *writer, uint32_t index, uint64_t offset, const void *data, uint64_t bytes, hr_error *error);
-/* Checks that each tensor got all its bytes, syncs, renames to `path`, syncs the directory, and frees the writer, also on
- * failure; the temporary file is then removed and what stood at `path` is untouched. */
+/* Checks that each tensor got all its bytes, syncs the file once, closes it, and frees the writer, also on failure; the file is then
+ * removed. Its directory is the caller's to sync. */
 hr_status hri_gguf_writer_finish(hri_gguf_writer *writer, hr_error *error);
-void hri_gguf_writer_abort(hri_gguf_writer *writer); /* removes the temporary file; NULL is fine */
+void hri_gguf_writer_abort(hri_gguf_writer *writer); /* removes the file; NULL is fine */
 
 #endif

@@ -1,12 +1,10 @@
 /* Writing GGUF: sizes are known when the file is opened, so the head is written first and every tensor has its place; pieces
- * then arrive in any order and none is kept. The file grows beside its name and takes it at the end. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+ * then arrive in any order and none is kept. The file grows under the name it is given, which is not the one it is made for. */
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/publish.h"
 #include "formats/gguf.h"
 #include "formats/order.h"
 
@@ -18,7 +16,7 @@ typedef struct place {
 
 struct hri_gguf_writer {
   int fd;
-  char *path, *temp;
+  char *path;
   const hri_gguf_tensor *tensors; /* the caller's */
   place *places;
   uint32_t count;
@@ -145,28 +143,34 @@ static hr_status make_head(hri_gguf_writer *writer, const hri_gguf_keys *keys, h
 
 /* ---- file ---- */
 
+/* The directory that a path lies in is asked for room before the file is made there. */
+static hr_status check_room(const hri_gguf_writer *writer, hr_error *error) {
+  const char *slash = strrchr(writer->path, '/');
+  char *directory = hri_strdup(slash ? writer->path : ".");
+  hr_status status;
+  if (!directory) return hri_fail_memory(error, strlen(writer->path), writer->path);
+  if (slash) directory[slash - writer->path + (slash == writer->path)] = 0;
+  status = hri_publish_room(directory, writer->data_begin + writer->data_bytes, error);
+  hri_free(directory);
+  return status;
+}
+
 static hr_status start_file(hri_gguf_writer *writer, const hri_gguf_keys *head, hr_error *error) {
-  writer->fd = open(writer->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (writer->fd < 0) return hri_fail_errno(error, errno, "create", writer->temp);
-  HRI_TRY(hri_file_reserve(writer->fd, writer->temp, writer->data_begin + writer->data_bytes, error));
-  return hri_file_pwrite(writer->fd, writer->temp, head->text.chars, head->text.length, 0, error);
+  HRI_TRY(check_room(writer, error));
+  HRI_TRY(hri_file_create(writer->path, &writer->fd, error));
+  HRI_TRY(hri_file_reserve(writer->fd, writer->path, writer->data_begin + writer->data_bytes, error));
+  return hri_file_pwrite(writer->fd, writer->path, head->text.chars, head->text.length, 0, error);
 }
 
 static hri_gguf_writer *create(const char *path, const hri_gguf_tensor *tensors, uint32_t count) {
   hri_gguf_writer *writer = hri_alloc_zero(1, sizeof *writer);
-  size_t length = strlen(path);
   if (!writer) return NULL;
   writer->fd = -1;
   writer->tensors = tensors;
   writer->count = count;
   writer->path = hri_strdup(path);
-  writer->temp = hri_alloc(length + 5);
   writer->places = hri_alloc_zero(count, sizeof *writer->places);
-  if (writer->path && writer->temp && writer->places) {
-    memcpy(writer->temp, path, length);
-    memcpy(writer->temp + length, ".tmp", 5);
-    return writer;
-  }
+  if (writer->path && writer->places) return writer;
   hri_gguf_writer_abort(writer);
   return NULL;
 }
@@ -196,7 +200,7 @@ hr_status hri_gguf_writer_write(hri_gguf_writer *writer, uint32_t index, uint64_
   if (offset > at->bytes || bytes > at->bytes - offset || bytes > at->bytes - at->written)
     return hri_fail(error, HR_ERROR_INTERNAL, "%s: tensor '%s' of %llu bytes, %llu of them written, got bytes %llu+%llu", writer->path,
                     writer->tensors[index].name, (ull)at->bytes, (ull)at->written, (ull)offset, (ull)bytes);
-  HRI_TRY(hri_file_pwrite(writer->fd, writer->temp, data, bytes, writer->data_begin + at->begin + offset, error));
+  HRI_TRY(hri_file_pwrite(writer->fd, writer->path, data, bytes, writer->data_begin + at->begin + offset, error));
   at->written += bytes;
   return HR_OK;
 }
@@ -206,11 +210,10 @@ hr_status hri_gguf_writer_write(hri_gguf_writer *writer, uint32_t index, uint64_
 void hri_gguf_writer_abort(hri_gguf_writer *writer) {
   if (!writer) return;
   if (writer->fd >= 0) {
-    close(writer->fd);
-    unlink(writer->temp);
+    (void)close(writer->fd);
+    (void)unlink(writer->path);
   }
   hri_free(writer->places);
-  hri_free(writer->temp);
   hri_free(writer->path);
   hri_free(writer);
 }
@@ -223,25 +226,9 @@ static hr_status check_written(const hri_gguf_writer *writer, hr_error *error) {
   return HR_OK;
 }
 
-static hr_status sync_directory_of(char *path, hr_error *error) {
-  char *slash = strrchr(path, '/');
-  if (!slash) return hri_dir_sync(".", error);
-  slash[slash == path] = 0; /* keeps the root's own slash */
-  return hri_dir_sync(path, error);
-}
-
 hr_status hri_gguf_writer_finish(hri_gguf_writer *writer, hr_error *error) {
-  hr_status status = check_written(writer, error);
-  bool renamed = false;
-  if (status == HR_OK && fsync(writer->fd) != 0) status = hri_fail_errno(error, errno, "write", writer->temp);
-  if (status == HR_OK) {
-    renamed = rename(writer->temp, writer->path) == 0;
-    status = renamed ? sync_directory_of(writer->path, error) : hri_fail_errno(error, errno, "rename to", writer->path);
-  }
-  if (renamed) {
-    close(writer->fd); /* all bytes are synced: nothing can fail that matters */
-    writer->fd = -1;
-  }
+  hr_status status = hri_file_finish(writer->fd, writer->path, check_written(writer, error), error);
+  writer->fd = -1;
   hri_gguf_writer_abort(writer);
   return status;
 }

@@ -291,10 +291,9 @@ out:
   return status;
 }
 
-/* O_NONBLOCK: a FIFO in place of the file must be refused, not waited for. */
 hr_status hri_safetensors_open(const char *path, hri_safetensors **opened, hr_error *error) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return hri_fail_errno(error, errno, "open", path);
+  int fd;
+  HRI_TRY(hri_file_open_regular(path, &fd, NULL, error));
   return hri_safetensors_open_fd(fd, path, opened, error);
 }
 

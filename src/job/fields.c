@@ -1,7 +1,7 @@
 #include "job/fields.h"
 
-#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -105,16 +105,15 @@ bool hri_field_is_kept(const hri_field *f, const hr_job *job) {
 
 /* ---- values as text ---- */
 
-/* The shortest decimal that reads as the same double. */
-static void add_number(hri_text *out, double value) {
-  char text[40];
+char *hri_number_text(double value, char out[40]) {
   for (int digits = 6; digits <= 17; digits++) {
-    double again;
-    (void)snprintf(text, sizeof text, "%.*g", digits, value);
-    if (sscanf(text, "%lf", &again) == 1 && again == value) break;
+    (void)snprintf(out, 40, "%.*g", digits, value);
+    if (strtod(out, NULL) == value) break;
   }
-  hri_text_add(out, "%s", text);
+  return out;
 }
+
+static void add_number(hri_text *out, double value) { hri_text_add(out, "%s", hri_number_text(value, (char[40]){0})); }
 
 static void add_chunk(hri_text *out, uint32_t chunk) {
   if (chunk == HR_LOSS_CHUNK_AUTO) hri_text_add(out, "auto");

@@ -52,6 +52,8 @@ const hri_field *hri_field_find(const char *name); /* NULL: there is none */
 /* The value as a person would write it, so that reading it gives the same value again; false when it is not set. PATHS: the
  * index-th, false behind the last; other kinds have index 0 only. */
 bool hri_field_text(const hri_field *field, const hr_job *job, const hr_run_options *options, uint32_t index, hri_text *out);
+/* The shortest decimal that reads as the same double. Returns out. */
+char *hri_number_text(double value, char out[40]);
 /* Whether a resumed run takes this field over. */
 bool hri_field_is_kept(const hri_field *field, const hr_job *job);
 

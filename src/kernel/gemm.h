@@ -54,7 +54,7 @@ typedef struct hri_gemm hri_gemm;             /* a prepared shape; lives as long
 enum { HRI_GEMM_ALIGNMENT = 64 }; /* of scratch, bytes; operands need 4 */
 
 /* The library does not survive to be refused memory: it is called only where this much more could be had, else the answer is
- * BUDGET. Three times the most that one call was measured to need (2.69 MiB; docs/memory-model.md, "Room for libraries"). */
+ * BUDGET. More than twice the most that one call was measured to need (3.44 MiB; docs/memory-model.md, "Room for libraries"). */
 enum { HRI_GEMM_ROOM_BYTES = 8 << 20 };
 
 /* `isa` as chosen by kernel/isa.h. When the library was used at a higher level before in this process, it is left out.

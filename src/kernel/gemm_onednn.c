@@ -43,8 +43,8 @@ static hr_status failed(hr_error *error, dnnl_status_t status, const char *what)
 /* ---- room ---- */
 
 /* Refused memory, the library ends the process: its code generator writes to what it did not get, its objects throw through
- * C. So each call that makes something of its own comes after a proof of room, for several times the most that such a call
- * was measured to need: 2.69 MiB to make a primitive, 0.12 MiB to select one, less than that for an engine (bench_pressure;
+ * C. So each call that makes something of its own comes after a proof of room, for more than twice the most that such a call
+ * was measured to need: 3.44 MiB to make a primitive, 0.19 MiB to select one, less than that for an engine (bench_pressure;
  * the C library takes 1 MiB at once where its heap cannot grow). */
 static uint64_t make_room = HRI_GEMM_ROOM_BYTES, select_room = 2u << 20;
 

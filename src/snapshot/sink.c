@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/publish.h"
 
 /* Events repeat themselves so much that higher levels cost time and hardly save bytes. */
 enum { GZIP_LEVEL = 2, GZIP_WINDOW = 15 + 16 };
@@ -42,13 +43,11 @@ static hr_status begin_deflate(hri_sink *sink) {
   return hri_fail_memory(sink->error, HRI_SINK_PIECE_BYTES, "a gzip stream");
 }
 
-/* Hidden, so that what a kill leaves is not taken for a snapshot. */
-static char *temp_name(const char *path) {
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  size_t bytes = strlen(path) + 6;
-  char *temp = hri_alloc(bytes);
-  if (temp) (void)snprintf(temp, bytes, "%.*s.%s.tmp", (int)(name - path), path, name);
-  return temp;
+enum { PATH_BYTES = 4096 };
+
+static void parent_of(const char *path, char out[PATH_BYTES]) {
+  const char *slash = strrchr(path, '/');
+  (void)snprintf(out, PATH_BYTES, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
 }
 
 /* A device or a pipe, which is written to and not replaced. */
@@ -57,35 +56,31 @@ static bool is_special(const char *path) {
   return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-static const char *name_of(const hri_sink *sink) { return sink->temp ? sink->temp : sink->path; }
+static hr_status open_temp(hri_sink *sink) {
+  char parent[PATH_BYTES], temp[PATH_BYTES];
+  parent_of(sink->path, parent);
+  (void)hri_scratch_sweep(parent);
+  HRI_TRY(hri_scratch_open(parent, true, &sink->scratch, sink->error));
+  HRI_TRY(hri_scratch_path(sink->scratch, "file", temp, sink->error));
+  sink->temp = hri_strdup(temp);
+  if (!sink->temp) return hri_fail_memory(sink->error, strlen(temp) + 1, "a file name");
+  return hri_file_create(sink->temp, &sink->fd, sink->error);
+}
+
+static hr_status open_special(hri_sink *sink) {
+  sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO that nobody reads is refused, not waited for */
+  return sink->fd >= 0 && fcntl(sink->fd, F_SETFL, 0) == 0 ? HR_OK : hri_fail_errno(sink->error, errno, "open", sink->path);
+}
 
 hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error) {
   size_t length = strlen(path);
   *sink = (hri_sink){.path = path, .fd = -1, .error = error};
   if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path))
     return sink->status = hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
-  if (ends_in_gz(path)) {
-    sink->status = begin_deflate(sink);
-    if (sink->status != HR_OK) goto failed;
-  }
-  if (is_special(path)) { /* /dev/null must stay what it is */
-    sink->fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (sink->fd >= 0) return HR_OK;
-    sink->status = hri_fail_errno(error, errno, "open", path);
-    goto failed;
-  }
-  sink->temp = temp_name(path);
-  if (!sink->temp) {
-    sink->status = hri_fail_memory(error, length + 6, "a file name");
-    goto failed;
-  }
-  sink->fd = open(sink->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (sink->fd >= 0) return HR_OK;
-  sink->status = hri_fail_errno(error, errno, "create", sink->temp);
-  hri_free(sink->temp); /* whatever lies there is not ours to remove */
-  sink->temp = NULL;
-failed:
-  hri_sink_deinit(sink);
+  if (length >= PATH_BYTES) return sink->status = hri_fail_errno(error, ENAMETOOLONG, "create", path);
+  if (ends_in_gz(path)) sink->status = begin_deflate(sink);
+  if (sink->status == HR_OK) sink->status = is_special(path) ? open_special(sink) : open_temp(sink); /* /dev/null must stay what it is */
+  if (sink->status != HR_OK) hri_sink_deinit(sink);
   return sink->status;
 }
 
@@ -97,7 +92,7 @@ static void squeeze(hri_sink *sink, int flush) {
     stream->next_out = sink->packed;
     stream->avail_out = HRI_SINK_PIECE_BYTES;
     result = deflate(stream, flush);
-    sink->status = hri_file_write_all(sink->fd, name_of(sink), sink->packed, HRI_SINK_PIECE_BYTES - stream->avail_out, sink->error);
+    sink->status = hri_file_write_all(sink->fd, sink->path, sink->packed, HRI_SINK_PIECE_BYTES - stream->avail_out, sink->error);
   } while (sink->status == HR_OK && (flush == Z_FINISH ? result != Z_STREAM_END : stream->avail_out == 0));
 }
 
@@ -106,7 +101,7 @@ void hri_sink_put(hri_sink *sink, const void *bytes, uint64_t count) {
   if (sink->status != HR_OK) return;
   sink->byte_count += count;
   if (!sink->deflate) {
-    sink->status = hri_file_write_all(sink->fd, name_of(sink), bytes, count, sink->error);
+    sink->status = hri_file_write_all(sink->fd, sink->path, bytes, count, sink->error);
     return;
   }
   while (count > 0 && sink->status == HR_OK) {
@@ -124,34 +119,32 @@ hr_status hri_sink_fail(hri_sink *sink, hr_status status) {
   return sink->status;
 }
 
-static hr_status sync_directory(const hri_sink *sink) {
-  const char *slash = strrchr(sink->temp, '/');
-  if (!slash) return hri_dir_sync(".", sink->error);
-  sink->temp[slash - sink->temp + (slash == sink->temp)] = 0;
-  return hri_dir_sync(sink->temp, sink->error);
+static hr_status publish(hri_sink *sink) {
+  char parent[PATH_BYTES];
+  parent_of(sink->path, parent);
+  HRI_TRY(hri_publish_over(sink->temp, sink->path, sink->error));
+  return hri_dir_sync(parent, sink->error);
+}
+
+static hr_status finish(hri_sink *sink) {
+  int fd = sink->fd;
+  sink->fd = -1;
+  if (sink->scratch) return hri_file_finish(fd, sink->temp, sink->status, sink->error);
+  if (close(fd) != 0 && sink->status == HR_OK) return hri_fail_errno(sink->error, errno, "write", sink->path);
+  return sink->status;
 }
 
 hr_status hri_sink_end(hri_sink *sink) {
   if (sink->status == HR_OK && sink->deflate) squeeze(sink, Z_FINISH);
-  if (sink->status == HR_OK && sink->temp && fsync(sink->fd) != 0) sink->status = hri_fail_errno(sink->error, errno, "write", sink->temp);
-  if (sink->status == HR_OK) {
-    int failed = close(sink->fd);
-    sink->fd = -1;
-    if (failed) sink->status = hri_fail_errno(sink->error, errno, "write", name_of(sink));
-  }
-  if (sink->status == HR_OK && sink->temp && rename(sink->temp, sink->path) != 0) sink->status = hri_fail_errno(sink->error, errno, "rename to", sink->path);
-  if (sink->status == HR_OK && sink->temp) {
-    sink->status = sync_directory(sink);
-    hri_free(sink->temp); /* it has its name now: there is nothing to remove */
-    sink->temp = NULL;
-  }
+  if (sink->fd >= 0) sink->status = finish(sink);
+  if (sink->status == HR_OK && sink->scratch) sink->status = publish(sink);
   hri_sink_deinit(sink);
   return sink->status;
 }
 
 void hri_sink_deinit(hri_sink *sink) {
-  if (sink->fd >= 0) close(sink->fd);
-  if (sink->temp) unlink(sink->temp);
+  if (sink->fd >= 0) (void)close(sink->fd);
+  hri_scratch_close(sink->scratch);
   if (sink->deflate) deflateEnd(sink->deflate);
   hri_free(sink->deflate);
   hri_free(sink->packed);
@@ -159,5 +152,6 @@ void hri_sink_deinit(hri_sink *sink) {
   sink->deflate = NULL;
   sink->packed = NULL;
   sink->temp = NULL;
+  sink->scratch = NULL;
   sink->fd = -1;
 }

@@ -1,17 +1,18 @@
 /* Writing a large file piece by piece: gzip where the name ends in ".gz", and atomic, as hri_file_replace is for small
- * files. Whoever writes gathers pieces of some 64 KiB; nothing else is held in memory. */
+ * files: it grows in a scratch directory beside its name. Whoever writes gathers pieces of some 64 KiB; nothing else is held in memory. */
 #ifndef HRI_SNAPSHOT_SINK_H
 #define HRI_SNAPSHOT_SINK_H
 
 #include <zlib.h>
 
-#include "base/mem.h"
+#include "base/scratch.h"
 
 enum { HRI_SINK_PIECE_BYTES = 1 << 16 };
 
 typedef struct hri_sink {
   const char *path; /* borrowed */
-  char *temp;       /* takes the place of `path` at the end; NULL: `path` is a device or a pipe */
+  hri_scratch *scratch; /* NULL: `path` is a device or a pipe, and is written itself */
+  char *temp;       /* in the scratch; takes the place of `path` at the end */
   int fd;
   z_stream *deflate; /* NULL: not compressed */
   unsigned char *packed;
@@ -20,7 +21,7 @@ typedef struct hri_sink {
   hr_error *error;     /* the caller's, filled at the first failure; may be NULL */
 } hri_sink;
 
-/* Opens the temporary file beside `path`; a device or a pipe itself. `error` stays in use until the end. */
+/* Opens the file that will be `path`, after what killed processes left beside it was removed; a device or a pipe itself. `error` stays in use until the end. */
 hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error);
 void hri_sink_put(hri_sink *sink, const void *bytes, uint64_t count);
 /* Keeps the first failure of whoever fills the sink (memory, say), and returns it. */

@@ -160,13 +160,9 @@ hr_status hri_snapshot_source_of_memory(hri_snapshot_source *s, const void *byte
 }
 
 hr_status hri_snapshot_source_open(hri_snapshot_source *s, const char *path, uint64_t window_limit, uint64_t total_limit, hr_error *error) {
-  struct stat info;
   unsigned char first[2];
-  *s = (hri_snapshot_source){.name = path, .window_limit = window_limit, .total_limit = total_limit, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)}; /* a pipe nobody writes to would keep us waiting */
-  if (s->fd < 0) return hri_fail_errno(error, errno, "open", path);
-  if (fstat(s->fd, &info) != 0) return hri_fail_errno(error, errno, "read", path);
-  if (!S_ISREG(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
-  s->file_bytes = (uint64_t)info.st_size;
+  *s = (hri_snapshot_source){.name = path, .window_limit = window_limit, .total_limit = total_limit, .fd = -1};
+  HRI_TRY(hri_file_open_regular(path, &s->fd, &s->file_bytes, error));
   if (pread(s->fd, first, 2, 0) == 2 && first[0] == 0x1f && first[1] == 0x8b) {
     HRI_TRY(start_zip(s, error));
     s->input = hri_alloc(INPUT_BYTES);

@@ -217,18 +217,18 @@ static hr_status fill(hri_rundir *r, hri_session *s, const char *temp, const hri
 }
 
 /* A checkpoint of this very step may stand there: of a run that went back to an earlier one. */
-static hr_status publish(hri_rundir *r, const char *temp, const char *path, hr_error *error) {
+static hr_status publish(hri_rundir *r, const char *temp, const char *path, char old[PATH_BYTES], hr_error *error) {
   hri_file_list files = {0};
   uint64_t step;
   hr_status status;
   (void)hri_manifest_read(path, &step, &files, NULL);
-  status = hri_publish(r, r->checkpoint_scratch, temp, path, &files, NULL, error);
+  status = hri_run_publish(r, r->checkpoint_scratch, temp, path, &files, NULL, old, error);
   hri_array_free(&files);
   return status;
 }
 
 hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, uint32_t keep, char *path, hr_error *error) {
-  char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
+  char parent[PATH_BYTES], temp[PATH_BYTES], old[PATH_BYTES], name[64];
   hr_status status;
   hri_checkpoint_name(p->step, name);
   HRI_TRY(join(parent, r->directory, "checkpoints", error));
@@ -237,7 +237,7 @@ hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress
   HRI_TRY(hri_dir_remove(temp, error));
   if (mkdir(temp, 0755) != 0) return hri_fail_errno(error, errno, "create directory", temp);
   status = fill(r, s, temp, p, error);
-  if (status == HR_OK) status = publish(r, temp, path, error);
+  if (status == HR_OK) status = publish(r, temp, path, old, error);
   if (status != HR_OK) {
     (void)hri_dir_remove(temp, NULL);
     return status;
@@ -245,7 +245,7 @@ hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress
   if (best) HRI_TRY(point(r, parent, "best", name, error));
   HRI_TRY(point(r, parent, "last", name, error));
   HRI_TRY(hri_dir_sync(parent, error));
-  (void)hri_dir_remove(temp, NULL); /* one of the same step that gave way */
+  if (old[0]) (void)hri_dir_remove(old, NULL);
   remove_old(r, parent, keep);
   return HR_OK;
 }
@@ -394,7 +394,7 @@ hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error)
   if (is_old(c->path)) {
     char text[PATH_BYTES];
     (void)snprintf(text, sizeof text, "%.3000s was made by version 0.1.0: without digests, not verified", c->path);
-    hri_session_tell(r->session, HR_EVENT_NOTE, NULL, text);
+    hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
     return read_state(c, error);
   }
   status = verify_small(r, c, error);

@@ -128,13 +128,11 @@ static hr_status copy_open(int from, const char *from_path, const char *to_path,
 }
 
 static hr_status copy_file(const char *from_path, const char *to_path, hri_file_list *files, hr_error *error) {
-  struct stat info;
   hr_status status;
-  int from = open(from_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
-  if (from < 0) return unreadable(error, "open", from_path);
-  if (fstat(from, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(from);
-    return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", from_path);
+  int from;
+  if (hri_file_open_regular(from_path, &from, NULL, error) != HR_OK) {
+    if (error) error->code = HR_ERROR_INPUT;
+    return HR_ERROR_INPUT;
   }
   status = copy_open(from, from_path, to_path, files, error);
   close(from);

@@ -1,6 +1,5 @@
 #include "train/identity.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +123,7 @@ static bool member_text(const hri_json *object, const char *name, char out[TEXT_
   }
   if (json_is_string(member.value)) (void)snprintf(out, TEXT_BYTES, "%s", json_string_value(member.value));
   else if (json_is_integer(member.value)) (void)snprintf(out, TEXT_BYTES, "%lld", (long long)json_integer_value(member.value));
-  else if (json_is_real(member.value)) (void)snprintf(out, TEXT_BYTES, "%.17g", json_real_value(member.value));
+  else if (json_is_real(member.value)) (void)hri_number_text(json_real_value(member.value), out);
   else if (json_is_boolean(member.value)) (void)snprintf(out, TEXT_BYTES, "%s", json_is_true(member.value) ? "true" : "false");
   else return false;
   return true;

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/publish.h"
 #include "train/checkpoint.h"
 #include "train/manifest.h"
 #include "train/runfile.h"
@@ -448,28 +449,13 @@ static bool all_known(const char *directory, const hri_file_list *known, const h
   return all;
 }
 
-/* Two renames where the file system cannot exchange: between them the name is free, and the scratch's sweep would put the old one back. */
-static hr_status exchange(hri_scratch *scratch, const char *temp, const char *path, hr_error *error) {
-  hr_status status;
-  if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return HR_OK;
-  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) return hri_fail_errno(error, errno, "rename to", path);
-  HRI_TRY(hri_scratch_move_away(scratch, path, error));
-  if (rename(temp, path) != 0) {
-    status = hri_fail_errno(error, errno, "rename to", path);
-    (void)hri_scratch_put_back(scratch, path, NULL);
-    return status;
-  }
-  return HR_OK;
-}
-
-hr_status hri_publish(hri_rundir *r, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, hr_error *error) {
+hr_status hri_run_publish(hri_rundir *r, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, char old[4096],
+                          hr_error *error) {
   struct stat info;
-  if (lstat(path, &info) != 0 && errno == ENOENT) return rename(temp, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "rename to", path);
-  if (!S_ISDIR(info.st_mode) || !all_known(path, known, also)) {
+  old[0] = 0;
+  if (lstat(path, &info) == 0 && (!S_ISDIR(info.st_mode) || !all_known(path, known, also)))
     HRI_TRY(hri_set_aside(r, path, "it holds what this run did not make", error));
-    return rename(temp, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "rename to", path);
-  }
-  return exchange(scratch, temp, path, error); /* the old one is in the scratch now, and goes with it */
+  return hri_publish_exchange(scratch, temp, path, old, error);
 }
 
 /* ---- final ---- */
@@ -482,7 +468,7 @@ static hri_file_dtype dtype_of(const char *save_dtype) {
 }
 
 hr_status hri_rundir_final(hri_rundir *r, hri_session *s, const char *save_dtype, hr_status (*before_publish)(void *, hr_error *), void *context, char *path, hr_error *error) {
-  char temp[PATH_BYTES];
+  char temp[PATH_BYTES], old[PATH_BYTES];
   HRI_TRY(join(path, r->directory, "final", error));
   HRI_TRY(hri_scratch_path(r->scratch, "final", temp, error));
   HRI_TRY(hri_dir_remove(temp, error));
@@ -491,8 +477,8 @@ hr_status hri_rundir_final(hri_rundir *r, hri_session *s, const char *save_dtype
   HRI_TRY(hri_session_save(s, temp, dtype_of(save_dtype), false, &r->final_files, error));
   HRI_TRY(hri_dir_sync(temp, error));
   HRI_TRY(before_publish(context, error));
-  HRI_TRY(hri_publish(r, r->scratch, temp, path, &r->final_files, &r->final_before, error));
+  HRI_TRY(hri_run_publish(r, r->scratch, temp, path, &r->final_files, &r->final_before, old, error));
   HRI_TRY(hri_dir_sync(r->directory, error));
-  (void)hri_dir_remove(temp, NULL); /* the one that gave way */
+  if (old[0]) (void)hri_dir_remove(old, NULL);
   return HR_OK;
 }

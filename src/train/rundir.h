@@ -85,9 +85,10 @@ hr_status hri_metrics_settle(hri_rundir *run, uint64_t *bytes, uint64_t *digest,
 hr_status hri_rundir_final(hri_rundir *run, hri_session *session, const char *save_dtype, hr_status (*before_publish)(void *context, hr_error *error), void *context,
                            char *path, hr_error *error);
 
-/* Puts the finished directory `temp` at `path` in one step. What stood there is removed when all its entries are in `known` (or in `also`, may be
- * NULL); else it is moved to a name of its own beside it, and said. Syncs nothing. */
-hr_status hri_publish(hri_rundir *run, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, hr_error *error);
+/* Puts the finished directory `temp` at `path` in one step. What stood there goes to `old` (in the scratch, for the caller to remove; "": nothing)
+ * when all its entries are in `known` or in `also` (may be NULL); else it is moved to a name of its own beside it, and said. Syncs nothing. */
+hr_status hri_run_publish(hri_rundir *run, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, char old[4096],
+                          hr_error *error);
 /* Moves PATH to PATH.set-aside-N and says so. */
 hr_status hri_set_aside(const hri_rundir *run, const char *path, const char *why, hr_error *error);
 

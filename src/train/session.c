@@ -1,6 +1,7 @@
 #include "train/session.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +9,13 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "data/words.h"
+#include "device/host.h"
 #include "device/room.h"
 #include "device/team.h"
 #include "kernel/gemm.h"
 #include "ops/cpu.h"
 #include "train/export.h"
+#include "train/manifest.h"
 
 /* Beside the arenas a run takes some buffers and heap of its own: what a step, an evaluation and a checkpoint need. */
 enum { RUN_BYTES = 2 << 20 };
@@ -43,6 +46,13 @@ static hr_status prove_arenas(const hr_plan *plan, hr_error *error) {
   return hri_room_prove(bytes + RUN_BYTES, "the job", error);
 }
 
+/* Nobody named a budget: it is what the least limit leaves, and the refusal says whose that is. */
+static hr_status name_budget(const hr_job *job, hr_error *error) {
+  hri_host_memory host = hri_host_memory_now();
+  if (job->budget_given || host.limit == HRI_LIMIT_MACHINE || !error) return HR_ERROR_BUDGET;
+  return hri_context(error, HR_ERROR_BUDGET, "within %s: ", hri_host_limit_name(host.limit));
+}
+
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
   if (!job->device.is_cpu) {
     hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for", job->device.name);
@@ -50,9 +60,8 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
-  if (!job->budget_given) HRI_TRY(check_room(s->plan, error)); /* the budget is what there is: better to say whose limit that is */
-  HRI_TRY(hr_plan_verdict(s->plan, error));
-  return check_room(s->plan, error);
+  if (!job->budget_given) HRI_TRY(check_room(s->plan, error));
+  return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, error) : name_budget(job, error);
 }
 
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
@@ -161,7 +170,43 @@ static hr_status reserve(hri_session *s, hr_error *error) {
   return HR_OK;
 }
 
+/* A model directory that has a manifest is a checkpoint of a run, and says what its bytes were. */
+static hr_status check_manifest(const char *directory, const hri_file_list *loaded, hr_error *error) {
+  hri_file_list files = {0};
+  uint64_t step;
+  hr_status status = hri_manifest_read(directory, &step, &files, error);
+  for (size_t k = 0; status == HR_OK && k < loaded->count; k++) {
+    const hri_file_record *have = &loaded->items[k], *want = hri_file_list_find(&files, have->name);
+    if (want && want->bytes == have->bytes && want->digest == have->digest) continue;
+    status = hri_fail(error, HR_ERROR_INPUT, "%s/%s is damaged: its bytes are not those that were saved", directory, have->name);
+    hri_hint(error, status, "take another checkpoint (headroom inspect RUN --verify); if the file was changed on purpose, remove manifest.json beside it");
+  }
+  hri_array_free(&files);
+  return status;
+}
+
+static bool has_manifest(const hr_model *model) {
+  char path[sizeof model->directory + sizeof HRI_MANIFEST_FILE + 1];
+  (void)snprintf(path, sizeof path, "%s/" HRI_MANIFEST_FILE, model->directory);
+  return model->has_weights && hri_path_exists(path);
+}
+
+static hr_status load(hri_session *s, const char *directory, const char *states_file, hr_error *error);
+
 hr_status hri_session_load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
+  const hr_model *model = &s->plan->spec.model;
+  hri_file_list loaded = {0};
+  hr_status status;
+  if (directory || s->loaded || !has_manifest(model)) return load(s, directory, states_file, error);
+  s->loaded = &loaded;
+  status = load(s, NULL, states_file, error);
+  s->loaded = NULL;
+  if (status == HR_OK) status = check_manifest(model->directory, &loaded, error);
+  hri_array_free(&loaded);
+  return status;
+}
+
+static hr_status load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
   hri_control *control;
   hr_status status;
   if (!s->executor) HRI_TRY(hri_session_prepare(s, error));

@@ -196,15 +196,17 @@ static hr_status train_step(trainer *t, hr_error *error) {
 static void warn_near_limit(trainer *t) {
   const hr_plan_info *info = &t->session.plan->info;
   char text[256];
-  uint64_t free_bytes;
+  hri_host_memory host;
+  uint64_t free_bytes; /* what others may take too; a limit of this process is met before the first step or never */
   if (t->near_limit_told || now() - t->last_warning < 2) return; /* asking costs some file reads */
   t->last_warning = now();
-  free_bytes = hri_host_memory_now().usable_bytes;
-  hri_memory_usable(t->memory, free_bytes);
+  host = hri_host_memory_now();
+  free_bytes = host.available_bytes < host.group_bytes ? host.available_bytes : host.group_bytes;
+  hri_memory_usable(t->memory, host.usable_bytes);
   if (t->metrics.process_resident_bytes > info->budget_bytes)
     (void)snprintf(text, sizeof text, "the process holds %llu bytes, more than its budget of %llu", (unsigned long long)t->metrics.process_resident_bytes, (unsigned long long)info->budget_bytes);
   else if (free_bytes < (64u << 20))
-    (void)snprintf(text, sizeof text, "this machine has only %llu bytes of memory left", (unsigned long long)free_bytes);
+    (void)snprintf(text, sizeof text, "%s leaves only %llu bytes", hri_host_limit_name(host.available_bytes < host.group_bytes ? HRI_LIMIT_MACHINE : HRI_LIMIT_GROUP), (unsigned long long)free_bytes);
   else return;
   t->near_limit_told = true;
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);

@@ -35,11 +35,14 @@ run convert llama-back typed.gguf; refuses 2; expect_err 'typed.gguf exists'; ex
 run convert llama-back typed.gguf --force --type f16; expect_rc 0
 run convert typed.gguf llama-back; refuses 2; expect_err 'llama-back exists'
 touch llama-back/stale
+run convert typed.gguf llama-back/ --force --type f32; refuses 2; expect_err 'llama-back/ holds stale: it is not only a model'
+rm llama-back/stale
+touch llama-back/merges.txt
 run convert typed.gguf llama-back/ --force --type f32; expect_rc 0
-[ ! -e llama-back/stale ] || fail "the directory that stood there was not replaced"
-expect_absent llama-back.old
+[ ! -e llama-back/merges.txt ] || fail "the directory that stood there was not replaced"
+ls -d .headroom-* *.replaced* 2>/dev/null && fail "something beside the target was left"
 run convert typed.gguf none/such/place; expect_rc 0; [ -s none/such/place/config.json ] || fail "directories on the way were not made"
-run convert llama-back nowhere/x.gguf; refuses 1; expect_err 'nowhere/x.gguf.tmp'
+run convert llama-back nowhere/x.gguf; refuses 1; expect_err 'nowhere/x.gguf'
 
 # Usage.
 run convert; refuses 2; expect_err 'the model to convert is missing'

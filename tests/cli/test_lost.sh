@@ -61,7 +61,7 @@ run train --resume part --steps 8 -q; expect_rc 0
 cmp -s whole/final/model.safetensors part/final/model.safetensors || fail "a longer run has other weights"
 [ "$(course whole)" = "$(course part)" ] || fail "a longer run has other metrics"
 mkdir elsewhere; cp text.txt moved.txt
-(cd elsewhere && run train --resume ../part -q; expect_rc 0)
+cd elsewhere; run train --resume ../part -q; expect_rc 0; cd ..
 run train --resume part --data moved.txt --steps 9 -q; expect_rc 0
 run train --resume run --steps 9; refuses 2; expect_err 'linear schedule depends'; expect_err 'allow-different steps'
 run train --resume run --steps 9 --allow-different steps -q; expect_rc 0; expect_err 'learning rate of the next step'
@@ -71,7 +71,7 @@ cp -r whole/final base; run train base --seq 12 --threads 1 --data text.txt --ou
 rm -rf base; run train --resume tuned --steps 3 -q; expect_rc 0
 
 # ---- 5. identity ----
-run train ${model/mlp=8/mlp=8} --seq 12 --threads 1 --data text.txt --resume part --lr 1e-3; refuses 2; expect_err 'lr was 0.03 and is 0.001'
+run train --resume part --lr 1e-3; refuses 2; expect_err 'lr was 0.03 and is 0.001'
 run train --resume part --lr 1e-3 --seed 7; refuses 2; expect_err 'lr was'; expect_err 'seed was'
 run train --resume part --lr 1e-3 --seed 7 --allow-different lr; refuses 2; expect_err 'seed was'; ! grep -q 'lr was' err || fail "lr is named although it is allowed"
 run train --resume part --packing off; refuses 2; expect_err 'packing was pack and is off'; ! grep -qi 'data was' err || fail "the data is blamed for packing"
@@ -110,6 +110,18 @@ echo mine >part/final/x.tex; echo mine >part/checkpoints/.mine.tmp; echo mine >p
 run train --resume part --steps 12 --keep 1 -q; expect_rc 0; expect_err 'final.*set-aside'
 for kept in final.set-aside-1/x.tex checkpoints/.mine.tmp .note.tmp .headroom-abcdef/y; do [ "$(cat part/$kept)" = mine ] || fail "$kept is gone"; done
 [ -e part/final/model.safetensors ] || fail "there is no final"
+
+# ---- a run of 0.1.0 (recorded with that version; tests/runs) ----
+for i in $(seq 40); do echo "line $i of a text"; done >old.txt
+cp -r "$here/../runs/0.1.0" old
+oldjob="$model --seq 12 --threads 1 --data old.txt --schedule constant --eval-data old.txt --eval-every 2 --save-every 2"
+run train $oldjob --resume old --lr 1; refuses 2; expect_err 'lr was 5e-05 and is 1'
+run train $oldjob --resume old --steps 6 -q; expect_rc 0; expect_err 'version 0.1.0: without digests, not verified'
+run train $oldjob --out new --steps 6 -q; expect_rc 0
+cmp -s old/final/model.safetensors new/final/model.safetensors || fail "a run of 0.1.0 goes on to other weights"
+run train --resume old --steps 7 -q; expect_rc 0 # it is a run of today now
+sed 's/"schema_version": 2/"schema_version": 9/' old/run.json >x.json; mv x.json old/run.json
+run train --resume old --steps 8; expect_rc 5; expect_err 'schema version 9'
 
 # ---- 3. divergence ----
 run train $job --out wild --steps 200 --save-every 20 --keep 1 --lr 900 --optimizer sgd --clip 0 --eval-data held.txt --eval-every 20; expect_rc 7; expect_err 'diverged in step'

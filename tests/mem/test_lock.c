@@ -14,12 +14,20 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/publish.h"
 #include "base/scratch.h"
 #include "support/scratch.h"
 
 static char directory[PATH_BYTES];
 
 static const char *at(const char *name) { return path_of("%s/%s", directory, name); }
+
+static void assert_says(const char *path, const char *wanted) {
+  char *text = get_file(path, NULL);
+  assert_non_null(text);
+  assert_string_equal(text, wanted);
+  free(text);
+}
 
 static void test_one_holder_who_is_named(void **state) {
   char path[PATH_BYTES];
@@ -99,7 +107,7 @@ static void test_the_path_is_the_locked_file(void **state) {
     assert_true(wait(&status) > 0);
     assert_int_equal(status, 0);
   }
-  assert_int_equal(atoi(get_file(number, NULL)), PROCESSES * ROUNDS);
+  assert_says(number, path_of("%d", PROCESSES * ROUNDS));
 }
 
 static void test_foreign_and_half_written_files(void **state) {
@@ -111,7 +119,7 @@ static void test_foreign_and_half_written_files(void **state) {
   (void)snprintf(path, sizeof path, "%s", at("mine"));
   put_file(path, "my notes\n", 9);
   assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_ERROR_USAGE);
-  assert_string_equal(get_file(path, NULL), "my notes\n");
+  assert_says(path, "my notes\n");
   for (size_t cut = 43; cut < sizeof old; cut++) { /* the id survives a write that stopped anywhere behind it */
     put_file(path, old, cut);
     assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_OK);
@@ -163,17 +171,96 @@ static void test_replace_leaves_nothing_beside(void **state) {
   put_file(temp, "mine", 4); /* today's temporary name was yesterday's somebody's file */
   assert_int_equal(hri_file_replace(path, "one", 3, NULL), HR_OK);
   assert_int_equal(hri_file_replace(path, "three", 5, NULL), HR_OK);
-  assert_string_equal(get_file(path, NULL), "three");
-  assert_string_equal(get_file(temp, NULL), "mine");
+  assert_says(path, "three");
+  assert_says(temp, "mine");
   assert_int_equal(hri_file_can_replace(path, NULL), HR_OK);
   assert_int_equal(hri_scratch_sweep(directory), 0);
+}
+
+/* Processes that make scratch directories while others sweep: none is taken away from who made it, and none stays. */
+static void test_sweeping_beside_makers(void **state) {
+  enum { PROCESSES = 6, ROUNDS = 300 };
+  (void)state;
+  for (int p = 0; p < PROCESSES; p++) {
+    if (fork() != 0) continue;
+    for (int r = 0; r < ROUNDS; r++) {
+      hri_scratch *s;
+      char path[4096];
+      (void)hri_scratch_sweep(directory);
+      if (hri_scratch_open(directory, false, &s, NULL) != HR_OK || hri_scratch_path(s, "file", path, NULL) != HR_OK) _exit(1);
+      if (hri_file_write_new(path, "x", 1, NULL) != HR_OK || !hri_path_exists(path)) _exit(2);
+      hri_scratch_close(s);
+    }
+    _exit(0);
+  }
+  for (int p = 0; p < PROCESSES; p++) {
+    int status;
+    assert_true(wait(&status) > 0);
+    assert_int_equal(status, 0);
+  }
+  assert_no_scratch(directory);
+}
+
+/* Moved aside for something that never came: back at its name, whether this process ends in order or not. */
+static void test_what_is_aside_comes_back(void **state) {
+  static const char *const ends[] = {"closed", "killed", "taken"};
+  (void)state;
+  for (int how = 0; how < 3; how++) {
+    char name[PATH_BYTES], thesis[PATH_BYTES + 16];
+    int status;
+    pid_t pid;
+    (void)snprintf(name, sizeof name, "%s", at(ends[how]));
+    (void)snprintf(thesis, sizeof thesis, "%s/thesis.tex", name);
+    assert_int_equal(mkdir(name, 0755), 0);
+    put_text(thesis, "x");
+    pid = fork();
+    if (pid == 0) {
+      char aside[PATH_BYTES * 4];
+      hri_scratch *s;
+      if (hri_scratch_open(directory, false, &s, NULL) != HR_OK || hri_scratch_set_aside(s, ends[how], aside, NULL) != HR_OK || hri_path_exists(name)) _exit(1);
+      if (how == 2 && mkdir(name, 0755) != 0) _exit(2);
+      if (how == 0) hri_scratch_close(s);
+      _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(hri_scratch_sweep(directory), how > 0);
+    assert_int_equal(hri_path_exists(thesis), how < 2);
+    assert_no_scratch(directory);
+  }
+}
+
+static void test_nothing_is_published_over(void **state) {
+  static const char *const kinds[] = {"file", "directory"};
+  (void)state;
+  for (int k = 0; k < 8; k++) {
+    char made[PATH_BYTES], path[PATH_BYTES];
+    bool from_dir = k & 1, onto_dir = k & 2;
+    hr_error error = {0};
+    (void)snprintf(made, sizeof made, "%s", at(path_of("made-%d", k)));
+    (void)snprintf(path, sizeof path, "%s", at(path_of("path-%d", k)));
+    hri_publish_plainly(k & 4);
+    if (from_dir) assert_int_equal(mkdir(made, 0755), 0);
+    else put_text(made, "new");
+    if (onto_dir) assert_int_equal(mkdir(path, 0755), 0);
+    else put_text(path, "old");
+    assert_int_equal(hri_publish_new(made, path, &error), HR_ERROR_USAGE);
+    assert_non_null(strstr(error.message, "exists"));
+    if (hri_path_is_dir(path) != onto_dir || !hri_path_exists(made)) fail_msg("a %s moved onto a %s", kinds[from_dir], kinds[onto_dir]);
+    assert_int_equal(hri_dir_remove(path, NULL), HR_OK);
+    assert_int_equal(hri_publish_new(made, path, &error), HR_OK);
+    assert_true(hri_path_exists(path) && !hri_path_exists(made));
+  }
+  hri_publish_plainly(false);
+  assert_int_equal(hri_publish_room(directory, 1, NULL), HR_OK);
+  assert_int_equal(hri_publish_room(directory, UINT64_MAX, NULL), HR_ERROR_IO);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_one_holder_who_is_named), cmocka_unit_test(test_a_killed_holder_frees_it), cmocka_unit_test(test_the_path_is_the_locked_file),
       cmocka_unit_test(test_foreign_and_half_written_files), cmocka_unit_test(test_only_marked_and_unused_scratch_is_swept),
-      cmocka_unit_test(test_replace_leaves_nothing_beside),
+      cmocka_unit_test(test_replace_leaves_nothing_beside), cmocka_unit_test(test_sweeping_beside_makers), cmocka_unit_test(test_what_is_aside_comes_back), cmocka_unit_test(test_nothing_is_published_over),
   };
   int failed;
   (void)snprintf(directory, sizeof directory, "%s", scratch_make("lock"));

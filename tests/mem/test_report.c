@@ -1,12 +1,14 @@
 /* The HTML report as a file: its data, read back here by other code, must give the inspection's live sets; nothing that a
  * snapshot names may become markup; the file is whole or not there. What a browser makes of it: tests/report. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -20,6 +22,7 @@
 #include "mem/made_snapshot.h"
 #include "report/facts.h"
 #include "report/sha256.h"
+#include "support/scratch.h"
 
 #define ATTACK "</script><img src=x onerror=\"document.title='owned'\"><!--{{script}}"
 
@@ -423,16 +426,18 @@ static void test_full_disk(void **state) {
   hr_inspection *in = inspect(snapshot);
   hr_error error = {0};
   (void)state;
-  /* The page's temporary file is a device that takes nothing. */
-  char temp[96];
-  (void)snprintf(temp, sizeof temp, "%s/.full.html.tmp", directory);
-  if (symlink("/dev/full", temp) == 0) {
-    char full[96];
-    (void)snprintf(full, sizeof full, "%s/full.html", directory);
-    assert_int_equal(hr_report_html(in, NULL, full, &error), HR_ERROR_IO);
-    assert_false(hri_path_exists(full));
-    (void)unlink(temp);
-  }
+  struct rlimit was, tight;
+  char full[96];
+  (void)snprintf(full, sizeof full, "%s/full.html", directory);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+  tight = was;
+  tight.rlim_cur = 10000; /* writes fail behind it, as on a full disk; the page is longer */
+  (void)signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+  assert_int_equal(hr_report_html(in, NULL, full, &error), HR_ERROR_IO);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+  assert_false(hri_path_exists(full));
+  assert_no_scratch(directory);
   hr_inspection_destroy(in);
   hr_snapshot_destroy(snapshot);
 }

@@ -55,7 +55,7 @@ static void assert_refused(const hr_snapshot *s, const char *part) {
   assert_int_equal(write_to(s, path, 4, &error), HR_ERROR_INPUT);
   if (!strstr(error.message, part)) fail_msg("'%s' does not say '%s'", error.message, part);
   assert_false(exists(path));
-  assert_false(exists(path_of("%s/.refused.pickle.tmp", scratch)));
+  assert_no_scratch(scratch);
 }
 
 /* A snapshot of one event or one segment, to be changed at will. */
@@ -701,7 +701,7 @@ static void refused_memory_leaves_the_old_file(void **state) {
       status = hr_snapshot_write(s, path, NULL, &error);
       hri_mem_fail_after(0);
       assert_int_equal(hri_mem_live_bytes(), live);
-      assert_false(exists(path_of("%s/.%s.tmp", scratch, names[k])));
+      assert_no_scratch(scratch);
       bytes = get_file(path, NULL);
       assert_int_equal(strcmp(bytes, "old") == 0, status != HR_OK);
       if (status != HR_OK) assert_int_equal(status, HR_ERROR_MEMORY);
@@ -735,11 +735,26 @@ static void a_full_disk_leaves_the_old_file(void **state) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
     assert_int_equal(status, HR_ERROR_IO);
     assert_non_null(strstr(error.message, names[k]));
-    assert_false(exists(path_of("%s/.%s.tmp", scratch, names[k])));
+    assert_no_scratch(scratch);
     bytes = get_file(path, NULL);
     assert_string_equal(bytes, "old");
     free(bytes);
   }
+  hr_snapshot_destroy(s);
+}
+
+/* Names that were once taken for temporary files belong to whoever made them. */
+static void names_beside_are_left_alone(void **state) {
+  const char *path = path_of("%s/beside.pickle", scratch), *mine = path_of("%s/.beside.pickle.tmp", scratch);
+  hr_snapshot *s = tiny(1, 1);
+  char *text;
+  (void)state;
+  put_text(mine, "mine");
+  assert_int_equal(hr_snapshot_write(s, path, NULL, NULL), HR_OK);
+  text = get_file(mine, NULL);
+  assert_string_equal(text, "mine");
+  free(text);
+  assert_no_scratch(scratch);
   hr_snapshot_destroy(s);
 }
 
@@ -775,7 +790,7 @@ static void a_pipe_is_written_to(void **state) {
     assert_int_equal(read(reader, head, 2), 2);
     assert_int_equal(head[0], k ? 0x1f : 0x80);
     close(reader);
-    assert_false(exists(path_of("%s/.%s.tmp", scratch, names[k])));
+    assert_no_scratch(scratch);
   }
   assert_int_equal(symlink("/dev/full", path_of("%s/full", scratch)), 0); /* named by a link: a mistake here must not cost the device */
   assert_int_equal(hr_snapshot_write(s, path_of("%s/full", scratch), NULL, &error), HR_ERROR_IO);
@@ -847,7 +862,7 @@ int main(void) {
     cmocka_unit_test(gzip_holds_the_same),
     cmocka_unit_test(refused_memory_leaves_the_old_file),
     cmocka_unit_test(a_full_disk_leaves_the_old_file),
-    cmocka_unit_test(wrong_paths_are_named),
+    cmocka_unit_test(names_beside_are_left_alone), cmocka_unit_test(wrong_paths_are_named),
     cmocka_unit_test(a_pipe_is_written_to),
     cmocka_unit_test(memory_does_not_grow_with_events),
   };

@@ -15,7 +15,10 @@ typedef struct child {
   /* in */
   const char *words[CHILD_WORDS]; /* arguments behind the program's name, NULL at the end */
   uint64_t address_space_bytes;   /* RLIMIT_AS; 0: none */
-  uint64_t file_bytes;            /* RLIMIT_FSIZE, with SIGXFSZ ignored, so that a write past it fails; 0: none */
+  uint64_t data_bytes;            /* RLIMIT_DATA; 0: none */
+  uint64_t stack_bytes;           /* RLIMIT_STACK; 0: as it is */
+  uint64_t file_bytes;            /* RLIMIT_FSIZE; 0: none */
+  unsigned deadline_seconds;      /* a child that takes longer ends with 128 + SIGALRM; 0: none */
   uint64_t kill_after_us;         /* kill -9 after this time unless it has ended; 0: never */
   /* out */
   int code;                       /* exit code, or 128 + signal */
@@ -51,9 +54,11 @@ static inline void child_exec(const child *c, const char *program, const char *o
   if (to < 0 || talk < 0 || dup2(to, 1) < 0 || dup2(talk, 2) < 0) _exit(126);
   (void)close(to);
   (void)close(talk);
-  if (c->file_bytes) (void)signal(SIGXFSZ, SIG_IGN);
+  (void)alarm(c->deadline_seconds);
   child_limit(RLIMIT_FSIZE, c->file_bytes);
   child_limit(RLIMIT_CORE, 1); /* a crash is reported, not stored */
+  child_limit(RLIMIT_STACK, c->stack_bytes);
+  child_limit(RLIMIT_DATA, c->data_bytes);
   child_limit(RLIMIT_AS, c->address_space_bytes);
   (void)execv(program, (char *const *)words);
   _exit(126);

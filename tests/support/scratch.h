@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/scratch.h"
 
 enum { PATH_BYTES = 1024 };
 
@@ -99,6 +100,15 @@ static inline void walk(const char *path, void (*visit)(const char *path, const 
     if (lstat(child, &info) == 0 && S_ISDIR(info.st_mode)) walk(child, visit);
   }
   closedir(dir);
+}
+
+/* Nothing that grew there was left behind. */
+static inline void assert_no_scratch(const char *directory) {
+  DIR *dir = opendir(directory);
+  struct dirent *entry;
+  while (dir && (entry = readdir(dir)))
+    if (hri_scratch_is(directory, entry->d_name)) fail_msg("%s/%s was left", directory, entry->d_name);
+  if (dir) closedir(dir);
 }
 
 /* Some English-looking text of `count` bytes, the same for the same seed. */

@@ -460,11 +460,13 @@ static void test_gguf(void **state) {
   hri_gguf_put_u32(&keys, "tokenizer.ggml.bos_token_id", 0);
   hri_gguf_put_u32(&keys, "tokenizer.ggml.eos_token_id", 1);
   hri_gguf_put_u32(&keys, "tokenizer.ggml.padding_token_id", 7);
+  (void)unlink(path); /* of a case before */
   if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK || hri_gguf_writer_finish(writer, &error) != HR_OK) fail_msg("%s", error.message);
   hri_gguf_keys_deinit(&keys);
   assert_opens(path, path_of("%s, tokenizer.chat_template", path), "G <b><e>False");
   keys = (hri_gguf_keys){0};
   hri_gguf_put_u32(&keys, "tokenizer.ggml.bos_token_id", 0);
+  (void)unlink(path); /* of a case before */
   if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK || hri_gguf_writer_finish(writer, &error) != HR_OK) fail_msg("%s", error.message);
   hri_gguf_keys_deinit(&keys);
   assert_does_not_open(path, "holds no chat template (tokenizer.chat_template)", "chatml");
@@ -490,6 +492,7 @@ static void test_token_that_is_no_text(void **state) {
   hri_gguf_put_array(&keys, "tokenizer.ggml.merges", HRI_GGUF_STRING, 0);
   hri_gguf_put_u32(&keys, "tokenizer.ggml.bos_token_id", 0);
   hri_gguf_put_u32(&keys, "tokenizer.ggml.eos_token_id", 1);
+  (void)unlink(path); /* of a case before */
   if (hri_gguf_writer_open(path, &keys, NULL, 0, &writer, &error) != HR_OK || hri_gguf_writer_finish(writer, &error) != HR_OK) fail_msg("%s", error.message);
   hri_gguf_keys_deinit(&keys);
   if (hr_tokenizer_open(path, &tokenizer, &error) != HR_OK || hr_chat_open(path, tokenizer, &chat, &error) != HR_OK) fail_msg("%s", error.message);

@@ -13,14 +13,18 @@
 
 #include <cmocka.h>
 
+#include <sched.h>
+#include <sys/mount.h>
+
 #include <headroom/convert.h>
 #include <headroom/train.h>
 
 #include "base/json.h"
+#include "base/publish.h"
 #include "convert/lexicon.h"
 #include "formats/weights.h"
 #include "model/gguf.h"
-#include "support/scratch.h"
+#include "support/child.h"
 
 static const char *scratch;
 
@@ -64,7 +68,7 @@ static void assert_refused(const char *source, const char *target, const char *t
   assert_says(&error, part);
   assert_true(error.hint[0] != 0);
   assert_int_equal(hri_path_exists(target), stood);
-  assert_false(hri_path_exists(path_of("%s.tmp", target)));
+  assert_no_scratch(scratch);
   assert_int_equal(hri_mem_live_bytes(), live);
 }
 
@@ -379,8 +383,9 @@ static void test_merges_from_scores(void **state) {
     hri_lexicon_init(&lexicon);
     assert_int_equal(hri_lexicon_from_gguf(file, &lexicon, &found, NULL), HR_OK);
     assert_true(found && lexicon.sentencepiece);
-    assert_int_equal(hri_lexicon_to_directory(&lexicon, scratch, 32, NULL), HR_OK);
-    got = read_json(path_of("%s/tokenizer.json", scratch));
+    assert_int_equal(mkdir(path_of("%s/merges-%s", scratch, names[i]), 0755), 0);
+    assert_int_equal(hri_lexicon_to_directory(&lexicon, path_of("%s/merges-%s", scratch, names[i]), 32, NULL), HR_OK);
+    got = read_json(path_of("%s/merges-%s/tokenizer.json", scratch, names[i]));
     want = read_json(recorded(path_of("tokenizers/%s-model.json", names[i])));
     model = hri_json_member(&got, "model");
     assert_same_member(&want, &model, "merges");
@@ -490,10 +495,9 @@ static void test_usage(void **state) {
   assert_refused(kept("%s/none", scratch), path_of("%s/new.gguf", scratch), NULL, HR_ERROR_IO, "none");
 }
 
-/* A source in the directory that gives way would go with it; names beside the target may be a person's. */
+/* A source in the directory that gives way would go with it. */
 static void test_nothing_lost(void **state) {
   const char *target = kept("%s/mine", scratch), *source = kept("%s/mine/model.gguf", scratch), *file = recorded("llama.gguf");
-  const char *made = kept("%s/mine.tmp", scratch), *old = kept("%s/mine.old", scratch);
   hr_convert_options options = {.replace = true};
   hr_error error = {0};
   (void)state;
@@ -501,21 +505,9 @@ static void test_nothing_lost(void **state) {
   copy_file(file, source);
   assert_int_equal(hr_convert(source, target, &options, NULL, &error), HR_ERROR_USAGE);
   assert_says(&error, "which lies in it");
-  assert_true(hri_path_exists(source));
-  assert_int_equal(hri_dir_make(path_of("%s/precious", made), &error), HR_OK);
   assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_ERROR_USAGE);
-  assert_says(&error, "mine.tmp is in the way");
-  assert_true(hri_path_exists(path_of("%s/precious", made)) && hri_path_exists(source));
-  assert_int_equal(hri_dir_remove(made, &error), HR_OK);
-  assert_int_equal(hri_dir_make(path_of("%s/precious", old), &error), HR_OK);
-  assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_ERROR_USAGE);
-  assert_says(&error, "mine.old is in the way");
-  assert_true(hri_path_exists(path_of("%s/precious", old)) && hri_path_exists(source));
-  assert_int_equal(hri_dir_remove(old, &error), HR_OK);
-  assert_int_equal(hri_dir_make(made, &error), HR_OK); /* what a killed conversion left goes */
-  put_text(path_of("%s/config.json", made), "{");
-  assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_OK);
-  assert_false(hri_path_exists(made) || hri_path_exists(source));
+  assert_says(&error, "mine holds model.gguf: it is not only a model");
+  assert_same_file(source, file);
 }
 
 static void test_bad_weights(void **state) {
@@ -593,6 +585,7 @@ static hr_status read_keys(const char *model, const char *const *tokens, const u
   hri_gguf_put_array(&keys, "tokenizer.ggml.tokens", HRI_GGUF_STRING, count);
   for (uint32_t i = 0; i < count; i++) hri_gguf_add_string(&keys, tokens[i], bytes[i]);
   hri_gguf_put_u32(&keys, "tokenizer.ggml.bos_token_id", bos);
+  (void)unlink(path); /* of a case before */
   assert_int_equal(hri_gguf_writer_open(path, &keys, NULL, 0, &writer, error), HR_OK);
   assert_int_equal(hri_gguf_writer_finish(writer, error), HR_OK);
   hri_gguf_keys_deinit(&keys);
@@ -664,7 +657,7 @@ static void torture(const char *source, const char *target) {
     if (status == HR_OK) break;
     if (status != HR_ERROR_MEMORY) fail_msg("allocation %llu: %s", (unsigned long long)n, error.message);
     assert_false(hri_path_exists(target));
-    if (hri_path_exists(path_of("%s.tmp", target))) fail_msg("allocation %llu (%s) left %s.tmp", (unsigned long long)n, error.message, target);
+    assert_no_scratch(scratch);
   }
 }
 
@@ -704,6 +697,7 @@ static void test_bad_keys(void **state) {
     hri_gguf_put_string(&keys, "general.architecture", cases[i].architecture, strlen(cases[i].architecture));
     for (int k = 0; k < 5; k++)
       if (strcmp(sizes[k], cases[i].missing) != 0) hri_gguf_put_u32(&keys, sizes[k], values[k]);
+    (void)unlink(path); /* of a case before */
     assert_int_equal(hri_gguf_writer_open(path, &keys, &embedding, 1, &writer, &error), HR_OK);
     assert_int_equal(hri_gguf_writer_write(writer, 0, 0, zeros, sizeof zeros, &error), HR_OK);
     assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
@@ -728,6 +722,7 @@ static void test_bad_keys(void **state) {
     if (i == 3) hri_gguf_put_u32(&keys, "llama.attention.sliding_window_pattern", 4);
     if (i >= 4) hri_gguf_put_array(&keys, "llama.attention.sliding_window_pattern", HRI_GGUF_I32, 1), hri_gguf_add_i32(&keys, i == 5);
     hri_gguf_put_u32(&keys, "tokenizer.ggml.eot_token_id", UINT32_MAX);
+    (void)unlink(numbers); /* of a case before */
     assert_int_equal(hri_gguf_writer_open(numbers, &keys, &embedding, 1, &writer, &error), HR_OK);
     assert_int_equal(hri_gguf_writer_write(writer, 0, 0, zeros, sizeof zeros, &error), HR_OK);
     assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
@@ -751,6 +746,325 @@ static void test_bad_keys(void **state) {
   assert_refused(path, kept("%s/keys", scratch), NULL, HR_ERROR_INPUT, "the key 'llama.context_length' is missing");
 }
 
+/* ---- nothing lost: kills, other people's files, others at work, full disks ---- */
+
+/* A directory of its own for each test, with files of a person's whose names conversions once took, or might be taken to use. */
+static const char *const others[] = {"out.tmp", "out.old", ".out.tmp", "out.gguf.tmp", ".headroom-abcdef", "out.replaced"};
+
+static const char *new_place(void) {
+  static int number;
+  const char *place = kept("%s/place-%d", scratch, number++);
+  assert_int_equal(mkdir(place, 0755), 0);
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    const char *path = path_of("%s/%s", place, others[i]);
+    assert_int_equal(mkdir(path, 0755), 0);
+    put_text(path_of("%s/config.json", path), "mine");
+  }
+  return place;
+}
+
+static bool is_other(const char *name) {
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (strcmp(name, others[i]) == 0) return true;
+  return false;
+}
+
+/* The place holds what it was made with, and `target` (NULL: nothing). `left`: scratch directories may lie there, too. */
+static void assert_holds(const char *place, const char *target, bool left) {
+  DIR *dir = opendir(place);
+  assert_non_null(dir);
+  for (struct dirent *entry; (entry = readdir(dir));) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_other(entry->d_name)) continue;
+    if (target && strcmp(entry->d_name, target) == 0) continue;
+    if (left && strncmp(entry->d_name, ".headroom-", 10) == 0) continue;
+    fail_msg("%s/%s was left", place, entry->d_name);
+  }
+  closedir(dir);
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    char *text = get_file(path_of("%s/%s/config.json", place, others[i]), NULL);
+    assert_non_null(text);
+    assert_string_equal(text, "mine");
+    free(text);
+  }
+}
+
+/* A whole model: one of `count` that it may be. Returns which. */
+static int assert_whole(const char *path, const char *const *wanted, int count) {
+  bool directory = hri_path_is_dir(path);
+  size_t got_bytes = 0, want_bytes = 0;
+  char *got = get_file(directory ? path_of("%s/model.safetensors", path) : path, &got_bytes);
+  int which = -1;
+  assert_non_null(got);
+  if (directory) assert_true(exists(path_of("%s/config.json", path)) && exists(path_of("%s/generation_config.json", path)));
+  for (int i = 0; i < count && which < 0; i++) {
+    char *want = get_file(directory ? path_of("%s/model.safetensors", wanted[i]) : wanted[i], &want_bytes);
+    assert_non_null(want);
+    if (got_bytes == want_bytes && memcmp(got, want, got_bytes) == 0) which = i;
+    free(want);
+  }
+  free(got);
+  if (which < 0) fail_msg("%s is none of the models that it may be", path);
+  return which;
+}
+
+static uint64_t now_us(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static int run_convert(const char *source, const char *target, const char *options, uint64_t kill_after_us) {
+  static child c;
+  memset(&c, 0, sizeof c);
+  c.kill_after_us = kill_after_us;
+  child_words(&c, "convert");
+  child_words(&c, source);
+  child_words(&c, target);
+  child_words(&c, options);
+  child_run(&c, HR_PROGRAM, scratch);
+  return c.code;
+}
+
+/* Kills at random moments: what stands at the target is a whole model or nothing, and the next call leaves that and nothing else.
+ * With --force, what stood there before is there until the new one is. */
+static void kill_often(const char *source, const char *name, const char *const wanted[2]) {
+  static const char *const types[2] = {"--type f16 --force", "--type bf16 --force"};
+  const char *place = new_place(), *target = kept("%s/%s", place, name);
+  uint64_t begin = now_us(), whole;
+  int rounds = quick() ? 6 : 30, before = -1;
+  assert_int_equal(run_convert(source, target, types[0], 0), 0);
+  whole = now_us() - begin;
+  assert_int_equal(assert_whole(target, wanted, 2), 0);
+  for (int i = 0; i < rounds; i++) {
+    if (i % 3 == 0) scratch_remove(target);
+    before = exists(target) ? assert_whole(target, wanted, 2) : -1;
+    (void)run_convert(source, target, types[i % 2], 1000 + (uint64_t)rand() % (whole * 5 / 4));
+    assert_holds(place, name, true);
+    if (exists(target)) (void)assert_whole(target, wanted, 2);
+    else assert_int_equal(before, -1); /* what stood there is never missing */
+    assert_int_equal(run_convert(source, target, types[i % 2], 0), 0);
+    assert_int_equal(assert_whole(target, wanted, 2), i % 2);
+    assert_holds(place, name, false);
+  }
+}
+
+/* The models of the first test: 51 MB, and what they become. */
+static void test_kills(void **state) {
+  const char *directory = kept("%s/large", scratch), *file = kept("%s/large.gguf", scratch);
+  const char *files[2] = {kept("%s/large-f16.gguf", scratch), kept("%s/large-bf16.gguf", scratch)};
+  const char *directories[2] = {kept("%s/large-f16", scratch), kept("%s/large-bf16", scratch)};
+  static const char *const types[2] = {"f16", "bf16"};
+  (void)state;
+  srand(7);
+  for (int i = 0; i < 2; i++) {
+    (void)convert(directory, files[i], types[i]);
+    (void)convert(file, directories[i], types[i]);
+  }
+  kill_often(directory, "out.gguf", files);
+  kill_often(file, "out", directories);
+}
+
+static void test_force_keeps_what_is_no_model(void **state) {
+  static const char *const names[] = {"x.tex", "notes/a.txt", ".git/config", "model-1-of-2.safetensors", "model.safetensors.tmp", "tokenizer.notes"};
+  const char *place = new_place(), *target = kept("%s/out", place), *file = recorded("llama.gguf"), *want[1] = {kept("%s/llama-f32", scratch)};
+  hr_convert_options options = {.replace = true};
+  hr_error error = {0};
+  (void)state;
+  (void)convert(file, want[0], "f32");
+  (void)convert(file, target, "bf16");
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const char *path = kept("%s/%s", target, names[i]);
+    char *text;
+    if (strchr(names[i], '/')) assert_int_equal(hri_dir_make(path_of("%.*s", (int)(strrchr(path, '/') - path), path), &error), HR_OK);
+    put_text(path, "years of work");
+    options.type = "f32";
+    assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_ERROR_USAGE);
+    assert_says(&error, "it is not only a model, and --force would remove it");
+    text = get_file(path, NULL);
+    assert_string_equal(text, "years of work");
+    free(text);
+    assert_int_equal(hri_dir_remove(strchr(names[i], '/') ? path_of("%.*s", (int)(strrchr(path, '/') - path), path) : path, &error), HR_OK);
+  }
+  assert_int_equal(symlink("/etc/passwd", path_of("%s/vocab.json", target)), 0);
+  assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_ERROR_USAGE);
+  assert_int_equal(unlink(path_of("%s/vocab.json", target)), 0);
+  put_text(path_of("%s/model-00001-of-00002.safetensors", target), "a shard");
+  put_text(path_of("%s/qwen.tiktoken", target), "");
+  assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_OK);
+  (void)assert_whole(target, want, 1);
+  assert_false(exists(path_of("%s/qwen.tiktoken", target)));
+  assert_int_equal(unlink(path_of("%s/config.json", target)), 0); /* a vocab.json alone is not a model */
+  assert_int_equal(hr_convert(file, target, &options, NULL, &error), HR_ERROR_USAGE);
+  assert_says(&error, "no config.json");
+  assert_holds(place, "out", false);
+}
+
+/* What comes to lie in the directory while its successor is made. */
+static void add_file(void *context, const char *note) {
+  if (strstr(note, "has no tokenizer")) put_text(path_of("%s/late.tex", (const char *)context), "years of work");
+}
+
+static void test_force_keeps_what_came_late(void **state) {
+  const char *place = new_place(), *target = kept("%s/out", place), *file = recorded("llama.gguf"), *old = kept("%s/out.replaced-2", place);
+  const char *models[2] = {kept("%s/late-f32", scratch), kept("%s/late-bf16", scratch)};
+  hr_convert_options options = {.replace = true, .type = "f32", .on_note = add_file, .context = (void *)(uintptr_t)target};
+  hr_convert_result result;
+  hr_error error = {0};
+  char *text;
+  (void)state;
+  (void)convert(file, models[0], "f32");
+  (void)convert(file, models[1], "bf16");
+  (void)convert(file, target, "bf16");
+  if (hr_convert(file, target, &options, &result, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_string_equal(result.kept, old);
+  assert_int_equal(assert_whole(target, models, 2), 0);
+  assert_int_equal(assert_whole(old, models, 2), 1);
+  text = get_file(path_of("%s/late.tex", old), NULL);
+  assert_string_equal(text, "years of work");
+  free(text);
+  scratch_remove(old);
+  assert_holds(place, "out", false);
+}
+
+/* A link at the target gives way alone. */
+static void test_links_are_not_followed(void **state) {
+  const char *place = new_place(), *file = recorded("llama.gguf"), *target = kept("%s/out", place), *held = kept("%s/held", scratch);
+  (void)state;
+  assert_int_equal(mkdir(held, 0755), 0);
+  put_text(path_of("%s/thesis.tex", held), "x");
+  assert_int_equal(symlink(held, target), 0);
+  (void)convert(file, target, "f32");
+  assert_true(exists(path_of("%s/thesis.tex", held)));
+  assert_false(exists(path_of("%s/thesis.tex", target)));
+  assert_true(exists(path_of("%s/config.json", target)));
+  assert_holds(place, "out", false);
+  assert_refused(file, kept("%s/.", held), NULL, HR_ERROR_USAGE, "no name that a model could take");
+}
+
+/* On file systems that only have rename. */
+static void test_plain_renames(void **state) {
+  const char *place = new_place(), *file = recorded("llama.gguf"), *target = kept("%s/out", place), *want[1] = {kept("%s/llama-f32", scratch)};
+  const char *again = kept("%s/out.gguf", place);
+  (void)state;
+  hri_publish_plainly(true);
+  (void)convert(file, want[0], "f32");
+  (void)convert(file, target, "bf16");
+  (void)convert(file, target, "f32");
+  (void)assert_whole(target, want, 1);
+  assert_refused(file, target, NULL, HR_ERROR_USAGE, "exists");
+  assert_holds(place, "out", false);
+  scratch_remove(target);
+  assert_int_equal(hr_convert(recorded("llama"), again, NULL, NULL, NULL), HR_OK);
+  assert_refused(recorded("llama"), again, NULL, HR_ERROR_USAGE, "exists");
+  assert_holds(place, "out.gguf", false);
+  hri_publish_plainly(false);
+}
+
+/* Two at once: each in its own scratch; one of both stands, whole. Returns how many succeeded. */
+static int two_at_once(const char *source, const char *target, const char *const types[2]) {
+  pid_t pids[2];
+  int good = 0, status;
+  (void)fflush(NULL);
+  for (int k = 0; k < 2; k++) {
+    child c = {0};
+    pids[k] = fork();
+    assert_true(pids[k] >= 0);
+    if (pids[k] != 0) continue;
+    child_words(&c, "convert");
+    child_words(&c, source);
+    child_words(&c, target);
+    child_words(&c, types[k]);
+    child_exec(&c, HR_PROGRAM, "/dev/null", path_of("%s/.err-%d", scratch, k));
+  }
+  for (int k = 0; k < 2; k++) {
+    assert_int_equal(waitpid(pids[k], &status, 0), pids[k]);
+    assert_true(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2));
+    good += WEXITSTATUS(status) == 0;
+  }
+  return good;
+}
+
+static void test_two_at_once(void **state) {
+  static const char *const forced[2] = {"--type f16 --force", "--type bf16 --force"}, *const polite[2] = {"--type f16", "--type bf16"};
+  const char *file = kept("%s/large.gguf", scratch), *directory = kept("%s/large", scratch);
+  const char *files[2] = {kept("%s/large-f16.gguf", scratch), kept("%s/large-bf16.gguf", scratch)};
+  const char *directories[2] = {kept("%s/large-f16", scratch), kept("%s/large-bf16", scratch)};
+  const char *place = new_place(), *target = kept("%s/out", place), *made = kept("%s/out.gguf", place);
+  (void)state;
+  for (int round = 0; round < (quick() ? 2 : 6); round++) {
+    assert_int_equal(two_at_once(file, target, forced), 2);
+    (void)assert_whole(target, directories, 2);
+    assert_holds(place, "out", false);
+  }
+  scratch_remove(target);
+  assert_int_equal(two_at_once(file, target, polite), 1);
+  (void)assert_whole(target, directories, 2);
+  assert_holds(place, "out", false);
+  scratch_remove(target);
+  assert_int_equal(two_at_once(directory, made, polite), 1);
+  (void)assert_whole(made, files, 2);
+  assert_holds(place, "out.gguf", false);
+}
+
+/* In a name space of its own: exit 77 where mounting is not allowed. */
+static void full_disk(const char *disk, unsigned megabytes, const char *source, const char *name, bool fits) {
+  static child c;
+  char options[32];
+  DIR *dir;
+  (void)snprintf(options, sizeof options, "size=%um", megabytes);
+  if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("headroom-test", disk, "tmpfs", 0, options) != 0) _exit(77);
+  put_text(path_of("%s/other", disk), "mine");
+  child_words(&c, path_of("convert %s %s/%s --type f32", source, disk, name));
+  child_run(&c, HR_PROGRAM, scratch);
+  if (c.code != (fits ? 0 : 1) || exists(path_of("%s/%s", disk, name)) != fits || !exists(path_of("%s/other", disk)) || (!fits && !strstr(c.err, "free"))) {
+    (void)fprintf(stderr, "%s on %u MB: exit %d: %s\n", name, megabytes, c.code, c.err);
+    _exit(2);
+  }
+  dir = opendir(disk);
+  for (struct dirent *entry; dir && (entry = readdir(dir));)
+    if (entry->d_name[0] == '.' && entry->d_name[1] == 'h') _exit(3); /* a scratch directory */
+  _exit(0);
+}
+
+static void test_full_disk(void **state) {
+  static const unsigned sizes[] = {1, 20, 48, 80}; /* the weights are 51.2 MB; 48 MiB are 50.3 MB */
+  const char *directory = kept("%s/large", scratch), *file = kept("%s/large.gguf", scratch), *disk = kept("%s/disk", scratch);
+  (void)state;
+  for (size_t k = 0; k < 2 * sizeof sizes / sizeof *sizes; k++) {
+    int status;
+    pid_t pid;
+    (void)hri_dir_make(disk, NULL);
+    (void)fflush(NULL);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) full_disk(disk, sizes[k / 2], k % 2 ? file : directory, k % 2 ? "out" : "out.gguf", sizes[k / 2] == 80);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+      print_message("no mounts allowed here\n");
+      skip();
+    }
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+  }
+}
+
+/* A disk that is full without having said so: every write beyond a limit fails. */
+static void test_failed_writes(void **state) {
+  static const uint64_t limits[] = {1, 4096, 1 << 20, 30 << 20};
+  const char *place = new_place();
+  (void)state;
+  for (size_t k = 0; k < 2 * sizeof limits / sizeof *limits; k++) {
+    static child c;
+    const char *name = k % 2 ? "out" : "out.gguf";
+    memset(&c, 0, sizeof c);
+    c.file_bytes = limits[k / 2];
+    child_words(&c, path_of("convert %s/%s %s/%s --type f32", scratch, k % 2 ? "large.gguf" : "large", place, name));
+    child_run(&c, HR_PROGRAM, scratch);
+    assert_int_equal(c.code, 1);
+    assert_holds(place, NULL, false);
+  }
+}
+
 static int setup(void **state) {
   (void)state;
   scratch = scratch_make("convert");
@@ -771,6 +1085,9 @@ int main(void) {
       cmocka_unit_test(test_template),         cmocka_unit_test(test_usage),            cmocka_unit_test(test_bad_weights),
       cmocka_unit_test(test_nothing_lost),     cmocka_unit_test(test_bad_lexicon),      cmocka_unit_test(test_long_token),
       cmocka_unit_test(test_bad_tokenizer),    cmocka_unit_test(test_memory_refused),   cmocka_unit_test(test_bad_keys),
+      cmocka_unit_test(test_kills),            cmocka_unit_test(test_force_keeps_what_is_no_model), cmocka_unit_test(test_force_keeps_what_came_late),
+      cmocka_unit_test(test_links_are_not_followed),
+      cmocka_unit_test(test_plain_renames),    cmocka_unit_test(test_two_at_once),      cmocka_unit_test(test_full_disk), cmocka_unit_test(test_failed_writes),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -755,7 +755,7 @@ static void bad_paths_and_options_are_refused(void **state) {
   open_fails(&options, HR_ERROR_INPUT, "no-data has no data files", "name others one by one");
   path = in_directory("pipe.jsonl");
   assert_int_equal(mkfifo(path, 0600), 0);
-  open_fails(&options, HR_ERROR_INPUT, "pipe.jsonl is a device or pipe", "write a stream to a file");
+  open_fails(&options, HR_ERROR_INPUT, "pipe.jsonl is a FIFO", "write a stream to a file");
   path = good;
   options.path_count = 0;
   open_fails(&options, HR_ERROR_USAGE, "no data file", "");

@@ -1,5 +1,6 @@
 /* The cache of tokenized data (src/data/cache.c): the same rows from it as from the files; anything that decides tokens makes
- * another entry; damaged and foreign entries are made anew; what cannot be written leaves nothing. */
+ * another entry; damaged and foreign entries are made anew; what cannot be written leaves nothing; of several processes one makes an
+ * entry and the others find it, whoever is killed; and what is kept later is the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,13 +12,18 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/mem.h"
+#include "base/scratch.h"
 #include "data/dataset.h"
 #include "data/words.h"
 
@@ -216,8 +222,8 @@ static void damaged_entries_are_made_anew(void **state) {
   sound = open_ok(&options);
   assert_int_equal(entries(path), 1);
   assert_int_equal(hri_file_read(path, 1 << 20, &bytes, &count, NULL), HR_OK);
-  for (uint64_t at = 0; at <= count; at += at < 128 ? 1 : 97) { /* each cut, and each byte changed */
-    for (int how = 0; how < 2; how++) {
+  for (uint64_t at = 0; at <= count; at += at < 128 ? 1 : 97) { /* each byte of the head changed, some cuts, and both behind it */
+    for (int how = at < 128 && at % 8 ? 1 : 0; how < 2; how++) {
       char *damaged = malloc(count + 1);
       assert_non_null(damaged);
       memcpy(damaged, bytes, count);
@@ -295,6 +301,266 @@ static void failures_leave_nothing(void **state) {
   }
 }
 
+/* ---- several processes ---- */
+
+enum { SHARERS = 5, BIG_ROWS = 40000 };
+
+static const char *write_big(void) {
+  const char *path = in_directory("big.jsonl");
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  for (int i = 0; i < BIG_ROWS; i++) (void)fprintf(file, "{\"prompt\": \"what is %d\", \"completion\": \"it is %d, which follows %d\"}\n", i, i, i - 1);
+  assert_int_equal(fclose(file), 0);
+  return path;
+}
+
+/* What a process has to say, in one file for all; lines are appended whole. */
+static void say(const char *format, long value) {
+  int fd = open(in_directory("said"), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  char line[512];
+  int length = snprintf(line, sizeof line, format, value);
+  if (fd < 0 || write(fd, line, (size_t)length) != length) _exit(9);
+  (void)close(fd);
+}
+
+static void say_note(void *context, const char *note) {
+  (void)context;
+  say(strstr(note, "waiting for process") && strstr(note, "which tokenizes the same data") ? "waits %ld\n" : "strange note %ld\n", 1);
+}
+
+static int said(const char *word) {
+  char *text = NULL;
+  uint64_t count;
+  int times = 0;
+  if (hri_file_read(in_directory("said"), 1 << 20, &text, &count, NULL) != HR_OK) return 0;
+  for (const char *at = text; (at = strstr(at, word)); at += strlen(word)) times++;
+  hri_free(text);
+  return times;
+}
+
+/* Digest of all rows. */
+static uint64_t rows_of(hri_dataset *dataset) {
+  uint64_t sum = 14695981039346656037u;
+  int32_t x[4 * ROW];
+  for (uint64_t row = 0; row < hri_dataset_row_count(dataset); row++) {
+    if (hri_dataset_row(dataset, row, x, x + ROW, x + 2 * ROW, x + 3 * ROW, NULL, NULL) != HR_OK) _exit(8);
+    for (int i = 0; i < 4 * ROW; i++) sum = (sum ^ (uint32_t)x[i]) * 1099511628211u;
+  }
+  return sum;
+}
+
+static pid_t open_in_child(const hri_dataset_options *options) {
+  pid_t pid;
+  hri_dataset *dataset;
+  (void)fflush(NULL);
+  pid = fork();
+  assert_true(pid >= 0);
+  if (pid > 0) return pid;
+  if (hri_dataset_open(options, &dataset, NULL) != HR_OK) _exit(1);
+  say(from_cache(dataset) ? "found %ld\n" : "tokenized %ld\n", 1);
+  say("rows %ld\n", (long)(rows_of(dataset) >> 1));
+  hri_dataset_destroy(dataset);
+  _exit(0);
+}
+
+static void await(pid_t pid, int wanted) {
+  int status;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), wanted);
+}
+
+/* The store holds one entry and nothing that was on the way to it. */
+static void assert_one_entry(void) {
+  DIR *list = opendir(store);
+  assert_non_null(list);
+  for (struct dirent *entry; (entry = readdir(list));)
+    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && !strstr(entry->d_name, ".tokens")) fail_msg("%s/%s was left", store, entry->d_name);
+  closedir(list);
+}
+
+static void one_tokenizes_and_others_wait(void **state) {
+  const char *data = write_big();
+  hri_dataset_options options = options_for(&data, 1);
+  pid_t pids[SHARERS];
+  char path[700], rows_line[64];
+  hri_dataset *dataset;
+  (void)state;
+  (void)unlink(in_directory("said"));
+  options.on_note = say_note;
+  for (int i = 0; i < SHARERS; i++) pids[i] = open_in_child(&options);
+  for (int i = 0; i < SHARERS; i++) await(pids[i], 0);
+  assert_int_equal(said("tokenized"), 1);
+  assert_int_equal(said("found"), SHARERS - 1);
+  assert_int_equal(said("strange"), 0);
+  assert_true(said("waits") <= SHARERS - 1);
+  dataset = open_ok(&options);
+  assert_true(from_cache(dataset));
+  (void)snprintf(rows_line, sizeof rows_line, "rows %ld\n", (long)(rows_of(dataset) >> 1));
+  assert_int_equal(said(rows_line), SHARERS);
+  hri_dataset_destroy(dataset);
+  assert_int_equal(entries(path), 1);
+  assert_one_entry();
+}
+
+/* Holds the lock of the entry as one that tokenizes does, until it is killed. */
+static pid_t hold_lock(const hri_dataset_options *options) {
+  char path[700], lock_path[720];
+  int ready[2];
+  char one;
+  pid_t pid;
+  hri_lock *lock;
+  hri_dataset_destroy(open_ok(options)); /* for the name of its entry */
+  assert_int_equal(entries(path), 1);
+  assert_int_equal(unlink(path), 0);
+  (void)snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)(strlen(path) - strlen(".tokens")), path);
+  assert_int_equal(pipe(ready), 0);
+  pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    hri_scratch *scratch;
+    if (hri_lock_take(lock_path, "it", &lock, NULL) != HR_OK || hri_scratch_open(store, false, &scratch, NULL) != HR_OK || write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) (void)pause();
+  }
+  assert_int_equal(read(ready[0], &one, 1), 1);
+  (void)close(ready[0]);
+  (void)close(ready[1]);
+  return pid;
+}
+
+static void a_killed_maker_is_followed(void **state) {
+  const char *data = write_big();
+  hri_dataset_options options = options_for(&data, 1);
+  struct timespec pause_ = {0, 20000000};
+  pid_t maker, pids[2];
+  char path[700];
+  (void)state;
+  maker = hold_lock(&options);
+  (void)unlink(in_directory("said"));
+  options.on_note = say_note;
+  for (int i = 0; i < 2; i++) pids[i] = open_in_child(&options);
+  for (int i = 0; i < 1000 && said("waits") < 2; i++) (void)nanosleep(&pause_, NULL);
+  assert_int_equal(said("waits"), 2);
+  assert_int_equal(said("tokenized"), 0);
+  (void)kill(maker, SIGKILL);
+  await(maker, 128 + SIGKILL);
+  for (int i = 0; i < 2; i++) await(pids[i], 0);
+  assert_int_equal(said("tokenized"), 1);
+  assert_int_equal(said("found"), 1);
+  assert_int_equal(entries(path), 1);
+  assert_one_entry(); /* what the killed one left is swept */
+}
+
+/* Killed at random moments, by itself or while others wait: the next call finds the entry or makes it, and nothing else stays. */
+static void kills_leave_nothing(void **state) {
+  const char *data = write_big();
+  hri_dataset_options options = options_for(&data, 1);
+  const char *quick = getenv("HEADROOM_TEST_QUICK");
+  int rounds = quick && *quick && strcmp(quick, "0") != 0 ? 5 : 20;
+  hri_dataset *sound = open_ok(&options);
+  char path[700];
+  (void)state;
+  for (int i = 0; i < rounds; i++) {
+    struct timespec pause_ = {0, rand() % 100000000};
+    hri_dataset *dataset;
+    pid_t pid;
+    int status;
+    if (entries(path) == 1) assert_int_equal(unlink(path), 0);
+    pid = open_in_child(&options);
+    (void)nanosleep(&pause_, NULL);
+    (void)kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (i % 8 == 0) {
+      dataset = open_ok(&options);
+      assert_same_rows(sound, dataset);
+      hri_dataset_destroy(dataset);
+    } else {
+      (void)hits(&options);
+    }
+    assert_int_equal(entries(path), 1);
+    if (entries(path) == 1) assert_true(strstr(path, ".tokens") != NULL);
+  }
+  assert_int_equal(unlink(path), 0); /* the last one may have been found: a miss sweeps */
+  assert_false(hits(&options));
+  assert_one_entry();
+  hri_dataset_destroy(sound);
+}
+
+/* Text in place makes no entry: nobody waits for another who reads it. */
+static void text_in_place_waits_for_nobody(void **state) {
+  const char *data = write_text("t2.txt", "some text");
+  hri_dataset_options options = options_for(&data, 1);
+  char path[700];
+  (void)state;
+  options.on_note = say_note;
+  (void)unlink(in_directory("said"));
+  assert_false(hits(&options));
+  assert_int_equal(said("waits") + said("strange"), 0);
+  assert_int_equal(entries(path), 0);
+  assert_false(hri_path_exists(store));
+}
+
+/* ---- opening first, keeping later ---- */
+
+static void what_is_kept_later_is_the_same(void **state) {
+  const char *data = write_text("later.jsonl", rows);
+  hri_dataset_options options = options_for(&data, 1);
+  hri_dataset *plain, *later, *found;
+  char path[700];
+  (void)state;
+  options.skip_bad = true;
+  options.keep_later = true;
+  plain = open_ok(&options);
+  later = open_ok(&options);
+  assert_false(hri_path_exists(store)); /* nothing is made at opening */
+  assert_same_rows(plain, later);
+  assert_int_equal(hri_dataset_keep(later, store, NULL), HR_OK);
+  assert_int_equal(hri_dataset_keep(later, store, NULL), HR_OK); /* once is enough */
+  assert_int_equal(entries(path), 1);
+  assert_one_entry();
+  assert_same_rows(plain, later);
+  found = open_ok(&options); /* looked into all the same */
+  assert_true(from_cache(found));
+  assert_same_rows(plain, found);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(hri_dataset_keep(found, store, NULL), HR_OK);
+  assert_int_equal(entries(path), 0); /* it came from there */
+  assert_same_rows(plain, found); /* an open entry is not pulled away */
+  options.keep_later = false;
+  assert_false(hits(&options));
+  assert_true(hits(&options)); /* under the same key, however it was made */
+  hri_dataset_destroy(plain);
+  hri_dataset_destroy(later);
+  hri_dataset_destroy(found);
+}
+
+static void keeping_that_fails_costs_nothing(void **state) {
+  const char *data = write_text("fails.jsonl", rows);
+  hri_dataset_options options = options_for(&data, 1);
+  hri_dataset *plain, *later;
+  struct rlimit old, small;
+  void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+  char path[700];
+  (void)state;
+  options.skip_bad = true;
+  options.keep_later = true;
+  plain = open_ok(&options);
+  later = open_ok(&options);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+  small = old;
+  small.rlim_cur = 400;
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+  assert_int_equal(hri_dataset_keep(later, store, NULL), HR_ERROR_IO);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+  signal(SIGXFSZ, handler);
+  assert_int_equal(entries(path), 0);
+  assert_same_rows(plain, later);
+  assert_int_equal(hri_dataset_keep(later, store, NULL), HR_OK);
+  assert_int_equal(entries(path), 1);
+  assert_same_rows(plain, later);
+  hri_dataset_destroy(plain);
+  hri_dataset_destroy(later);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, fresh_store)
 
 int main(void) {
@@ -307,6 +573,12 @@ int main(void) {
       TEST(foreign_entries_are_left_alone),
       TEST(text_in_place_needs_no_cache),
       TEST(failures_leave_nothing),
+      TEST(one_tokenizes_and_others_wait),
+      TEST(a_killed_maker_is_followed),
+      TEST(kills_leave_nothing),
+      TEST(text_in_place_waits_for_nobody),
+      TEST(what_is_kept_later_is_the_same),
+      TEST(keeping_that_fails_costs_nothing),
   };
   return cmocka_run_group_tests_name("data_cache", tests, setup, teardown);
 }

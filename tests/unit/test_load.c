@@ -1,6 +1,7 @@
 /* Weights between files and the arena: every conversion against one value at a time, whatever team and staging; models of
  * the reference writer come out byte for byte; GGUF and Hugging Face files of one model load to the same bits; what a
- * result carries over; wrong tensors by name. */
+ * result carries over; wrong tensors by name; digests of all that is written and read; no save of what is not finite. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +37,10 @@ static uint32_t draw(void) { return seed = seed * 1664525u + 1013904223u, seed >
 typedef struct memory_file {
   unsigned char *bytes;
   uint64_t count, fails_at; /* a transfer that holds this byte fails; UINT64_MAX: none */
+  hri_file_digest *digest;  /* of what passes, as if the tensor began at DIGEST_AT in its file; may be NULL */
 } memory_file;
+
+enum { DIGEST_AT = 1001 };
 
 static hr_status transfer(const hri_move *move, uint64_t offset, uint64_t count, void *memory, hr_error *error) {
   memory_file *file = move->file;
@@ -44,7 +48,23 @@ static hr_status transfer(const hri_move *move, uint64_t offset, uint64_t count,
   if (file->fails_at >= offset && file->fails_at < offset + count) return hri_fail(error, HR_ERROR_IO, "broken byte");
   if (move->out) memcpy(file->bytes + offset, memory, count);
   else memcpy(memory, file->bytes + offset, count);
-  return HR_OK;
+  return file->digest ? hri_file_digest_add(file->digest, DIGEST_AT + offset, memory, count, error) : HR_OK;
+}
+
+/* hri_moves_run, whose bytes must give the digest of the file in one pass. */
+static void run_digested(const hri_cpu *cpu, const hri_move *m, memory_file *file, void *staging, uint64_t staging_bytes) {
+  unsigned char *whole = calloc(1, DIGEST_AT + file->count);
+  uint64_t value;
+  hr_error error = {0};
+  assert_ok(hri_file_digest_create(4, &file->digest, &error), &error);
+  assert_ok(hri_file_digest_add(file->digest, 0, whole, DIGEST_AT, &error), &error); /* the header, zeros */
+  assert_ok(hri_moves_run(cpu, m, 1, staging, staging_bytes, &error), &error);
+  assert_ok(hri_file_digest_value(file->digest, DIGEST_AT + file->count, &value, &error), &error);
+  memcpy(whole + DIGEST_AT, file->bytes, file->count);
+  assert_true(value == hri_file_digest_of(whole, DIGEST_AT + file->count));
+  hri_file_digest_destroy(file->digest);
+  file->digest = NULL;
+  free(whole);
 }
 
 /* Finite values of every magnitude, and blocks whose scales are small halves. */
@@ -111,16 +131,15 @@ static const uint32_t teams[] = {1, 2, 3, 5};
 static void run_shape(const shape *s, uint32_t type, hri_real real, hri_cpu *const *cpus) {
   uint64_t values = s->rows * s->columns, block = hri_ggml_block(type), bytes = values / block * hri_ggml_block_bytes(type);
   uint64_t staging_sizes[] = {4096, hri_round_up(values * hri_real_bytes(real), 256), 4 << 20};
-  memory_file file = {malloc(bytes), bytes, UINT64_MAX};
+  memory_file file = {malloc(bytes), bytes, UINT64_MAX, NULL};
   unsigned char *at = malloc(values * 4), *staging = aligned_alloc(64, 8 << 20);
   hri_move m = {.bytes = transfer, .file = &file, .type = type, .rows = s->rows, .columns = s->columns, .transposed = s->transposed, .head_size = s->head_size,
                 .add = s->add, .at = at, .real = real, .finite = true, .path = "file", .name = "tensor"};
-  hr_error error = {0};
   fill_file(&file, type);
   for (size_t t = 0; t < 4; t++)
     for (size_t k = 0; k < 3; k++) {
       memset(at, 0xFF, values * 4);
-      assert_ok(hri_moves_run(cpus[t], &m, 1, staging, staging_sizes[k] < 4096 ? 4096 : staging_sizes[k], &error), &error);
+      run_digested(cpus[t], &m, &file, staging, staging_sizes[k] < 4096 ? 4096 : staging_sizes[k]);
       if (t > 0 && k > 0 && values > 100000) continue; /* the slow check, for some */
       check_in(&m, &file);
     }
@@ -161,7 +180,7 @@ static void test_every_conversion_out(void **state) {
     for (size_t t = 0; t < 3; t++)
       for (int real = 0; real < 2; real++) {
         uint64_t values = shapes[s].rows * shapes[s].columns, each = hri_ggml_block_bytes(types[t]);
-        memory_file arena = {malloc(values * 4), values * hri_real_bytes((hri_real)real), UINT64_MAX}, file = {malloc(values * each), values * each, UINT64_MAX};
+        memory_file arena = {malloc(values * 4), values * hri_real_bytes((hri_real)real), UINT64_MAX, NULL}, file = {malloc(values * each), values * each, UINT64_MAX, NULL};
         unsigned char *staging = aligned_alloc(64, 4 << 20);
         hri_move m = {.bytes = transfer, .file = &file, .out = true, .type = types[t], .rows = shapes[s].rows, .columns = shapes[s].columns,
                       .transposed = shapes[s].transposed, .at = arena.bytes, .real = (hri_real)real, .path = "file", .name = "tensor"};
@@ -170,7 +189,7 @@ static void test_every_conversion_out(void **state) {
         for (uint64_t k = 0; k < values; k++) /* below 65504, so that they fit into F16 */
           arena.bytes[k * (real ? 2 : 4) + (real ? 1 : 3)] &= 0x80 | 0x40 | 0x06;
         memset(file.bytes, 0xFF, file.count);
-        assert_ok(hri_moves_run(cpus[s % 4], &m, 1, staging, 4 << 20, &error), &error);
+        run_digested(cpus[s % 4], &m, &file, staging, 4 << 20);
         for (uint64_t r = 0; r < m.rows; r++)
           for (uint64_t c = 0; c < m.columns; c++) {
             float value = hri_real_get(m.at, (int64_t)(r * m.columns + c), m.real);
@@ -190,6 +209,37 @@ static void test_every_conversion_out(void **state) {
   for (size_t t = 0; t < 4; t++) hri_cpu_destroy(cpus[t]);
 }
 
+/* Any infinity or NaN, in the arena or in the file, by its place in the file's tensor. */
+static void test_what_is_not_finite_is_named(void **state) {
+  hri_cpu *cpus[4];
+  unsigned char *staging = aligned_alloc(64, 4 << 20);
+  int round = 0;
+  (void)state;
+  make_cpus(cpus);
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    for (int real = 0; real < 2; real++)
+      for (int narrow = 0; narrow < 2; narrow++)
+        for (int out = 0; out < 2; out++, round++) {
+          uint64_t values = shapes[s].rows * shapes[s].columns, each = narrow ? 2 : 4, row = draw() % shapes[s].rows, column = draw() % shapes[s].columns, at;
+          memory_file file = {calloc(values, each), values * each, UINT64_MAX, NULL};
+          void *arena = calloc(values, 4);
+          hri_move m = {.bytes = transfer, .file = &file, .out = out, .type = narrow ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = shapes[s].rows, .columns = shapes[s].columns,
+                        .transposed = shapes[s].transposed, .at = arena, .real = (hri_real)real, .finite = true, .path = "file", .name = "tensor"};
+          float bad = (const float[]){INFINITY, -INFINITY, NAN}[round % 3];
+          hr_error error = {0};
+          at = file_index(&m, row, column);
+          if (out) hri_real_put(arena, (int64_t)(row * m.columns + column), bad, m.real);
+          else hri_real_put(file.bytes, (int64_t)at, bad, narrow ? HRI_REAL_BF16 : HRI_REAL_F32);
+          assert_int_equal(hri_moves_run(cpus[round % 4], &m, 1, staging, round % 5 ? 4 << 20 : 4096, &error), out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT);
+          assert_string_equal(error.message, path_of("file: tensor tensor holds a value that is not finite at element %llu", (unsigned long long)at));
+          assert_true(error.hint[0]);
+          free(file.bytes);
+          free(arena);
+        }
+  free(staging);
+  for (size_t t = 0; t < 4; t++) hri_cpu_destroy(cpus[t]);
+}
+
 /* Several moves of one call, as q, k and v are, and what goes wrong in them. */
 static void test_first_error_counts(void **state) {
   enum { ROWS = 600, COLUMNS = 512 };
@@ -201,7 +251,7 @@ static void test_first_error_counts(void **state) {
   (void)state;
   make_cpus(cpus);
   for (int k = 0; k < 3; k++) {
-    files[k] = (memory_file){malloc(2 * ROWS * COLUMNS), 2 * ROWS * COLUMNS, UINT64_MAX};
+    files[k] = (memory_file){malloc(2 * ROWS * COLUMNS), 2 * ROWS * COLUMNS, UINT64_MAX, NULL};
     fill_file(&files[k], HRI_GGML_BF16);
     moves[k] = (hri_move){.bytes = transfer, .file = &files[k], .type = HRI_GGML_BF16, .rows = ROWS, .columns = COLUMNS, .at = at + k * ROWS * COLUMNS,
                           .finite = true, .path = "some/file", .name = (const char *const[]){"q", "k", "v"}[k]};
@@ -468,7 +518,7 @@ static void test_companions(void **state) {
   scratch_remove(out);
   assert_ok(hri_dir_make(out, &error), &error);
   assert_int_equal(hri_export_companions(&m, out, NULL, &error), HR_ERROR_INPUT);
-  assert_says(&error, "merges.txt is not a regular file");
+  assert_says(&error, "merges.txt is a directory, not a regular file");
   scratch_remove(model);
   assert_int_equal(hri_export_companions(&m, out, NULL, &error), HR_ERROR_INPUT);
   assert_says(&error, "is gone");
@@ -535,6 +585,234 @@ static void test_a_resumed_run_from_scratch_is_f32(void **state) {
   scratch_remove(checkpoint);
   load_ok(out, HR_PRECISION_FP32, 1, &s);
   assert_int_equal(s.carry.dtype, HRI_FILE_F32);
+  hri_session_close(&s);
+  scratch_remove(out);
+}
+
+/* ---- digests ---- */
+
+typedef struct kind {
+  const char *model;
+  hr_precision precision;
+  hr_moments moments;
+  uint32_t threads;
+} kind;
+
+static const kind kinds[] = {{HR_TEST_DATA "/weights/llama-bf16-shards", HR_PRECISION_BF16, HR_MOMENTS_FP32, 3},
+                             {HR_TEST_DATA "/weights/llama-bf16-shards", HR_PRECISION_BF16_PURE, HR_MOMENTS_BF16, 2},
+                             {HR_TEST_DATA "/weights/gpt2-f16-shards", HR_PRECISION_FP32, HR_MOMENTS_FP32, 2},
+                             {"micro-gpt2-bytes", HR_PRECISION_BF16_PURE, HR_MOMENTS_FP32, 1},
+                             {"custom:family=gpt2,layers=2,hidden=192,heads=4,mlp=400,vocab=301,positions=64,tied", HR_PRECISION_FP32, HR_MOMENTS_FP32, 4},
+                             {"custom:family=llama,layers=2,hidden=192,heads=4,kv-heads=2,mlp=400,vocab=301,positions=64", HR_PRECISION_BF16_PURE, HR_MOMENTS_BF16, 2}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* path_of's buffers go round; this one stays while its test runs. */
+static const char *directory_of(const char *name) {
+  static char path[PATH_BYTES];
+  (void)snprintf(path, sizeof path, "%s/%s", scratch, name);
+  return path;
+}
+
+static hr_status open_kind(const kind *k, const char *directory, bool states, hri_file_list *loaded, hri_session *s, hr_error *error) {
+  hr_job job;
+  memset(s, 0, sizeof *s);
+  open_job(k->model, k->precision, k->threads, &job);
+  job.moments = k->moments;
+  HRI_TRY(hr_job_finish(&job, error));
+  HRI_TRY(hri_session_plan(s, &job, NULL, error));
+  s->loaded = loaded;
+  return hri_session_load(s, directory, states ? path_of("%s/optimizer.safetensors", directory) : NULL, error);
+}
+
+static const hri_file_list *all_files;
+static void check_listed(const char *path, const char *name) {
+  const hri_file_record *record = hri_file_list_find(all_files, name);
+  uint64_t bytes, value;
+  hr_error error = {0};
+  if (!record) fail_msg("%s is not in the list", name);
+  assert_ok(hri_file_digest_read(path, &bytes, &value, &error), &error);
+  assert_true(bytes == record->bytes && value == record->digest);
+  files_seen++;
+}
+
+/* Every file of a save is listed, with what one pass over it gives; and a load of it tells the same of what it read. */
+static void test_digests_of_saves_and_loads(void **state) {
+  const char *out = directory_of("listed");
+  (void)state;
+  for (int k = 0; k < KINDS; k++)
+    for (int final = 0; final < 2; final++) { /* a result as its source, and a checkpoint with states */
+      hri_file_list written = {0}, read = {0};
+      hri_session s, again;
+      hr_error error = {0};
+      size_t weights = 0;
+      assert_ok(open_kind(&kinds[k], NULL, false, NULL, &s, &error), &error);
+      assert_ok(hri_dir_make(out, &error), &error);
+      assert_ok(hri_session_save(&s, out, final ? (hri_file_dtype)HRI_AS_SOURCE : HRI_FILE_F32, !final, &written, &error), &error);
+      all_files = &written;
+      files_seen = 0;
+      walk(out, check_listed);
+      assert_int_equal(files_seen, written.count);
+      assert_ok(open_kind(&kinds[k], out, !final, &read, &again, &error), &error);
+      for (size_t f = 0; f < written.count; f++) {
+        const hri_file_record *found = hri_file_list_find(&read, written.items[f].name);
+        bool is_weight = strstr(written.items[f].name, ".safetensors") != NULL;
+        weights += is_weight;
+        assert_true((found != NULL) == is_weight);
+        if (found) assert_memory_equal(found, &written.items[f], sizeof *found);
+      }
+      assert_int_equal(read.count, weights);
+      assert_true(weights >= (final ? 1 : 2));
+      hri_session_close(&again);
+      hri_session_close(&s);
+      hri_array_free(&written);
+      hri_array_free(&read);
+      scratch_remove(out);
+    }
+}
+
+/* The first or last bit of the header's blanks, of some tensor's mantissa, of the states: none loads as what was written. */
+static void test_a_flipped_bit_is_noticed(void **state) {
+  static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
+  const char *out = directory_of("flipped");
+  hri_file_list written = {0};
+  hri_session s;
+  hr_error error = {0};
+  (void)state;
+  assert_ok(open_kind(&kinds[4], NULL, false, NULL, &s, &error), &error);
+  assert_ok(hri_dir_make(out, &error), &error);
+  assert_ok(hri_session_save(&s, out, HRI_FILE_F32, true, &written, &error), &error);
+  hri_session_close(&s);
+  for (int file = 0; file < 2; file++)
+    for (int flip = 0; flip < 12; flip++) {
+      const char *path = path_of("%s/%s", out, names[file]);
+      hri_file_list read = {0};
+      uint64_t header;
+      size_t count = 0, at;
+      char *bytes = get_file(path, &count);
+      memcpy(&header, bytes, 8);
+      at = 8 + header + draw() % ((count - 8 - header) / 4) * 4; /* the last bit of a value: finite and of the same size */
+      bytes[at] ^= 1;
+      put_file(path, bytes, count);
+      assert_ok(open_kind(&kinds[4], out, true, &read, &s, &error), &error);
+      for (int k = 0; k < 2; k++)
+        assert_true((hri_file_list_find(&read, names[k])->digest == hri_file_list_find(&written, names[k])->digest) == (k != file));
+      hri_session_close(&s);
+      hri_array_free(&read);
+      bytes[at] ^= 1;
+      put_file(path, bytes, count);
+      free(bytes);
+    }
+  hri_array_free(&written);
+  scratch_remove(out);
+}
+
+/* A file of somebody else's with a tensor that the model has no use for has a digest too. */
+static void test_digest_with_ignored_tensors(void **state) {
+  const char *source = HR_TEST_DATA "/parity/data/gemma2/model", *out = directory_of("ignored");
+  hri_file_list read = {0};
+  hri_weights *weights;
+  hri_safetensor list[64];
+  hri_safetensors_writer *writer;
+  hri_session s;
+  uint32_t count, embedding;
+  uint64_t bytes, value;
+  hr_job job;
+  hr_error error = {0};
+  size_t config_bytes = 0;
+  char *config = get_file(path_of("%s/config.json", source), &config_bytes);
+  (void)state;
+  assert_ok(hri_weights_open(source, &weights, &error), &error);
+  assert_ok(hri_dir_make(out, &error), &error);
+  put_file(path_of("%s/config.json", out), config, config_bytes);
+  free(config);
+  count = hri_weights_count(weights);
+  embedding = hri_weights_find(weights, "model.embed_tokens.weight");
+  assert_true(count < 63 && embedding != HRI_SAFETENSORS_NONE);
+  for (uint32_t t = 0; t < count; t++) list[t] = *hri_weights_get(weights, t);
+  list[count] = list[embedding];
+  list[count].name = "lm_head.weight"; /* tied: the embedding once more */
+  assert_ok(hri_safetensors_writer_open(path_of("%s/model.safetensors", out), list, count + 1, NULL, 0, &writer, &error), &error);
+  for (uint32_t t = 0; t <= count; t++) {
+    char *values = malloc(list[t].end - list[t].begin);
+    assert_ok(hri_weights_read(weights, t < count ? t : embedding, 0, list[t].end - list[t].begin, values, &error), &error);
+    assert_ok(hri_safetensors_writer_write(writer, t, 0, values, list[t].end - list[t].begin, &error), &error);
+    free(values);
+  }
+  assert_ok(hri_safetensors_writer_finish(writer, NULL, &error), &error);
+  hri_weights_close(weights);
+  memset(&s, 0, sizeof s);
+  open_job(out, HR_PRECISION_FP32, 2, &job);
+  assert_ok(hri_session_plan(&s, &job, NULL, &error), &error);
+  s.loaded = &read;
+  assert_ok(hri_session_load(&s, NULL, NULL, &error), &error);
+  assert_ok(hri_file_digest_read(path_of("%s/model.safetensors", out), &bytes, &value, &error), &error);
+  assert_int_equal(read.count, 1);
+  assert_true(read.items[0].bytes == bytes && read.items[0].digest == value);
+  hri_session_close(&s);
+  hri_array_free(&read);
+  scratch_remove(out);
+}
+
+/* ---- what is not finite ---- */
+
+static const char *const part_names[] = {"model.safetensors: tensor ", ".exp_avg holds", ".exp_avg_sq holds"};
+
+/* Weights and states of every kind of arena: one bad value, anywhere, and nothing is saved; without it, all is. */
+static void test_no_save_of_what_is_not_finite(void **state) {
+  const char *out = directory_of("diverged");
+  (void)state;
+  for (int k = 0; k < KINDS; k++) {
+    hri_session s;
+    hr_error error = {0};
+    assert_ok(open_kind(&kinds[k], NULL, false, NULL, &s, &error), &error);
+    for (int round = 0; round < 12; round++) {
+      hri_part_kind part = (hri_part_kind)(round % 3);
+      uint32_t p = draw() % (uint32_t)s.plan->job.params.count;
+      const hri_param *param = &s.plan->job.params.items[p];
+      hri_id id = part != HRI_PART_WEIGHT ? param->state[part - HRI_PART_STATE0] : param->master != HRI_NONE ? param->master : param->weight;
+      hri_real real = hri_real_of(&s.plan->job, p, part);
+      hri_param_spec spec;
+      void *values = hri_executor_pointer(s.executor, id);
+      uint64_t at;
+      float kept;
+      hri_param_get(&s.plan->spec.model, param->spec, &spec);
+      at = draw() % (spec.dims[0] * (spec.rank == 2 ? spec.dims[1] : 1));
+      kept = hri_real_get(values, (int64_t)at, real);
+      hri_real_put(values, (int64_t)at, round & 1 ? NAN : -INFINITY, real);
+      assert_ok(hri_dir_make(out, &error), &error);
+      assert_int_equal(hri_session_save(&s, out, HRI_FILE_F32, true, NULL, &error), HR_ERROR_DIVERGED);
+      assert_says(&error, part_names[part]);
+      assert_says(&error, "holds a value that is not finite at element ");
+      assert_int_equal(rmdir(out), 0); /* no half of a file */
+      hri_real_put(values, (int64_t)at, kept, real);
+    }
+    assert_ok(hri_dir_make(out, &error), &error);
+    assert_ok(hri_session_save(&s, out, HRI_FILE_F32, true, NULL, &error), &error);
+    hri_session_close(&s);
+    scratch_remove(out);
+  }
+}
+
+/* A state that is not finite is not loaded either. */
+static void test_no_load_of_states_that_are_not_finite(void **state) {
+  const char *out = directory_of("broken-states"), *path = path_of("%s/optimizer.safetensors", out);
+  static const float bad = INFINITY;
+  hri_session s;
+  hr_error error = {0};
+  size_t count = 0;
+  char *bytes;
+  (void)state;
+  assert_ok(open_kind(&kinds[2], NULL, false, NULL, &s, &error), &error);
+  assert_ok(hri_dir_make(out, &error), &error);
+  assert_ok(hri_session_save(&s, out, HRI_FILE_F32, true, NULL, &error), &error);
+  hri_session_close(&s);
+  bytes = get_file(path, &count);
+  memcpy(bytes + count - 4, &bad, 4);
+  put_file(path, bytes, count);
+  free(bytes);
+  assert_int_equal(open_kind(&kinds[2], out, true, NULL, &s, &error), HR_ERROR_INPUT);
+  assert_says(&error, "optimizer.safetensors: tensor ");
+  assert_says(&error, "exp_avg");
   hri_session_close(&s);
   scratch_remove(out);
 }
@@ -690,6 +968,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_conversion_in),
       cmocka_unit_test(test_every_conversion_out),
+      cmocka_unit_test(test_what_is_not_finite_is_named),
       cmocka_unit_test(test_first_error_counts),
       cmocka_unit_test(test_reference_files_come_out_byte_for_byte),
       cmocka_unit_test(test_stated_dtype_and_shards),
@@ -699,6 +978,11 @@ int main(void) {
       cmocka_unit_test(test_companions),
       cmocka_unit_test(test_a_resumed_run_ends_like_its_source),
       cmocka_unit_test(test_a_resumed_run_from_scratch_is_f32),
+      cmocka_unit_test(test_digests_of_saves_and_loads),
+      cmocka_unit_test(test_a_flipped_bit_is_noticed),
+      cmocka_unit_test(test_digest_with_ignored_tensors),
+      cmocka_unit_test(test_no_save_of_what_is_not_finite),
+      cmocka_unit_test(test_no_load_of_states_that_are_not_finite),
       cmocka_unit_test(test_wrong_tensors_are_named),
       cmocka_unit_test(test_spellings_and_strangers),
       cmocka_unit_test(test_tied_head),

@@ -1,5 +1,6 @@
 /* safetensors files: what the reader refuses and accepts, what the writer makes, and what both do when memory, disk or
  * file run out. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -181,8 +182,8 @@ static void test_not_a_file(void **state) {
   const char *fifo = path_of("fifo");
   (void)state;
   assert_int_equal(mkfifo(fifo, 0600), 0);
-  assert_refused(fifo, "is not a regular file"); /* and does not wait for a writer */
-  assert_refused(directory, "is not a regular file");
+  assert_refused(fifo, "is a FIFO, not a regular file"); /* and does not wait for a writer */
+  assert_refused(directory, "is a directory, not a regular file");
   assert_int_equal(hri_safetensors_open(path_of("absent"), &file, &error), HR_ERROR_IO);
   assert_says(&error, "absent");
 }
@@ -521,6 +522,29 @@ static void test_write_unwritable(void **state) {
   assert_true(hri_path_is_dir(path_of("taken.safetensors")));
 }
 
+/* A pipe stands for a file whose sync fails (EINVAL): the file is given up, whether it could be closed or not. */
+static void test_failed_sync(void **state) {
+  const char *path = path_of("unsynced");
+  hr_error error = {0};
+  int ends[2], fd;
+  (void)state;
+  assert_int_equal(hri_file_create(path, &fd, &error), HR_OK);
+  assert_int_equal(close(fd), 0);
+  assert_int_equal(pipe(ends), 0);
+  assert_int_equal(hri_file_finish(ends[1], path, HR_OK, &error), HR_ERROR_IO);
+  assert_says(&error, "unsynced");
+  assert_false(hri_path_exists(path));
+  assert_int_equal(close(ends[0]), 0);
+  assert_int_equal(hri_file_write_new(path, "text", 4, &error), HR_OK);
+  assert_int_equal(hri_file_write_new(path, "other", 5, &error), HR_ERROR_IO);
+  assert_says(&error, "unsynced: File exists");
+  fd = open(path, O_RDONLY);
+  error.code = HR_OK;
+  assert_int_equal(hri_file_finish(fd, path, HR_ERROR_INPUT, &error), HR_ERROR_INPUT); /* what went wrong before stays told */
+  assert_int_equal(error.code, HR_OK);
+  assert_false(hri_path_exists(path));
+}
+
 /* A limit on file sizes stands for a full disk: the same calls fail, with another errno. */
 static void test_write_full_disk(void **state) {
   static const hri_safetensor large[] = {{"a", HRI_FILE_F32, 1, {1 << 20}, 0, 0}};
@@ -597,6 +621,7 @@ int main(void) {
       cmocka_unit_test(test_write_golden),   cmocka_unit_test(test_write_and_read_digest),
       cmocka_unit_test(test_write_metadata), cmocka_unit_test(test_write_refuses),
       cmocka_unit_test(test_write_incomplete), cmocka_unit_test(test_write_unwritable), cmocka_unit_test(test_write_full_disk),
+      cmocka_unit_test(test_failed_sync),
       cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_many_metadata),
   };
   return cmocka_run_group_tests(tests_, setup, teardown);

@@ -372,6 +372,7 @@ static void write_gguf(const char *family, const char *pre, const char *name) {
   hri_gguf_put_u32(&keys, "tokenizer.ggml.eos_token_id", 1);
   hri_gguf_put_bool(&keys, "tokenizer.ggml.add_bos_token", false);
   (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+  (void)unlink(path); /* of a case before */
   assert_int_equal(hri_gguf_writer_open(path, &keys, NULL, 0, &writer, NULL), HR_OK);
   assert_int_equal(hri_gguf_writer_finish(writer, NULL), HR_OK);
   hri_gguf_keys_deinit(&keys);
@@ -424,6 +425,7 @@ static void test_long_token(void **state) {
   hri_gguf_put_array(&keys, "tokenizer.ggml.scores", HRI_GGUF_F32, 3);
   for (uint32_t i = 0; i < 3; i++) hri_gguf_add_f32(&keys, 0);
   (void)snprintf(path, sizeof path, "%s/model.gguf", directory);
+  (void)unlink(path); /* of a case before */
   assert_int_equal(hri_gguf_writer_open(path, &keys, NULL, 0, &writer, NULL), HR_OK);
   assert_int_equal(hri_gguf_writer_finish(writer, NULL), HR_OK);
   hri_gguf_keys_deinit(&keys);
