@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -137,13 +138,19 @@ static void die(void) {
   for (;;) (void)pause();
 }
 
+/* Where the call came from, for a person who looks at one case. */
+static void tell_where(void) {
+  void *frames[24];
+  if (getenv("HEADROOM_SHIM_TELL")) backtrace_symbols_fd(frames, backtrace(frames, 24), 2);
+}
+
 /* Counts a call and says what is to become of it; errno is set when it fails. */
 static shim_way meet(shim_area area, shim_kind kind) {
   uint64_t n;
   if (!counts || area == SHIM_NOWHERE) return SHIM_WAY_pass;
   n = atomic_fetch_add(&counts->calls[area][kind], 1) + 1;
   if (area != fault.area || kind != fault.kind || n < fault.n || (n > fault.n && fault.way != SHIM_WAY_on)) return SHIM_WAY_pass;
-  atomic_fetch_add(&counts->hits, 1);
+  if (atomic_fetch_add(&counts->hits, 1) == 0) tell_where();
   if (fault.way == SHIM_WAY_before) die();
   if (fault.way != SHIM_WAY_fail && fault.way != SHIM_WAY_on) return fault.way;
   errno = fault.number;

@@ -8,6 +8,7 @@
  *                               counts are there however it ends
  *   HEADROOM_SHIM_FAULT=AREA/KIND/N/WAY[/ERRNO]        what befalls the N-th call (from 1) of a kind, e.g. tree/write/3/fail/28;
  *                               WAY of shim_ways, ERRNO a number
+ *   HEADROOM_SHIM_TELL=1        prints the stack of the call that it befalls
  *   HEADROOM_SHIM_LOG=FILE      every change of the tree is appended as events, in the order in which they happened */
 #ifndef HRI_TORTURE_SHIM_H
 #define HRI_TORTURE_SHIM_H

@@ -135,6 +135,7 @@ void launch_environment(const world *w, const launch *l, char *const **environme
     variables[n++] = pathf("HEADROOM_SHIM_TREE=%s", w->tree);
     variables[n++] = pathf("HEADROOM_SHIM_INPUT=%s/input", base);
     variables[n++] = pathf("HEADROOM_SHIM_COUNTS=%s/counts", w->root);
+    if (w->tell) variables[n++] = "HEADROOM_SHIM_TELL=1";
     if (l->fault) variables[n++] = pathf("HEADROOM_SHIM_FAULT=%s", l->fault);
     if (l->log) variables[n++] = pathf("HEADROOM_SHIM_LOG=%s", l->log);
     memset((void *)w->counts, 0, sizeof *w->counts);
@@ -198,6 +199,18 @@ static void listen_to(listener *s, pid_t child, int from) {
   }
 }
 
+/* Addresses of the program ("headroom(+0x1234)") as functions and lines, where addr2line is installed. */
+static void tell_stack(const char *text) {
+  char line[4096] = "addr2line -spfie " HR_PROGRAM;
+  size_t used = strlen(line), first = used;
+  for (const char *at = text; (at = strstr(at, "headroom(+0x")) && used + 64 < sizeof line; at++)
+    used += (size_t)snprintf(line + used, sizeof line - used, " %.*s", (int)strcspn(at + 10, ")"), at + 10);
+  if (used == first) return;
+  (void)printf("the call came from\n");
+  (void)fflush(stdout);
+  if (system(line) != 0) (void)printf("(%s)\n", line);
+}
+
 void launch_run(const world *w, const command *c, launch *l) {
   char *const *environment;
   listener s = {.l = l, .end_us = l->kill_after_us && !l->kill_behind ? now_us() + l->kill_after_us : 0};
@@ -223,6 +236,7 @@ void launch_run(const world *w, const command *c, launch *l) {
   (void)printf("$");
   for (size_t k = 0; c->words[k]; k++) (void)printf(" %s", c->words[k]);
   (void)printf("\n%s[exit %d%s]\n", l->err, l->code, l->hung ? ", hung" : "");
+  tell_stack(l->err);
 }
 
 /* ---- the tree ---- */
@@ -320,34 +334,34 @@ static const char *all_of(job j) { return pathf("%s/all-%d/run", base, j); }
 static const char *reference_of(job j) { return pathf("%s/reference-%d/run", base, j); }
 
 /* What differs from run to run: the digest of the metrics, which hold times, and what is a digest of that. */
-static json_t *steady_json(const char *path) {
+static json_t *steady_json(const world *w, const char *path) {
   json_t *root = json_load_file(path, 0, NULL), *files = json_object_get(root, "files");
   (void)json_object_del(root, "metrics");
   (void)json_object_del(root, "manifest_digest");
   for (size_t k = json_array_size(files); k-- > 0;) {
     const char *name = json_string_value(json_object_get(json_array_get(files, k), "name"));
-    if (name && strcmp(name, "state.json") == 0) (void)json_array_remove(files, k);
+    if (name && (strcmp(name, "state.json") == 0 || (w->told && strcmp(name, w->told) == 0))) (void)json_array_remove(files, k);
   }
   return root;
 }
 
-static bool same_json(const char *path, const char *other) {
-  json_t *a = steady_json(path), *b = steady_json(other);
+static bool same_json(const world *w, const char *path, const char *other) {
+  json_t *a = steady_json(w, path), *b = steady_json(w, other);
   bool same = a && b && json_equal(a, b);
   json_decref(a);
   json_decref(b);
   return same;
 }
 
-static bool same_file(const char *directory, const char *other, const char *name) {
+static bool same_file(const world *w, const char *directory, const char *other, const char *name) {
   const char *a = pathf("%s/%s", directory, name), *b = pathf("%s/%s", other, name);
-  return strcmp(name, "state.json") == 0 || strcmp(name, "manifest.json") == 0 ? same_json(a, b) : same_bytes(a, b);
+  return strcmp(name, "state.json") == 0 || strcmp(name, "manifest.json") == 0 ? same_json(w, a, b) : same_bytes(a, b);
 }
 
 static bool same_directory(const world *w, const char *path, const char *other) {
   names list = list_tree(path);
   bool same = list.count > 0;
-  for (size_t k = 0; same && k < list.count; k++) same = (w->told && strcmp(list.at[k], w->told) == 0) || same_file(path, other, list.at[k]);
+  for (size_t k = 0; same && k < list.count; k++) same = (w->told && strcmp(list.at[k], w->told) == 0) || same_file(w, path, other, list.at[k]);
   free_names(&list);
   return same;
 }
