@@ -162,20 +162,29 @@ static hr_status adopt(hri_dataset *dataset, const char *store, int fd, const he
   return HR_OK;
 }
 
-static bool take_found(hri_dataset *dataset, int fd) {
-  uint64_t at = sizeof(header) + sizeof dataset->found;
-  if (!read_at(fd, &dataset->found, sizeof dataset->found, sizeof(header))) return false;
-  for (uint32_t i = 0; i < dataset->source_count; i++, at += sizeof(kind)) {
+static void take_kinds(hri_dataset *dataset, const kind *kinds) {
+  for (uint32_t i = 0; i < dataset->source_count; i++) {
     hri_source *source = &dataset->sources[i];
-    kind k;
-    if (!read_at(fd, &k, sizeof k, at)) return false;
-    source->format = (hr_data_format)k.format;
-    source->container = (hri_container)k.container;
-    source->width = k.width;
-    source->base = k.base;
-    source->documents = k.documents;
+    source->format = (hr_data_format)kinds[i].format;
+    source->container = (hri_container)kinds[i].container;
+    source->width = kinds[i].width;
+    source->base = kinds[i].base;
+    source->documents = kinds[i].documents;
   }
-  return true;
+}
+
+/* All of it, or nothing: what could not be read is read from the files themselves next. */
+static bool take_found(hri_dataset *dataset, int fd) {
+  hri_data_found found;
+  uint64_t bytes = (uint64_t)dataset->source_count * sizeof(kind);
+  kind *kinds = hri_alloc(bytes + 1);
+  bool whole = kinds && read_at(fd, &found, sizeof found, sizeof(header)) && read_at(fd, kinds, bytes, sizeof(header) + sizeof found);
+  if (whole) {
+    dataset->found = found;
+    take_kinds(dataset, kinds);
+  }
+  hri_free(kinds);
+  return whole;
 }
 
 hr_status hri_cache_load(hri_dataset *dataset, const char *store, hr_error *error) {

@@ -1,7 +1,9 @@
 #include "data/words.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "data/reader.h"
@@ -50,11 +52,11 @@ static hr_status digest_directory(hri_digest *digest, const char *directory, boo
 
 static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool *has_tokenizer, hr_error *error) {
   DIR *list = opendir(directory);
-  hr_status status = HR_OK;
-  for (struct dirent *entry; list && status == HR_OK && (entry = readdir(list));) {
+  hr_status status = list ? HR_OK : hri_fail_errno(error, errno, "open directory", directory);
+  for (const char *name; list && status == HR_OK && (status = hri_dir_next(list, directory, &name, error)) == HR_OK && name;) {
     char *path;
-    if (!ends_with(entry->d_name, ".tiktoken")) continue;
-    path = hri_path_join(directory, entry->d_name);
+    if (!ends_with(name, ".tiktoken")) continue;
+    path = hri_path_join(directory, name);
     status = path ? digest_file(digest, path, error) : hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
     hri_free(path);
     *has_tokenizer = true;
@@ -65,6 +67,8 @@ static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool
 
 static hr_status open_model(hri_words *words, hri_digest *digest, const char *place, hr_error *error) {
   bool has_tokenizer = false, has_chat = false;
+  struct stat info;
+  if (stat(place, &info) != 0 && errno != ENOENT) return hri_fail_errno(error, errno, "look at", place); /* not to be taken for a model without a tokenizer */
   if (hri_path_is_dir(place)) {
     HRI_TRY(digest_directory(digest, place, &has_tokenizer, &has_chat, error));
     HRI_TRY(digest_tiktoken(digest, place, &has_tokenizer, error));

@@ -2,6 +2,8 @@
 #include <headroom/tokenizer.h>
 
 #include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "tokenizer/build.h"
@@ -104,7 +106,9 @@ hr_status hr_tokenizer_open(const char *path, hr_tokenizer **tokenizer, hr_error
 bool hr_tokenizer_present(const char *path) {
   char *found = NULL;
   hr_error error;
-  bool present = hri_path_is_dir(path) ? find_file(path, &found, &error) == HR_OK : hri_path_exists(path);
+  struct stat info;
+  if (stat(path, &info) != 0) return errno != ENOENT && errno != ENOTDIR; /* opening it will say why it cannot be looked at */
+  bool present = S_ISDIR(info.st_mode) ? find_file(path, &found, &error) == HR_OK : hri_path_exists(path);
   hri_free(found);
   return present;
 }

@@ -39,7 +39,9 @@ static bool is_checkpoint(const char *parent, const char *name, uint64_t *step) 
   if (sscanf(name, "step-%llu%c", &number, &rest) != 1) return false;
   hri_checkpoint_name(number, again);
   *step = number;
-  return strcmp(name, again) == 0 && join(path, parent, name, NULL) == HR_OK && lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+  if (strcmp(name, again) != 0 || join(path, parent, name, NULL) != HR_OK) return false;
+  if (lstat(path, &info) != 0) return errno != ENOENT; /* opening it will say what is wrong */
+  return S_ISDIR(info.st_mode);
 }
 
 hr_status hri_checkpoint_list(const char *parent, uint64_t **steps, size_t *count, hr_error *error) {
@@ -461,33 +463,48 @@ hr_status hri_checkpoint_check_tensors(const hri_rundir *r, const hri_checkpoint
 
 /* ---- going on ---- */
 
-static double eval_loss_of(const char *parent, const char *name) {
+/* NaN: it was not evaluated. */
+static hr_status eval_loss_of(const char *parent, const char *name, double *loss, hr_error *error) {
   char file[PATH_BYTES], path[PATH_BYTES];
   hri_json root = {0};
-  double loss = NAN;
-  if (join(path, parent, name, NULL) == HR_OK && join(file, path, "state.json", NULL) == HR_OK && hri_json_read(file, STATE_BYTES, &root, NULL) == HR_OK)
-    (void)hri_json_opt_double(&root, "eval_loss", &loss, NULL);
+  hr_status status;
+  *loss = NAN;
+  HRI_TRY(join(path, parent, name, error));
+  HRI_TRY(join(file, path, "state.json", error));
+  status = hri_json_read(file, STATE_BYTES, &root, error);
+  if (status == HR_OK) status = hri_json_opt_double(&root, "eval_loss", loss, error);
   hri_json_deinit(&root);
-  return loss;
+  return status;
+}
+
+static hr_status find_best(const hri_rundir *r, const char *parent, const uint64_t *steps, size_t count, char best[64]) {
+  char name[64];
+  double least = INFINITY, loss;
+  hr_error error = {0};
+  best[0] = 0;
+  for (size_t k = 0; k < count; k++) {
+    hri_checkpoint_name(steps[k], name);
+    if (eval_loss_of(parent, name, &loss, &error) != HR_OK) {
+      char text[900];
+      (void)snprintf(text, sizeof text, "best is not looked for: %s", error.message);
+      hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
+      return error.code;
+    }
+    if (!isfinite(loss) || loss > least) continue;
+    least = loss;
+    (void)strcpy(best, name);
+  }
+  return HR_OK;
 }
 
 /* Both were made after the rename that they speak of: a kill between may have left them behind. */
 static hr_status make_links(hri_rundir *r, const char *parent, const uint64_t *steps, size_t count, hr_error *error) {
-  char name[64], best[64] = "", now[64];
-  double least = INFINITY;
-  for (size_t k = 0; k < count; k++) {
-    double loss;
-    hri_checkpoint_name(steps[k], name);
-    loss = eval_loss_of(parent, name);
-    if (isfinite(loss) && loss <= least) {
-      least = loss;
-      (void)strcpy(best, name);
-    }
-  }
+  char name[64], best[64], now[64];
   if (count == 0) return HR_OK;
   hri_checkpoint_name(steps[0], name);
   if (!link_target(parent, "last", now) || strcmp(now, name) != 0) HRI_TRY(point(r, parent, "last", name, error));
-  if (best[0] && (!link_target(parent, "best", now) || strcmp(now, best) != 0)) HRI_TRY(point(r, parent, "best", best, error));
+  if (find_best(r, parent, steps, count, best) != HR_OK || !best[0]) return HR_OK; /* it stays where it is */
+  if (!link_target(parent, "best", now) || strcmp(now, best) != 0) HRI_TRY(point(r, parent, "best", best, error));
   return HR_OK;
 }
 

@@ -11,7 +11,7 @@
 
 enum { PATH_BYTES = 4096, LIMIT_BYTES = 8 << 20 };
 
-static const char tail_mark[] = ",\n  \"manifest_digest\": \"";
+static const char member[] = "manifest_digest", seal_end[] = "\"\n}\n";
 
 static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
   return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
@@ -61,19 +61,40 @@ hr_status hri_files_get(const hri_json *object, const char *key, hri_file_list *
   return HR_OK;
 }
 
+/* ---- seals ---- */
+
+static int seal_head(const char *name, char out[96]) { return snprintf(out, 96, ",\n  \"%s\": \"", name); }
+
+void hri_seal(hri_text *text, const char *name) {
+  char head[96], digest[HRI_DIGEST_TEXT_BYTES];
+  if (text->failed) return;
+  (void)seal_head(name, head);
+  hri_file_digest_text(hri_file_digest_of(text->chars, text->length), digest);
+  hri_text_add(text, "%s%s%s", head, digest, seal_end);
+}
+
+bool hri_seal_holds(const char *name, const char *bytes, uint64_t count) {
+  char head[96], digest[HRI_DIGEST_TEXT_BYTES];
+  uint64_t head_bytes = (uint64_t)seal_head(name, head), tail = head_bytes + sizeof digest - 1 + sizeof seal_end - 1, stated;
+  const char *at = bytes + (count - tail);
+  if (count <= tail || memcmp(at, head, head_bytes) != 0 || memcmp(bytes + count - (sizeof seal_end - 1), seal_end, sizeof seal_end - 1) != 0) return false;
+  memcpy(digest, at + head_bytes, sizeof digest - 1);
+  digest[sizeof digest - 1] = 0;
+  return hri_file_digest_parse(digest, &stated) && stated == hri_file_digest_of(bytes, count - tail);
+}
+
 /* ---- the file ---- */
 
 hr_status hri_manifest_write(const char *directory, uint64_t step, const hri_file_list *files, hr_error *error) {
   hri_text text = {0};
   hri_json_writer writer = hri_json_writer_init(&text, 2), *w = &writer;
-  char path[PATH_BYTES], digest[HRI_DIGEST_TEXT_BYTES];
+  char path[PATH_BYTES];
   hr_status status = join(path, directory, HRI_MANIFEST_FILE, error);
   hri_json_begin_object(w);
   hri_json_field_u64(w, "schema_version", HRI_MANIFEST_SCHEMA);
   hri_json_field_u64(w, "step", step);
   hri_files_put(w, "files", files);
-  if (!text.failed) hri_file_digest_text(hri_file_digest_of(text.chars, text.length), digest);
-  hri_text_add(&text, "%s%s\"\n}\n", tail_mark, text.failed ? "" : digest);
+  hri_seal(&text, member);
   if (text.failed && status == HR_OK) status = hri_fail_memory(error, text.length, HRI_MANIFEST_FILE);
   if (status == HR_OK) status = hri_file_write_new(path, text.chars, text.length, error);
   hri_text_deinit(&text);
@@ -83,20 +104,6 @@ hr_status hri_manifest_write(const char *directory, uint64_t step, const hri_fil
 static hr_status damaged(const char *path, hr_error *error) {
   hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s is damaged: it does not have the digest that it states", path);
   return hri_hint(error, status, "the checkpoint cannot be trusted; take an earlier one with --from step-N");
-}
-
-/* The last member's digest is that of the bytes before it, and nothing follows. */
-static hr_status check_self(const char *path, const char *bytes, uint64_t count, hr_error *error) {
-  uint64_t tail = sizeof tail_mark - 1 + HRI_DIGEST_TEXT_BYTES - 1 + strlen("\"\n}\n"), stated;
-  char digest[HRI_DIGEST_TEXT_BYTES];
-  const char *at;
-  if (count <= tail) return damaged(path, error);
-  at = bytes + (count - tail);
-  if (memcmp(at, tail_mark, sizeof tail_mark - 1) != 0 || memcmp(bytes + count - 4, "\"\n}\n", 4) != 0) return damaged(path, error);
-  memcpy(digest, at + sizeof tail_mark - 1, sizeof digest - 1);
-  digest[sizeof digest - 1] = 0;
-  if (!hri_file_digest_parse(digest, &stated) || stated != hri_file_digest_of(bytes, count - tail)) return damaged(path, error);
-  return HR_OK;
 }
 
 static hr_status parse(const hri_json *root, const char *path, uint64_t *step, hri_file_list *files, hr_error *error) {
@@ -119,7 +126,10 @@ hr_status hri_manifest_read(const char *directory, uint64_t *step, hri_file_list
   HRI_TRY(join(path, directory, HRI_MANIFEST_FILE, error));
   if (!hri_path_exists(path)) return hri_fail(error, HR_ERROR_INPUT, "%s is missing: nothing says what the checkpoint was made of", path);
   HRI_TRY_OUT(hri_file_read(path, LIMIT_BYTES, &bytes, &count, error));
-  HRI_TRY_OUT(check_self(path, bytes, count, error));
+  if (!hri_seal_holds(member, bytes, count)) {
+    status = damaged(path, error);
+    goto out;
+  }
   HRI_TRY_OUT(hri_json_parse(bytes, count, path, &root, error));
   HRI_TRY_OUT(parse(&root, path, step, files, error));
 out:

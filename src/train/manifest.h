@@ -14,6 +14,11 @@
 #define HRI_MANIFEST_FILE "manifest.json"
 enum { HRI_MANIFEST_SCHEMA = 1 };
 
+/* A JSON text that protects itself: `text` is an object of indent 2 with members and without its end; adds the last member, the digest of all
+ * bytes before it, and the end. And whether a text has such an end, with the digest of what it holds. */
+void hri_seal(hri_text *text, const char *member);
+bool hri_seal_holds(const char *member, const char *bytes, uint64_t count);
+
 /* Writes DIRECTORY/manifest.json, new, and syncs the file. */
 hr_status hri_manifest_write(const char *directory, uint64_t step, const hri_file_list *files, hr_error *error);
 /* Reads and checks it alone. INPUT names the file, and a newer schema by its version. */

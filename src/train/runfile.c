@@ -250,8 +250,7 @@ hr_status hri_run_write(hri_rundir *r, const hri_progress *p, const char *state,
   put_changes(w, r);
   put_final(w, r);
   if (result) put_result(w, result);
-  hri_json_end_object(w);
-  hri_text_add(&text, "\n");
+  hri_seal(&text, HRI_RUN_SEAL);
   status = text.failed ? hri_fail_memory(error, text.length, "run.json") : join(path, r->directory, "run.json", error);
   if (status == HR_OK) status = hri_scratch_replace(r->scratch, path, text.chars, text.length, true, error);
   hri_text_deinit(&text);
@@ -261,12 +260,22 @@ hr_status hri_run_write(hri_rundir *r, const hri_progress *p, const char *state,
 /* ---- reading ---- */
 
 static hr_status read_run(const char *directory, hri_json *root, char path[PATH_BYTES], hr_error *error) {
-  uint64_t schema;
+  char *bytes;
+  uint64_t schema, count;
+  bool whole;
   hr_status status;
   HRI_TRY(join(path, directory, "run.json", error));
-  HRI_TRY(hri_json_read(path, HRI_RUN_FILE_BYTES, root, error));
+  HRI_TRY(hri_file_read(path, HRI_RUN_FILE_BYTES, &bytes, &count, error));
+  status = hri_json_parse(bytes, count, path, root, error);
+  whole = hri_seal_holds(HRI_RUN_SEAL, bytes, count);
+  hri_free(bytes);
+  HRI_TRY(status);
   HRI_TRY(hri_json_get_u64(root, "schema_version", 0, INT64_MAX, &schema, error));
-  if (schema >= 1 && schema <= HRI_RUN_SCHEMA) return HR_OK;
+  if (schema == 1 || (schema == HRI_RUN_SCHEMA && whole)) return HR_OK;
+  if (schema == HRI_RUN_SCHEMA) {
+    status = hri_fail(error, HR_ERROR_INPUT, "%s is damaged: it does not have the digest that it states", path);
+    return hri_hint(error, status, "put it back as it was; or move it away, and give MODEL, --data and the options once more");
+  }
   status = hri_fail(error, HR_ERROR_INPUT, "%s has schema version %llu, and this version of Headroom reads up to %d", path, (unsigned long long)schema, HRI_RUN_SCHEMA);
   return hri_hint(error, status, "go on with the version of Headroom that made the run, or a newer one");
 }

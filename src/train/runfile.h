@@ -6,7 +6,8 @@
  *   options {name: text or list}   what --resume takes over;   absolute {name: path or list}
  *   identity {...}                 what decides the result (train/identity.h)
  *   changes [{from_step, machine | allowed}]  where bits may differ, and what was allowed to
- *   final {files: [...]}           RUN/final with its digests */
+ *   final {files: [...]}           RUN/final with its digests
+ *   run_digest                     of all bytes before it */
 #ifndef HRI_TRAIN_RUNFILE_H
 #define HRI_TRAIN_RUNFILE_H
 
@@ -14,6 +15,7 @@
 
 #include "train/rundir.h"
 
+#define HRI_RUN_SEAL "run_digest"
 enum { HRI_RUN_FILE_BYTES = 16 << 20, HRI_RUN_SCHEMA = 2 };
 
 /* `result` (NULL until the end) adds plan against run. */

@@ -155,22 +155,27 @@ static hr_status verify_final(verification *v, const hri_json *run, hr_error *er
   return status;
 }
 
-/* run.json says nothing of itself; that it is whole JSON of a run is what can be told. */
 static hr_status verify_run(verification *v, hr_error *error) {
-  char path[PATH_BYTES];
+  char path[PATH_BYTES], *bytes = NULL;
   hri_json root = {0};
   hr_error own = {0};
+  uint64_t count = 0, schema = 0;
   hr_status status;
   HRI_TRY(join(path, v->directory, "run.json", error));
-  status = hri_json_read(path, HRI_RUN_FILE_BYTES, &root, &own);
+  status = hri_file_read(path, HRI_RUN_FILE_BYTES, &bytes, &count, &own);
+  if (status == HR_OK) status = hri_json_parse(bytes, count, path, &root, &own);
   if (status == HR_OK) {
-    tell(v, path, HR_RUN_FILE_UNVERIFIED, "readable; it changes while the run goes on and has no digest");
+    (void)hri_json_get_u64(&root, "schema_version", 0, INT64_MAX, &schema, NULL);
+    if (schema == 1) tell(v, path, HR_RUN_FILE_UNVERIFIED, "was made by version 0.1.0: without a digest");
+    else if (hri_seal_holds(HRI_RUN_SEAL, bytes, count)) tell(v, path, HR_RUN_FILE_WHOLE, "");
+    else tell(v, path, HR_RUN_FILE_DAMAGED, "is damaged: it does not have the digest that it states");
     status = verify_final(v, &root, error);
   } else {
     tell(v, path, HR_RUN_FILE_DAMAGED, own.message);
     status = HR_OK;
   }
   hri_json_deinit(&root);
+  hri_free(bytes);
   return status;
 }
 

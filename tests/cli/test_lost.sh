@@ -36,7 +36,10 @@ run train $job --out run --steps 6; refuses 2; expect_err 'already holds a run';
 [ "$(readlink run/checkpoints/last)" = step-000006 ] || fail "last is $(readlink run/checkpoints/last)"
 find run -name '.headroom-*' | grep -q . && fail "scratch directories were left"
 # Killed before the first checkpoint: the same command starts again, another one does not.
-"$program" train $job --out early --steps 3 -q >out 2>err; rm -rf early/checkpoints/* early/final; sed -i 's/"finished"/"running"/' early/run.json
+"$program" train $job --out early --steps 1000000 -q >out 2>err &
+pid=$!
+for _ in $(seq 200); do [ -s early/metrics.jsonl ] && break; sleep 0.02; done
+kill -9 $pid; wait $pid 2>/dev/null
 run train $job --out early --steps 3 --lr 1e-2; refuses 2; expect_err 'lr was'; expect_err 'no checkpoint'
 run train $job --out early --steps 3 -q; expect_rc 0
 
@@ -84,7 +87,7 @@ run train --resume part --threads 2 --same-bits; refuses 2; expect_err 'the thre
 run train --resume part --threads 2 --steps 11 -q; expect_rc 0; expect_err 'from step 11 on bits may differ'; grep -q '"machine": "the threads' part/run.json || fail "run.json does not record the change"
 
 # ---- 4. bit rot, --from, --verify ----
-run inspect part --verify; expect_rc 0; expect_out ' 0 damaged'
+run inspect part --verify; expect_rc 0; expect_out ' 0 damaged, 0 unverified'
 run inspect part --verify --json; expect_rc 0; expect_json 'd["damaged"] == 0' 'd["whole"] > 10' 'd["newest_whole"] == "step-000011"'
 flip() { printf "\\x$(printf '%02x' $(( $(od -An -tu1 -j "$2" -N1 "$1") ^ 1 )))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 cp -r part rotten
