@@ -36,10 +36,19 @@ static void host_name(char out[65]) {
   (void)gethostname(out, 64);
 }
 
+/* Locked, and still the file of that path: a sweep may have taken it for one that a kill left, before it was locked. A sweep holds the lock
+ * while it removes, so waiting for it shows which came first; a file system without locks has the marker's host and process. */
+static bool is_ours(int fd, const char *path) {
+  struct stat here, there;
+  while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
+  return fstat(fd, &here) == 0 && lstat(path, &there) == 0 && here.st_ino == there.st_ino && here.st_dev == there.st_dev;
+}
+
 /* Makes the directory and its empty marker. A sweep of another process may take the directory away before there is a marker in it, as
  * what a kill left: then the next one is made. */
 static hr_status make_directory(hri_scratch *s, const char *parent, hr_error *error) {
   char path[PATH_BYTES];
+  int number;
   for (int attempt = 1;; attempt++) {
     (void)snprintf(s->directory, sizeof s->directory, "%.3800s/" PREFIX "XXXXXX", parent);
     if (!mkdtemp(s->directory)) {
@@ -48,8 +57,11 @@ static hr_status make_directory(hri_scratch *s, const char *parent, hr_error *er
     }
     HRI_TRY(hri_scratch_path(s, MARKER, path, error));
     s->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (s->fd >= 0) return HR_OK;
-    if (errno != ENOENT || attempt == ATTEMPTS) return hri_fail_errno(error, errno, "create", path);
+    if (s->fd >= 0 && is_ours(s->fd, path)) return HR_OK;
+    number = s->fd >= 0 ? ENOENT : errno;
+    if (s->fd >= 0) (void)close(s->fd);
+    s->fd = -1;
+    if (number != ENOENT || attempt == ATTEMPTS) return hri_fail_errno(error, number, "create", path);
   }
 }
 
@@ -58,7 +70,6 @@ static hr_status write_marker(hri_scratch *s, bool durable, hr_error *error) {
   int length;
   host_name(host);
   HRI_TRY(hri_scratch_path(s, MARKER, path, error));
-  (void)flock(s->fd, LOCK_EX | LOCK_NB); /* nobody else knows it yet; a file system without locks has host and pid */
   length = snprintf(text, sizeof text, MARKER_TEXT "%s %ld\n", host, (long)getpid());
   HRI_TRY(hri_file_write_all(s->fd, path, text, (uint64_t)length, error));
   if (!durable) return HR_OK;

@@ -68,8 +68,9 @@ static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool
 static hr_status open_model(hri_words *words, hri_digest *digest, const char *place, hr_error *error) {
   bool has_tokenizer = false, has_chat = false;
   struct stat info;
-  if (stat(place, &info) != 0 && errno != ENOENT) return hri_fail_errno(error, errno, "look at", place); /* not to be taken for a model without a tokenizer */
-  if (hri_path_is_dir(place)) {
+  if (stat(place, &info) != 0) {
+    if (errno != ENOENT) return hri_fail_errno(error, errno, "look at", place); /* not to be taken for a model without a tokenizer */
+  } else if (S_ISDIR(info.st_mode)) {
     HRI_TRY(digest_directory(digest, place, &has_tokenizer, &has_chat, error));
     HRI_TRY(digest_tiktoken(digest, place, &has_tokenizer, error));
   } else if (hri_gguf_is(place)) {

@@ -82,7 +82,17 @@ bool hri_checkpoint_newest(const char *directory, char path[4096]) {
   return any && join(path, parent, name, NULL) == HR_OK;
 }
 
-bool hri_checkpoint_exists(const char *directory) { return hri_checkpoint_newest(directory, (char[PATH_BYTES]){0}); }
+hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error) {
+  char parent[PATH_BYTES];
+  uint64_t *steps;
+  size_t count;
+  *any = false;
+  HRI_TRY(join(parent, directory, "checkpoints", error));
+  HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
+  hri_free(steps);
+  *any = count > 0;
+  return HR_OK;
+}
 
 /* ---- links ---- */
 
@@ -368,7 +378,7 @@ static hr_status verify_small(const hri_rundir *r, hri_checkpoint *c, hr_error *
     if (length > 12 && strcmp(file->name + length - 12, ".safetensors") == 0) continue;
     if (hri_files_compare(c->path, &one, UINT64_MAX, hri_take_first_finding, &first) == 0) continue;
     if (error) *error = first;
-    return HR_ERROR_INPUT;
+    return first.code;
   }
   (void)hri_manifest_compare(c->path, &c->files, 0, tell_unlisted, (void *)(uintptr_t)r);
   c->verified = true;
@@ -403,7 +413,9 @@ hr_status hri_checkpoint_offer(const hri_rundir *r, const hri_checkpoint *c, hr_
 static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error) {
   char parent[PATH_BYTES];
   const char *from = r->options->resume_from;
-  uint64_t step;
+  uint64_t step, *steps;
+  size_t count;
+  char name[64];
   hr_status status;
   HRI_TRY(join(parent, r->directory, "checkpoints", error));
   if (from) {
@@ -411,7 +423,10 @@ static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error)
     status = hri_fail(error, HR_ERROR_USAGE, "--from %.80s: %s holds no such checkpoint", from, parent);
     return hri_checkpoint_newest(r->directory, c->path) ? hri_hint(error, status, "its newest is %s", strrchr(c->path, '/') + 1) : status;
   }
-  if (hri_checkpoint_newest(r->directory, c->path)) return HR_OK;
+  HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
+  if (count > 0) hri_checkpoint_name(steps[0], name);
+  hri_free(steps);
+  if (count > 0) return join(c->path, parent, name, error);
   status = hri_fail(error, HR_ERROR_INPUT, "%s holds no checkpoint", parent);
   return hri_hint(error, status, "the run stopped before its first checkpoint: give the command that began it once more, with --out %s, and it starts again", r->directory);
 }

@@ -22,7 +22,7 @@ typedef struct hri_checkpoint { /* one that a run goes on from */
   hri_text allowed;             /* what differs and may */
 } hri_checkpoint;
 
-bool hri_checkpoint_exists(const char *directory); /* of a run: at least one */
+hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error); /* of a run: at least one */
 /* "RUN/checkpoints/step-N" of the newest; false: there is none. */
 bool hri_checkpoint_newest(const char *directory, char path[4096]);
 

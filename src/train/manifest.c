@@ -151,6 +151,10 @@ static void tell(report *r, hri_manifest_finding_kind kind, const char *path, co
   if (r->on_finding) r->on_finding(r->context, kind, path, text);
 }
 
+static hri_manifest_finding_kind kind_of(hr_status code) {
+  return code == HR_ERROR_MEMORY ? HRI_FINDING_MEMORY : code == HR_ERROR_IO ? HRI_FINDING_IO : HRI_FINDING_UNREADABLE;
+}
+
 static void compare_file(report *r, const char *directory, const hri_file_record *file, uint64_t limit) {
   char path[PATH_BYTES], text[160], have[HRI_DIGEST_TEXT_BYTES], want[HRI_DIGEST_TEXT_BYTES];
   hr_error error = {0};
@@ -159,7 +163,7 @@ static void compare_file(report *r, const char *directory, const hri_file_record
   if (join(path, directory, file->name, &error) != HR_OK) {
     tell(r, HRI_FINDING_UNREADABLE, directory, error.message);
   } else if (lstat(path, &info) != 0) {
-    tell(r, errno == ENOENT ? HRI_FINDING_MISSING : HRI_FINDING_UNREADABLE, path, errno == ENOENT ? "is missing" : strerror(errno));
+    tell(r, errno == ENOENT ? HRI_FINDING_MISSING : HRI_FINDING_IO, path, errno == ENOENT ? "is missing" : strerror(errno));
   } else if (!S_ISREG(info.st_mode)) {
     tell(r, HRI_FINDING_UNREADABLE, path, "is not a regular file");
   } else if ((uint64_t)info.st_size != file->bytes) {
@@ -168,7 +172,7 @@ static void compare_file(report *r, const char *directory, const hri_file_record
   } else if (file->bytes > limit) {
     return; /* measured is all that was asked for */
   } else if (hri_file_digest_read(path, &bytes, &value, &error) != HR_OK) {
-    tell(r, HRI_FINDING_UNREADABLE, path, error.message);
+    tell(r, kind_of(error.code), path, error.message);
   } else if (value != file->digest || bytes != file->bytes) {
     hri_file_digest_text(value, have);
     hri_file_digest_text(file->digest, want);
@@ -197,7 +201,7 @@ static void compare_entries(report *r, const char *directory, const hri_file_lis
   hr_error error = {0};
   const char *name;
   if (!dir) {
-    tell(r, HRI_FINDING_UNREADABLE, directory, strerror(errno));
+    tell(r, HRI_FINDING_IO, directory, strerror(errno));
     return;
   }
   while (hri_dir_next(dir, directory, &name, &error) == HR_OK && name) {
@@ -206,7 +210,7 @@ static void compare_entries(report *r, const char *directory, const hri_file_lis
     if (would_be_read(name)) tell(r, HRI_FINDING_UNLISTED_READ, path, "is not a file of this checkpoint, and would be read with it");
     else tell(r, HRI_FINDING_UNLISTED, path, "is not a file of this checkpoint");
   }
-  if (error.code != HR_OK) tell(r, HRI_FINDING_UNREADABLE, directory, error.message);
+  if (error.code != HR_OK) tell(r, kind_of(error.code), directory, error.message);
   (void)closedir(dir);
 }
 
@@ -244,14 +248,15 @@ hr_status hri_files_unlisted(const char *directory, const hri_file_list *files, 
 
 void hri_take_first_finding(void *context, hri_manifest_finding_kind kind, const char *path, const char *text) {
   hr_error *error = context;
+  hr_status code = kind == HRI_FINDING_MEMORY ? HR_ERROR_MEMORY : kind == HRI_FINDING_IO ? HR_ERROR_IO : HR_ERROR_INPUT;
   if (kind == HRI_FINDING_UNLISTED || error->code != HR_OK) return;
-  (void)hri_fail(error, HR_ERROR_INPUT, "%s %s", path, text);
-  if (kind == HRI_FINDING_UNLISTED_READ) (void)hri_hint(error, HR_ERROR_INPUT, "move it out of the checkpoint");
+  (void)hri_fail(error, code, strstr(text, path) ? "%s%s" : "%s %s", strstr(text, path) ? "" : path, text);
+  if (kind == HRI_FINDING_UNLISTED_READ) (void)hri_hint(error, code, "move it out of the checkpoint");
 }
 
 hr_status hri_manifest_check(const char *directory, const hri_file_list *files, uint64_t limit, hr_error *error) {
   hr_error first = {0};
   if (hri_manifest_compare(directory, files, limit, hri_take_first_finding, &first) == 0) return HR_OK;
   if (error) *error = first;
-  return HR_ERROR_INPUT;
+  return first.code;
 }

@@ -29,7 +29,9 @@ typedef enum hri_manifest_finding_kind {
   HRI_FINDING_MISSING = 0,  /* listed, and not there */
   HRI_FINDING_LENGTH,       /* another length */
   HRI_FINDING_DIGEST,       /* other bytes */
-  HRI_FINDING_UNREADABLE,
+  HRI_FINDING_UNREADABLE,   /* no regular file, or one that is no file */
+  HRI_FINDING_IO,           /* reading failed; nothing is known of its bytes */
+  HRI_FINDING_MEMORY,       /* memory was refused: nothing is known either */
   HRI_FINDING_UNLISTED,     /* there, and not listed */
   HRI_FINDING_UNLISTED_READ /* ... with a name that a reader of models would take notice of */
 } hri_manifest_finding_kind;
@@ -37,16 +39,16 @@ typedef enum hri_manifest_finding_kind {
 typedef void (*hri_on_finding)(void *context, hri_manifest_finding_kind kind, const char *path, const char *text);
 
 /* Compares the files of a directory with a list. Files above `limit` bytes are not read, only measured. Returns how many
- * findings there are besides UNLISTED. MEMORY and IO come as findings (UNREADABLE). */
+ * findings there are besides UNLISTED. */
 uint32_t hri_manifest_compare(const char *directory, const hri_file_list *files, uint64_t limit, hri_on_finding on_finding, void *context);
 /* The same for a list of files in a directory that may hold others (RUN/final). */
 uint32_t hri_files_compare(const char *directory, const hri_file_list *files, uint64_t limit, hri_on_finding on_finding, void *context);
 /* Names of entries of a directory that are neither listed nor the manifest, with commas, at most a few; *count of all. */
 hr_status hri_files_unlisted(const char *directory, const hri_file_list *files, char out[256], uint32_t *count, hr_error *error);
 
-/* An hri_on_finding that makes the first finding besides UNLISTED an INPUT error in `context`, a zeroed hr_error. */
+/* An hri_on_finding that makes the first finding besides UNLISTED an error in `context`, a zeroed hr_error: INPUT, or IO and MEMORY as they came. */
 void hri_take_first_finding(void *context, hri_manifest_finding_kind kind, const char *path, const char *text);
-/* The first finding as an error: INPUT, with the file's path. */
+/* The first finding as an error with the file's path. */
 hr_status hri_manifest_check(const char *directory, const hri_file_list *files, uint64_t limit, hr_error *error);
 
 /* "files": [...] of a JSON object, both ways. */

@@ -38,17 +38,22 @@ static bool is_our_lock(const char *directory) {
   return info.st_size == 0 || hri_lock_read(path).id[0];
 }
 
-static bool is_run_file(const char *path) {
+/* *is: the JSON of a run. What is there and cannot be read is an error, not something else's file. */
+static hr_status is_run_file(const char *path, bool *is, hr_error *error) {
   hri_json root = {0};
-  bool is = hri_path_exists(path) && hri_json_read(path, HRI_RUN_FILE_BYTES, &root, NULL) == HR_OK && hri_json_has(&root, "schema_version") && hri_json_has(&root, "job");
+  hr_status status;
+  *is = false;
+  if (!hri_path_exists(path)) return HR_OK;
+  status = hri_json_read(path, HRI_RUN_FILE_BYTES, &root, error);
+  *is = status == HR_OK && hri_json_has(&root, "schema_version") && hri_json_has(&root, "job");
   hri_json_deinit(&root);
-  return is;
+  return status == HR_ERROR_INPUT ? HR_OK : status;
 }
 
 /* *names: what is there that no run made, at most a few. */
 static hr_status look(const char *directory, standing *what, char names[200], hr_error *error) {
   char path[PATH_BYTES];
-  bool lock = is_our_lock(directory);
+  bool lock = is_our_lock(directory), run;
   uint32_t foreign = 0, entries = 0;
   const char *name;
   hr_status status;
@@ -70,7 +75,8 @@ static hr_status look(const char *directory, standing *what, char names[200], hr
   (void)closedir(dir);
   HRI_TRY(status);
   if (foreign > 3) (void)snprintf(names + strlen(names), 200 - strlen(names), ", ... (%u entries)", foreign);
-  *what = is_run_file(path) ? RUN : entries == 0 ? EMPTY : foreign == 0 && lock ? BEGUN : FOREIGN;
+  HRI_TRY(is_run_file(path, &run, error));
+  *what = run ? RUN : entries == 0 ? EMPTY : foreign == 0 && lock ? BEGUN : FOREIGN;
   return HR_OK;
 }
 
@@ -81,13 +87,17 @@ static hr_status already(const char *directory, hr_error *error) {
 
 static hr_status look_for_start(const char *directory, standing *what, hr_error *error) {
   char names[200];
+  bool any, ended;
   hr_status status;
   HRI_TRY(look(directory, what, names, error));
   if (*what == FOREIGN) {
     status = hri_fail(error, HR_ERROR_USAGE, "%s is not empty and holds no run: %s", directory, names);
     return hri_hint(error, status, "name another --out: a run is begun in a directory that is new or empty");
   }
-  return *what == RUN && (hri_checkpoint_exists(directory) || hri_run_ended(directory)) ? already(directory, error) : HR_OK;
+  if (*what != RUN) return HR_OK;
+  HRI_TRY(hri_checkpoint_any(directory, &any, error));
+  HRI_TRY(hri_run_ended(directory, &ended, error));
+  return any || ended ? already(directory, error) : HR_OK;
 }
 
 static hr_status refuse_in_use(const char *directory, hr_error *error) {
@@ -188,10 +198,12 @@ out:
 hr_status hri_rundir_resume(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options, hr_error *error) {
   char names[200];
   standing what;
+  bool any = false;
   hr_status status;
   set_up(r, directory, session, job, options);
   HRI_TRY_OUT(look(directory, &what, names, error));
-  if (what != RUN && !(what == FOREIGN && hri_checkpoint_exists(directory))) {
+  if (what == FOREIGN) HRI_TRY_OUT(hri_checkpoint_any(directory, &any, error)); /* run.json may be lost or damaged: its checkpoints say what it is */
+  if (what != RUN && !any) {
     status = hri_fail(error, HR_ERROR_USAGE, what == ABSENT ? "%s is no run directory: there is nothing of that name" : what == BEGUN ? "the run %s was ended before it began: there is nothing to go on with" : "%s is no run directory: it holds no run.json", directory);
     hri_hint(error, status, "--resume takes the directory that --out named");
     goto out;
@@ -299,7 +311,7 @@ hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, con
   if (there > need - checkpoint - final) there = need - checkpoint - final; /* one more stands beside what will go, and so does final */
   need -= there;
   existing(directory, at);
-  if (statvfs(at, &info) != 0) return HR_OK; /* it will show when it is written */
+  if (statvfs(at, &info) != 0 || info.f_blocks == 0) return HR_OK; /* it will show when it is written */
   room = (uint64_t)info.f_bavail * info.f_frsize;
   (void)snprintf(text, sizeof text, "disk: %s for %llu checkpoint%s of %s and final of %s; %s are free", hri_size_text(need, a), (unsigned long long)count, count == 1 ? "" : "s",
                  hri_size_text(checkpoint, b), hri_size_text(final, c), hri_size_text(room, d));

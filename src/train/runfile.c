@@ -280,13 +280,14 @@ static hr_status read_run(const char *directory, hri_json *root, char path[PATH_
   return hri_hint(error, status, "go on with the version of Headroom that made the run, or a newer one");
 }
 
-bool hri_run_ended(const char *directory) {
+hr_status hri_run_ended(const char *directory, bool *ended, hr_error *error) {
   char path[PATH_BYTES];
   const char *state;
   hri_json root = {0};
-  bool ended = read_run(directory, &root, path, NULL) == HR_OK && hri_json_get_string(&root, "state", &state, NULL) == HR_OK && strcmp(state, "finished") == 0;
+  hr_status status = read_run(directory, &root, path, error);
+  *ended = status == HR_OK && hri_json_get_string(&root, "state", &state, NULL) == HR_OK && strcmp(state, "finished") == 0;
   hri_json_deinit(&root);
-  return ended;
+  return status;
 }
 
 static void add_change(hri_text *to, uint64_t step, const char *kind, const char *text) {

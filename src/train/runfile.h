@@ -26,6 +26,6 @@ hr_status hri_run_take_over(hri_rundir *run, hr_error *error);
 void hri_run_changed(hri_rundir *run, uint64_t from_step, const char *kind, const char *text);
 /* That a run without a checkpoint was begun with this identity: USAGE when it was not. */
 hr_status hri_run_same(hri_rundir *run, hr_error *error);
-bool hri_run_ended(const char *directory); /* its run.json says finished */
+hr_status hri_run_ended(const char *directory, bool *ended, hr_error *error); /* its run.json says finished */
 
 #endif

@@ -474,11 +474,16 @@ static hr_status take_up(trainer *t, hr_error *error) {
   return HR_OK;
 }
 
-/* Everything that recording takes, and a try at the file: a path that cannot be written is told now, not after hours. */
 static hr_status prepare_profile(trainer *t, hr_error *error) {
-  if (!t->options->profile_path) return HR_OK;
-  HRI_TRY(hri_file_can_replace(t->options->profile_path, error));
-  return hri_profile_create(t->session.plan, &t->profile, error);
+  return t->options->profile_path ? hri_profile_create(t->session.plan, &t->profile, error) : HR_OK;
+}
+
+/* A path that cannot be written is told now, not after hours. One in a run directory that is not there yet is tried when it is. */
+static hr_status try_profile_path(const trainer *t, bool begun, hr_error *error) {
+  const char *path = t->options->profile_path, *out = t->options->out_directory;
+  size_t length = strlen(out);
+  bool inside = path && strncmp(path, out, length) == 0 && path[length] == '/' && !t->options->resume_directory;
+  return path && inside == begun ? hri_file_can_replace(path, error) : HR_OK;
 }
 
 static void after_node(void *context, const hri_job *job, hri_id node, double seconds) {
@@ -565,11 +570,13 @@ static hr_status start(trainer *t, hr_error *error) {
   bool resume = t->options->resume_directory != NULL;
   hri_control *control;
   HRI_TRY(prepare_profile(t, error));
+  HRI_TRY(try_profile_path(t, false, error));
   HRI_TRY(check_sample(t, error));
   HRI_TRY(open_data(t, error));
   t->progress = (hri_progress){.best_eval_loss = NAN, .last_loss = NAN, .eval_loss = NAN, .data_hash = hri_dataset_hash(t->data), .steps = total_steps(t),
                                .broken_rows = hri_dataset_broken_count(t->data)};
   HRI_TRY(resume ? begin_again(t, error) : begin_fresh(t, error));
+  HRI_TRY(try_profile_path(t, true, error));
   HRI_TRY(prepare_memory(t, error)); /* not before it is sure that the run goes on: it replaces what the earlier part left */
   hri_memory_stand(t->memory, t->progress.step, t->progress.steps);
   HRI_TRY(load(t, error));

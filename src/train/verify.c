@@ -183,10 +183,12 @@ hr_status hr_run_verify(const char *directory, void (*on_file)(void *context, co
                         hr_run_verification *result, hr_error *error) {
   verification v = {.on_file = on_file, .context = context, .result = result, .directory = directory};
   char path[PATH_BYTES];
+  bool any;
   hr_status status;
   memset(result, 0, sizeof *result);
   HRI_TRY(join(path, directory, "run.json", error));
-  if (!hri_path_exists(path) && !hri_checkpoint_exists(directory)) {
+  HRI_TRY(hri_checkpoint_any(directory, &any, error));
+  if (!hri_path_exists(path) && !any) {
     status = hri_fail(error, HR_ERROR_USAGE, "%s is no run directory: it holds neither run.json nor a checkpoint", directory);
     return hri_hint(error, status, "name the directory that --out named");
   }

@@ -45,11 +45,11 @@ done
 
 # A checkpoint goes on as it was made, and not otherwise; a memory technique may change.
 run train $job --precision bf16 --steps 6 --save-every 3 --out held --quiet; expect_rc 0
-run train $job --precision fp32 --steps 6 --resume held; refuses 2; expect_err 'precision bf16'; expect_err 'fp32'
-run train $job --precision bf16-pure --steps 6 --resume held; refuses 2; expect_err 'precision bf16'; expect_err 'bf16-pure'
+run train $job --precision fp32 --steps 6 --resume held; refuses 2; expect_err 'precision was bf16 and is fp32'; expect_err 'fp32'
+run train $job --precision bf16-pure --steps 6 --resume held; refuses 2; expect_err 'precision was bf16 and is bf16-pure'
 run train $job --precision bf16 --steps 6 --save-every 3 --resume held --weight-packing transient --recompute block --quiet; expect_rc 0
 run train $job --precision bf16-pure --moments bf16 --steps 3 --save-every 3 --out pure --quiet; expect_rc 0
-run train $job --precision bf16-pure --steps 3 --resume pure; refuses 2; expect_err 'moments bf16'
+run train $job --precision bf16-pure --moments fp32 --steps 3 --resume pure; refuses 2; expect_err 'moments was bf16 and is fp32'
 run train $job --precision bf16 --moments bf16 --steps 3 --out none; refuses 2; expect_err 'moments'
 run train $job --precision fp8 --steps 3 --out none; refuses 2; expect_err 'fp8'
 

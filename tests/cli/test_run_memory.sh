@@ -29,7 +29,7 @@ last='headroom train, killed'; steps=$(trail_steps killed)
 [ "$steps" -ge 20 ] || fail "the trail says $steps steps"
 run explain killed; expect_rc 0; expect_out "killed after $steps of 100000 steps"
 cp killed/memory/trail before
-run train $job --data other.txt --resume killed --steps 100000 --quiet; refuses 2; expect_err 'not the data'
+run train $job --data other.txt --resume killed --steps 100000 --quiet; refuses 2; expect_err 'data was'
 cmp -s killed/memory/trail before || fail "a refused run changed the trail of the earlier one"
 run train $job --data text.txt --resume killed --steps 99999 --quiet; refuses 2
 cmp -s killed/memory/trail before || fail "a refused run changed the trail of the earlier one"

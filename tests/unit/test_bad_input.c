@@ -287,7 +287,7 @@ static const row rows[] = {
     {"evaluation without data", NULL, NULL, NULL, NULL, TRAIN "--eval-every 1", 2, {"--eval-data"}},
     {"a device that runs nothing here", NULL, NULL, NULL, NULL, TRAIN "--device rtx-4090", 2, {"--device"}},
     {"unknown device", NULL, NULL, NULL, NULL, TRAIN "--device rtx-409", 2, {"rtx-409", "rtx-4090"}},
-    {"resume of nothing", NULL, NULL, NULL, NULL, "train micro-llama-bytes --seq 8 --steps 1 --data %d --resume %o", 1, {"run"}},
+    {"resume of nothing", NULL, NULL, NULL, NULL, "train micro-llama-bytes --seq 8 --steps 1 --data %d --resume %o", 2, {"run", "no run directory"}},
     {"recipe with an unknown key", write_bad, "model: micro-llama-bytes\nmicrobatch: 3\n", NULL, NULL, "train --recipe %b --data %d --out %o", 2, {"bad.jsonl", "microbatch", "micro-batch"}},
     {"recipe of no YAML", write_bad, "model: \"abc", NULL, NULL, "train --recipe %b --data %d --out %o", 5, {"bad.jsonl", "quoted"}},
     {"evaluate damaged weights", poke_float, NORM, "3", "7f800000", "evaluate %m --data %d --seq 8", 5, {WEIGHTS, NORM}},
