@@ -94,6 +94,7 @@ static void says(const char *text, const char *part) {
 static void test_a_run_that_diverges_stops_and_saves_nothing_of_it(void **state) {
   attempt a = {.model = trap(), .data = rows("bad", 12, 6, 1), .steps = 12, .save_every = 2, .keep = 1, .clip = 1};
   hr_run *run;
+  char *text;
   (void)state;
   assert_int_equal(train(&a), HR_ERROR_DIVERGED);
   assert_int_equal(hr_status_exit_code(HR_ERROR_DIVERGED), 7);
@@ -104,7 +105,9 @@ static void test_a_run_that_diverges_stops_and_saves_nothing_of_it(void **state)
   says(a.error.hint, "step-000006");
   assert_true(exists(path_of("%s/checkpoints/step-000006/manifest.json", a.run)));
   assert_false(exists(path_of("%s/checkpoints/step-000008", a.run)) || exists(path_of("%s/final", a.run)));
-  says(get_file(path_of("%s/metrics.jsonl", a.run), NULL), "\"step\":7,\"loss\":null");
+  text = get_file(path_of("%s/metrics.jsonl", a.run), NULL);
+  says(text, "\"step\":7,\"loss\":null");
+  free(text);
   assert_int_equal(hr_run_open(a.run, &run, NULL), HR_OK);
   assert_string_equal(hr_run_state(run), "diverged");
   hr_run_close(run);
