@@ -13,13 +13,14 @@ extern "C" {
 
 typedef struct hr_run hr_run;
 
-/* Reads RUN/run.json. USAGE when `directory` is no run directory; INPUT when run.json is damaged or of a newer version. */
-hr_status hr_run_open(const char *directory, hr_run **run, hr_error *error);
+/* Reads RUN/run.json. `from`: the checkpoint that a run is to go on from ("step-000100"), NULL: the newest; it matters only where the model is gone.
+ * USAGE when `directory` is no run directory; INPUT when run.json is damaged or of a newer version. */
+hr_status hr_run_open(const char *directory, const char *from, hr_run **run, hr_error *error);
 void hr_run_close(hr_run *run); /* NULL is fine */
 
 /* The index-th value of an option of the run as text, as the command line takes it: "lr", "data" (a list), "model". NULL: the run
- * does not say. Paths are absolute where something still lies there, else as they were given; a model that is gone is the
- * run's newest checkpoint. What a person did not give and the machine decides (threads, budget) is not said. Borrowed. */
+ * does not say. Paths are absolute where something still lies there, else as they were given; for a model that is gone stands the
+ * checkpoint that the run goes on from. What a person did not give and the machine decides (threads, budget) is not said. Borrowed. */
 const char *hr_run_option(const hr_run *run, const char *name, uint32_t index);
 const char *hr_run_state(const hr_run *run); /* running, finished, interrupted, diverged, failed; "" in runs of 0.1.0 */
 

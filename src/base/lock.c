@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
-enum { LINE_BYTES = 512, PATH_BYTES = 4096, POLL_MS = 50, ATTEMPTS = 1000 };
+enum { LINE_BYTES = 512, PATH_BYTES = 4096, POLL_MS = 50, ATTEMPTS = 1000, LOOKS = 2 };
 
 struct hri_lock {
   int fd;
@@ -257,6 +257,7 @@ static hr_status take(const char *path, const char *what, bool wait, void (*wait
   hri_lock_owner other = {0};
   outcome got = FAILED;
   bool told = false;
+  int looks = 0;
   if (!lock) return hri_fail_memory(error, sizeof *lock, "a lock");
   lock->fd = -1;
   if (snprintf(lock->path, sizeof lock->path, "%s", path) >= PATH_BYTES - 16) {
@@ -265,11 +266,11 @@ static hr_status take(const char *path, const char *what, bool wait, void (*wait
   }
   for (int attempt = 0; attempt < ATTEMPTS;) {
     got = lock_once(lock, &other, &own);
-    if (got == TAKEN || got == FAILED || (got == HELD && !wait)) break;
+    if (got == TAKEN || got == FAILED || (got == HELD && !wait && ++looks > LOOKS)) break; /* who only looks (hri_lock_is_held) holds it for an instant */
     give_up(lock);
     if (got == AGAIN) attempt++;
     else {
-      if (waiting && !told) waiting(context, &other);
+      if (wait && waiting && !told) waiting(context, &other);
       told = true;
       pause_ms(POLL_MS);
     }

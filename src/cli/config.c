@@ -174,8 +174,8 @@ hr_status config_environment(cli_config *config, hr_error *error) {
 
 /* Of two options that say the same in different words, what a person says now beats what the run remembers. */
 static bool overruled(const cli_config *config, option_id id) {
-  if (id == OPTION_STEPS) return config_chosen(config, OPTION_EPOCHS);
-  if (id == OPTION_ACCUMULATE) return config_chosen(config, OPTION_BATCH_TOKENS);
+  if (id == OPTION_STEPS) return config->values[OPTION_EPOCHS].origin == ORIGIN_FLAG; /* not what lies in the environment for all runs */
+  if (id == OPTION_ACCUMULATE) return config->values[OPTION_BATCH_TOKENS].origin == ORIGIN_FLAG;
   return false;
 }
 
@@ -186,7 +186,7 @@ hr_status config_resume(cli_config *config, hr_error *error) {
   hr_status status;
   bool skip[OPTION_COUNT];
   if (!directory) return HR_OK;
-  status = hr_run_open(directory, &run, error);
+  status = hr_run_open(directory, config_text(config, OPTION_FROM), &run, error);
   if (status == HR_ERROR_USAGE && config_chosen(config, OPTION_MODEL)) return HR_OK; /* run.json may be gone: its checkpoints decide */
   if (status != HR_OK) return status;
   (void)snprintf(place, sizeof place, "run %.100s", directory);

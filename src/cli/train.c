@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <headroom/run.h>
@@ -63,16 +64,22 @@ static hr_status run_options(const cli_config *config, char **separator, hr_run_
   return data_options(config, separator, &run->data, error);
 }
 
+static bool same_directory(const char *a, const char *b) {
+  struct stat x, y;
+  return strcmp(a, b) == 0 || (stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_ino == y.st_ino && x.st_dev == y.st_dev);
+}
+
 static hr_status train_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
   static const char *const dtypes[] = {"source", "f32", "bf16", "f16"};
   hr_status status = run_options(config, separator, run, error);
   if (status != HR_OK) return status;
   run->resume_directory = config_text(config, OPTION_RESUME);
   run->out_directory = config_text(config, OPTION_OUT) ? config_text(config, OPTION_OUT) : run->resume_directory;
-  if (run->resume_directory && strcmp(run->resume_directory, run->out_directory) != 0) {
+  if (run->resume_directory && !same_directory(run->resume_directory, run->out_directory)) {
     text_fail(error, HR_ERROR_USAGE, "--resume %s and --out %s differ", run->resume_directory, run->out_directory);
     return text_hint(error, HR_ERROR_USAGE, "leave --out away: a run goes on in its own directory");
   }
+  if (run->resume_directory) run->out_directory = run->resume_directory; /* one directory, however it was spelled */
   if (!run->out_directory) return need_option(OPTION_OUT, "--out RUN, the directory to write", error);
   run->model_source = config_text(config, OPTION_MODEL);
   run->resume_from = config_text(config, OPTION_FROM);

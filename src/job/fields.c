@@ -105,11 +105,21 @@ bool hri_field_is_kept(const hri_field *f, const hr_job *job) {
 
 /* ---- values as text ---- */
 
+void hri_field_escape(const char *text, hri_text *out) {
+  for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+    if (*c == '\\') hri_text_add(out, "\\\\");
+    else if (*c < 0x20 || *c >= 0x7f) hri_text_add(out, "\\x%02x", *c);
+    else hri_text_add(out, "%c", *c);
+  }
+}
+
 char *hri_number_text(double value, char out[40]) {
   for (int digits = 6; digits <= 17; digits++) {
     (void)snprintf(out, 40, "%.*g", digits, value);
     if (strtod(out, NULL) == value) break;
   }
+  for (char *c = out; *c; c++)
+    if (*c == ',') *c = '.'; /* whatever the locale of the host process */
   return out;
 }
 

@@ -52,6 +52,8 @@ const hri_field *hri_field_find(const char *name); /* NULL: there is none */
 /* The value as a person would write it, so that reading it gives the same value again; false when it is not set. PATHS: the
  * index-th, false behind the last; other kinds have index 0 only. */
 bool hri_field_text(const hri_field *field, const hr_job *job, const hr_run_options *options, uint32_t index, hri_text *out);
+/* Text for JSON, which has no other bytes than UTF-8: as it is, or with what is none as \\xHH and \\ doubled (the command line's escapes). */
+void hri_field_escape(const char *text, hri_text *out);
 /* The shortest decimal that reads as the same double. Returns out. */
 char *hri_number_text(double value, char out[40]);
 /* Whether a resumed run takes this field over. */

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/publish.h"
 #include "train/manifest.h"
 
 enum { PATH_BYTES = 4096, STATE_SCHEMA = 2, STATE_BYTES = 1 << 20, SMALL_BYTES = 64 << 20 };
@@ -170,7 +171,7 @@ static void remove_retired(hri_rundir *r, const char *parent, uint64_t step) {
   if (hri_manifest_read(away, &stated, &files, NULL) == HR_OK && hri_files_unlisted(away, &files, unlisted, &others, NULL) == HR_OK && others == 0)
     (void)hri_dir_remove(away, NULL);
   else
-    (void)renameat2(AT_FDCWD, away, AT_FDCWD, path, RENAME_NOREPLACE);
+    (void)hri_publish_new(away, path, NULL);
   hri_array_free(&files);
 }
 
@@ -256,18 +257,19 @@ static hr_status fill(hri_rundir *r, hri_session *s, const char *temp, const hri
 }
 
 /* A checkpoint of this very step may stand there: of a run that went back to an earlier one. */
-static hr_status publish(hri_rundir *r, const char *temp, const char *path, char old[PATH_BYTES], hr_error *error) {
+static hr_status publish(hri_rundir *r, const char *temp, const char *path, hr_error *error) {
+  char manifest[PATH_BYTES];
   hri_file_list files = {0};
   uint64_t step;
-  hr_status status;
-  (void)hri_manifest_read(path, &step, &files, NULL);
-  status = hri_run_publish(r, r->checkpoint_scratch, temp, path, &files, NULL, old, error);
+  hr_status status = join(manifest, path, HRI_MANIFEST_FILE, error);
+  if (status == HR_OK && hri_manifest_read(path, &step, &files, NULL) == HR_OK) (void)hri_file_list_read(&files, manifest, NULL);
+  if (status == HR_OK) status = hri_run_publish(r, r->checkpoint_scratch, temp, path, &files, NULL, error);
   hri_array_free(&files);
   return status;
 }
 
 hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, uint32_t keep, char *path, hr_error *error) {
-  char parent[PATH_BYTES], temp[PATH_BYTES], old[PATH_BYTES], name[64];
+  char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
   hr_status status;
   hri_checkpoint_name(p->step, name);
   HRI_TRY(join(parent, r->directory, "checkpoints", error));
@@ -276,7 +278,7 @@ hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress
   HRI_TRY(hri_dir_remove(temp, error));
   if (mkdir(temp, 0755) != 0) return hri_fail_errno(error, errno, "create directory", temp);
   status = fill(r, s, temp, p, error);
-  if (status == HR_OK) status = publish(r, temp, path, old, error);
+  if (status == HR_OK) status = publish(r, temp, path, error);
   if (status != HR_OK) {
     (void)hri_dir_remove(temp, NULL);
     return status;
@@ -284,7 +286,6 @@ hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress
   if (best) HRI_TRY(point(r, parent, "best", name, error));
   HRI_TRY(point(r, parent, "last", name, error));
   HRI_TRY(hri_dir_sync(parent, error));
-  if (old[0]) (void)hri_dir_remove(old, NULL);
   remove_old(r, parent, keep);
   return HR_OK;
 }
@@ -443,6 +444,7 @@ hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error)
   }
   status = verify_small(r, c, error);
   if (status == HR_OK) status = read_state(c, error);
+  if (status != HR_OK && error && (strstr(error->message, "schema version") || strstr(error->hint, "move it out"))) return status; /* no damage */
   return status == HR_OK ? HR_OK : hri_checkpoint_offer(r, c, status, error);
 }
 
@@ -514,12 +516,20 @@ static hr_status find_best(const hri_rundir *r, const char *parent, const uint64
 
 /* Both were made after the rename that they speak of: a kill between may have left them behind. */
 static hr_status make_links(hri_rundir *r, const char *parent, const uint64_t *steps, size_t count, hr_error *error) {
-  char name[64], best[64], now[64];
+  char name[64], best[64], now[64], path[PATH_BYTES];
+  double loss;
+  bool there = false;
   if (count == 0) return HR_OK;
   hri_checkpoint_name(steps[0], name);
   if (!link_target(parent, "last", now) || strcmp(now, name) != 0) HRI_TRY(point(r, parent, "last", name, error));
-  if (find_best(r, parent, steps, count, best) != HR_OK || !best[0]) return HR_OK; /* it stays where it is */
-  if (!link_target(parent, "best", now) || strcmp(now, best) != 0) HRI_TRY(point(r, parent, "best", best, error));
+  if (find_best(r, parent, steps, count, best) != HR_OK || !link_target(parent, "best", now)) return HR_OK; /* it stays where it is */
+  for (size_t k = 0; k < count; k++) {
+    hri_checkpoint_name(steps[k], name);
+    if (strcmp(name, now) == 0 && eval_loss_of(parent, name, &loss, NULL) == HR_OK && isnan(loss)) return HR_OK; /* 0.1.0 knew why */
+    there = there || strcmp(name, now) == 0;
+  }
+  if (best[0] && strcmp(now, best) != 0) return point(r, parent, "best", best, error);
+  if (!best[0] && now[0] && !there && join(path, parent, "best", NULL) == HR_OK) (void)unlink(path); /* a link, to what went */
   return HR_OK;
 }
 

@@ -23,6 +23,18 @@ static void special_text(uint64_t value, char out[HRI_DIGEST_TEXT_BYTES]) {
   else (void)snprintf(out, HRI_DIGEST_TEXT_BYTES, "none");
 }
 
+/* As the identity has it: free text escaped, so that its bytes survive JSON. */
+static bool value_of(const hri_field *f, const hr_job *job, const hr_run_options *options, hri_text *out) {
+  hri_text plain = {0};
+  bool set;
+  if (f->kind != HRI_FIELD_TEXT) return hri_field_text(f, job, options, 0, out);
+  set = hri_field_text(f, job, options, 0, &plain);
+  if (set) hri_field_escape(hri_text_get(&plain), out);
+  out->failed = out->failed || plain.failed;
+  hri_text_deinit(&plain);
+  return set;
+}
+
 void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_options *options, const hri_identity_facts *facts) {
   char digest[HRI_DIGEST_TEXT_BYTES];
   hri_json_key(w, "identity");
@@ -34,7 +46,7 @@ void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_option
   for (uint32_t k = 0; k < hri_field_count(); k++) {
     const hri_field *f = hri_field_get(k);
     hri_text text = {0};
-    if (f->identity == HRI_IDENTITY_MATHEMATICS && hri_field_text(f, job, options, 0, &text)) hri_json_field_string(w, f->name, hri_text_get(&text));
+    if (f->identity == HRI_IDENTITY_MATHEMATICS && value_of(f, job, options, &text)) hri_json_field_string(w, f->name, hri_text_get(&text));
     if (text.failed) w->text->failed = true;
     hri_text_deinit(&text);
   }
@@ -136,6 +148,11 @@ static bool same_text(const hri_field *f, const char *a, const char *b) {
   return f->kind == HRI_FIELD_DOUBLE && strtod(a, NULL) == strtod(b, NULL);
 }
 
+static bool is_text(const hri_json *object, const char *name, const char *text) {
+  const char *have = json_string_value(hri_json_member(object, name).value);
+  return have && strcmp(have, text) == 0;
+}
+
 typedef struct differences {
   const hr_run_options *options;
   hri_text list, *allowed;
@@ -144,10 +161,10 @@ typedef struct differences {
 
 static void differ(differences *d, const char *name, const char *then, const char *now) {
   if (hri_is_allowed(d->options, name)) {
-    hri_text_add(d->allowed, "%s%s %s -> %s", d->allowed->length ? ", " : "", name, then, now);
+    hri_text_add(d->allowed, "%s%s %.60s -> %.60s", d->allowed->length ? ", " : "", name, then, now);
     return;
   }
-  if (d->count++ < 4) hri_text_add(&d->list, "%s%s was %s and is %s", d->list.length ? "; " : "", name, then, now);
+  if (d->count++ < 4) hri_text_add(&d->list, "%s%s was %.60s and is %.60s", d->list.length ? "; " : "", name, then, now);
   else if (d->count == 5) hri_text_add(&d->list, "; and more");
 }
 
@@ -158,9 +175,10 @@ static void compare_fields(differences *d, const hri_json *identity, const hr_jo
     hri_text now = {0};
     bool set, was;
     if (f->identity != HRI_IDENTITY_MATHEMATICS) continue;
-    set = hri_field_text(f, job, options, 0, &now);
+    set = value_of(f, job, options, &now);
     was = member_text(identity, f->name, then);
-    if (set && was && !same_text(f, then, hri_text_get(&now))) differ(d, f->name, then, hri_text_get(&now));
+    if (set && was && f->kind == HRI_FIELD_TEXT && is_text(identity, f->name, hri_text_get(&now))) was = set = false; /* however long */
+    if (set && was && (f->kind == HRI_FIELD_TEXT || !same_text(f, then, hri_text_get(&now)))) differ(d, f->name, then, hri_text_get(&now));
     if (set && !was && f->kind == HRI_FIELD_TEXT) differ(d, f->name, "not given", hri_text_get(&now));
     if (!set && was) differ(d, f->name, then, "not given");
     hri_text_deinit(&now);

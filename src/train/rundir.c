@@ -18,7 +18,7 @@
 #include "train/manifest.h"
 #include "train/runfile.h"
 
-enum { PATH_BYTES = 4096, DIGEST_PARTS = 2, COMPANION_BYTES = 64 << 20 };
+enum { PATH_BYTES = 4096, DIGEST_PARTS = 2, COMPANION_BYTES = 64 << 20, LONGEST_PATH = 3600 }; /* names below it take the rest */
 
 static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
   return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
@@ -113,15 +113,29 @@ static hr_status refuse_in_use(const char *directory, hr_error *error) {
 
 hr_status hri_rundir_look(const char *directory, hr_error *error) {
   standing what;
+  if (strlen(directory) > LONGEST_PATH) return hri_fail(error, HR_ERROR_USAGE, "--out: the path %.100s... has more than %d bytes", directory, LONGEST_PATH);
   HRI_TRY(refuse_in_use(directory, error));
   return look_for_start(directory, &what, error);
+}
+
+/* The nearest directory above a path that is there. */
+static void existing(const char *path, char out[PATH_BYTES]) {
+  (void)snprintf(out, PATH_BYTES, "%s", path);
+  while (!hri_path_is_dir(out)) {
+    char *slash = strrchr(out, '/');
+    if (!slash) (void)strcpy(out, ".");
+    else if (slash == out) out[1] = 0;
+    else *slash = 0;
+  }
 }
 
 /* ---- beginning ---- */
 
 static void set_up(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options) {
+  size_t length;
   memset(r, 0, sizeof *r);
   (void)snprintf(r->directory, sizeof r->directory, "%s", directory);
+  for (length = strlen(r->directory); length > 1 && r->directory[length - 1] == '/';) r->directory[--length] = 0;
   r->session = session;
   r->job = job;
   r->options = options;
@@ -163,6 +177,9 @@ static hr_status make_and_lock(hri_rundir *r, hr_error *error) {
   hr_status status = HR_OK;
   for (int attempt = 0; attempt < 20; attempt++) {
     bool was = hri_path_exists(r->directory);
+    char above[PATH_BYTES];
+    existing(r->directory, above);
+    r->above_bytes = strcmp(above, ".") == 0 ? 0 : strlen(above);
     HRI_TRY(hri_dir_make(r->directory, error));
     r->made_directory = !was;
     status = take_lock(r, error);
@@ -227,7 +244,22 @@ static void close_parts(hri_rundir *r) {
   r->metrics_digest = NULL;
   hri_array_free(&r->final_files);
   hri_array_free(&r->final_before);
+  hri_array_free(&r->final_next);
   hri_text_deinit(&r->changes);
+  hri_text_deinit(&r->metrics_kept);
+}
+
+/* The directories that making RUN made, from below, as far as nothing else is in them. */
+static void remove_made(const hri_rundir *r) {
+  char path[PATH_BYTES];
+  size_t length = strlen(r->directory);
+  (void)snprintf(path, sizeof path, "%s", r->directory);
+  while (r->made_directory && length > r->above_bytes && rmdir(path) == 0) {
+    while (length > 0 && path[length - 1] != '/') length--;
+    while (length > 0 && path[length - 1] == '/') length--;
+    path[length] = 0;
+    if (length == 0) break;
+  }
 }
 
 /* By name what this process itself made since it took the lock; directories only when nothing else is in them. What then says whose the
@@ -236,21 +268,22 @@ void hri_rundir_discard(hri_rundir *r) {
   static const char *const made[] = {"memory/plan.pickle.gz", "memory/trail", "memory", "metrics.jsonl", "data-cache", "checkpoints"};
   bool ours = r->lock && r->fresh, all = ours;
   char path[PATH_BYTES];
+  if (!r->directory[0]) return; /* it was not even begun */
   close_parts(r);
   for (size_t k = 0; ours && k < sizeof made / sizeof *made; k++) {
     forget(r->directory, made[k]);
     all = all && join(path, r->directory, made[k], NULL) == HR_OK && !hri_path_exists(path);
   }
   if (all) forget(r->directory, "run.json");
-  hri_lock_release(r->lock, all);
+  if (r->lock) hri_lock_release(r->lock, all || (!ours && hri_lock_is_new(r->lock)));
   r->lock = NULL;
-  if (r->made_directory) (void)rmdir(r->directory);
+  remove_made(r);
 }
 
 void hri_rundir_close(hri_rundir *r) {
   if (!r->directory[0]) return;
   close_parts(r);
-  hri_lock_release(r->lock, false);
+  if (r->lock) hri_lock_release(r->lock, hri_lock_is_new(r->lock) && !r->written); /* what never was a run gets no lock of ours */
   r->lock = NULL;
 }
 
@@ -285,19 +318,8 @@ static void file_bytes(const hri_session *s, uint64_t *checkpoint, uint64_t *fin
 
 static uint64_t checkpoints_kept(const hr_run_options *o, uint64_t steps, uint64_t done) {
   uint64_t to_come = steps > done ? steps - done : 0, saves = o->save_every ? to_come / o->save_every + 1 : 1;
-  if (o->keep == 0) return saves;
+  if (o->keep == 0) return o->save_every && o->eval_every && o->eval_path_count ? saves + to_come / o->eval_every : saves; /* each evaluation may be the best */
   return saves < (uint64_t)o->keep + 1 ? saves + (o->eval_path_count > 0) : (uint64_t)o->keep + 1 + (o->eval_path_count > 0);
-}
-
-/* The nearest directory above a path that is there. */
-static void existing(const char *path, char out[PATH_BYTES]) {
-  (void)snprintf(out, PATH_BYTES, "%s", path);
-  while (!hri_path_is_dir(out)) {
-    char *slash = strrchr(out, '/');
-    if (!slash) (void)strcpy(out, ".");
-    else if (slash == out) out[1] = 0;
-    else *slash = 0;
-  }
 }
 
 hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, const hr_run_options *o, uint64_t steps, uint64_t done, hr_error *error) {
@@ -323,13 +345,18 @@ hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, con
 
 /* ---- metrics.jsonl ---- */
 
+static hr_status metrics_differ(const hri_rundir *r, const char *how, hr_error *error) {
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s/metrics.jsonl %s since the checkpoint was made", r->directory, how);
+  return hri_hint(error, status, "put the file back as it was, or go on with what is left of it: --allow-different metrics");
+}
+
 static hr_status open_metrics(hri_rundir *r, int flags, hr_error *error) {
   char path[PATH_BYTES];
   struct stat info;
   HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
   if (r->metrics_fd >= 0) (void)close(r->metrics_fd);
   r->metrics_fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0644);
-  if (r->metrics_fd < 0 && errno == ENOENT) return hri_fail(error, HR_ERROR_INPUT, "%s is missing", path);
+  if (r->metrics_fd < 0 && errno == ENOENT) return metrics_differ(r, "was removed", error);
   if (r->metrics_fd < 0) return hri_fail_errno(error, errno, "open", path);
   if (fstat(r->metrics_fd, &info) != 0 || !S_ISREG(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
   hri_file_digest_destroy(r->metrics_digest);
@@ -346,24 +373,12 @@ static hr_status keep_metrics(hri_rundir *r, uint64_t bytes, hr_error *error) {
   return HR_OK;
 }
 
-hr_status hri_metrics_cut(hri_rundir *r, hr_error *error) {
-  int failed;
-  do failed = ftruncate(r->metrics_fd, (off_t)r->metrics_bytes) == 0 ? 0 : errno;
-  while (failed == EINTR);
-  return failed ? hri_fail_errno(error, failed, "write", "metrics.jsonl") : HR_OK;
-}
-
 hr_status hri_metrics_begin(hri_rundir *r, hr_error *error) {
   char path[PATH_BYTES];
   HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
   HRI_TRY(hri_scratch_replace(r->scratch, path, "", 0, true, error));
   r->metrics_bytes = 0;
   return open_metrics(r, 0, error);
-}
-
-static hr_status metrics_differ(const hri_rundir *r, const char *how, hr_error *error) {
-  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s/metrics.jsonl %s since the checkpoint was made", r->directory, how);
-  return hri_hint(error, status, "put the file back as it was, or go on with what is left of it: --allow-different metrics");
 }
 
 hr_status hri_metrics_resume(hri_rundir *r, uint64_t bytes, uint64_t digest, hr_error *error) {
@@ -376,26 +391,62 @@ hr_status hri_metrics_resume(hri_rundir *r, uint64_t bytes, uint64_t digest, hr_
   return have == digest ? HR_OK : metrics_differ(r, "was changed", error);
 }
 
-static uint64_t lines_up_to(const char *bytes, uint64_t count, uint64_t step) {
-  uint64_t kept = 0;
-  for (uint64_t at = 0; at < count;) { /* each line begins {"step":N, */
-    const char *end = memchr(bytes + at, '\n', count - at);
-    if (!end || strncmp(bytes + at, "{\"step\":", 8) != 0 || strtoull(bytes + at + 8, NULL, 10) > step) break;
-    at = kept = (uint64_t)(end - bytes) + 1;
+/* Whole lines of steps up to `step`, each of which begins {"step":N; what is no such line is passed over. */
+static void take_lines(const char *bytes, uint64_t count, uint64_t step, hri_text *to) {
+  for (uint64_t at = 0; at < count;) {
+    const char *line = bytes + at, *end = memchr(line, '\n', count - at);
+    if (!end) break;
+    at = (uint64_t)(end - bytes) + 1;
+    if (strncmp(line, "{\"step\":", 8) == 0 && strtoull(line + 8, NULL, 10) <= step) hri_text_add_bytes(to, line, (size_t)(end - line) + 1);
   }
-  return kept;
 }
 
 hr_status hri_metrics_trim(hri_rundir *r, uint64_t step, hr_error *error) {
   char path[PATH_BYTES], *bytes;
-  uint64_t count, kept;
+  uint64_t count;
   HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
-  if (!hri_path_exists(path)) return hri_metrics_begin(r, error);
+  r->metrics_anew = true;
+  if (!hri_path_exists(path)) return HR_OK;
   HRI_TRY(hri_file_read(path, UINT64_C(1) << 32, &bytes, &count, error));
-  kept = lines_up_to(bytes, count, step);
+  take_lines(bytes, count, step, &r->metrics_kept);
+  r->metrics_differ = r->metrics_kept.length != count || (count && memcmp(r->metrics_kept.chars, bytes, count) != 0);
   hri_free(bytes);
-  HRI_TRY(open_metrics(r, 0, error));
-  return keep_metrics(r, kept, error);
+  return r->metrics_kept.failed ? hri_fail_memory(error, count, "metrics.jsonl") : HR_OK;
+}
+
+/* A copy beside it: the file itself is cut where it is. */
+static hr_status copy_aside(hri_rundir *r, const char *path, hr_error *error) {
+  char to[PATH_BYTES], text[PATH_BYTES + 100], *bytes;
+  struct stat info;
+  uint64_t count;
+  int n = 1;
+  hr_status status;
+  do
+    if (snprintf(to, sizeof to, "%.4000s.set-aside-%d", path, n) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
+  while (lstat(to, &info) == 0 && n++ < 100000);
+  HRI_TRY(hri_file_read(path, UINT64_C(1) << 32, &bytes, &count, error));
+  status = hri_scratch_replace(r->scratch, to, bytes, count, true, error);
+  hri_free(bytes);
+  (void)snprintf(text, sizeof text, "metrics.jsonl as it was is kept as %.900s", strrchr(to, '/') + 1);
+  if (status == HR_OK) hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
+  return status;
+}
+
+hr_status hri_metrics_cut(hri_rundir *r, hr_error *error) {
+  char path[PATH_BYTES];
+  struct stat info;
+  int failed;
+  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  if (r->metrics_anew) {
+    if (r->metrics_differ) HRI_TRY(copy_aside(r, path, error));
+    HRI_TRY(hri_scratch_replace(r->scratch, path, hri_text_get(&r->metrics_kept), r->metrics_kept.length, true, error));
+    HRI_TRY(open_metrics(r, 0, error));
+    return keep_metrics(r, r->metrics_kept.length, error);
+  }
+  if (r->options->resume_from && fstat(r->metrics_fd, &info) == 0 && (uint64_t)info.st_size > r->metrics_bytes) HRI_TRY(copy_aside(r, path, error));
+  do failed = ftruncate(r->metrics_fd, (off_t)r->metrics_bytes) == 0 ? 0 : errno;
+  while (failed == EINTR);
+  return failed ? hri_fail_errno(error, failed, "write", path) : HR_OK;
 }
 
 static void put_metrics(hri_text *text, const hr_metrics *m, bool evaluation) {
@@ -448,36 +499,49 @@ hr_status hri_metrics_settle(hri_rundir *r, uint64_t *bytes, uint64_t *digest, h
 
 /* ---- publishing ---- */
 
-hr_status hri_set_aside(const hri_rundir *r, const char *path, const char *why, hr_error *error) {
+/* Moves `from` to NAME.set-aside-N, N the first that is free. */
+static hr_status set_aside_as(const hri_rundir *r, const char *from, const char *name, const char *why, hr_error *error) {
   char to[PATH_BYTES], text[PATH_BYTES + 200];
   struct stat info;
   int n = 1;
   do
-    if (snprintf(to, sizeof to, "%.4000s.set-aside-%d", path, n) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
+    if (snprintf(to, sizeof to, "%.4000s.set-aside-%d", name, n) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", name);
   while (lstat(to, &info) == 0 && n++ < 100000);
-  if (rename(path, to) != 0) return hri_fail_errno(error, errno, "move aside", path);
-  (void)snprintf(text, sizeof text, "%.3000s: %s; it is kept as %.900s", path, why, strrchr(to, '/') + 1);
+  if (rename(from, to) != 0) return hri_fail_errno(error, errno, "move aside", from);
+  (void)snprintf(text, sizeof text, "%.3000s: %s; it is kept as %.900s", name, why, strrchr(to, '/') + 1);
   hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
   return HR_OK;
 }
+
+hr_status hri_set_aside(const hri_rundir *r, const char *path, const char *why, hr_error *error) { return set_aside_as(r, path, path, why, error); }
 
 static bool all_known(const char *directory, const hri_file_list *known, const hri_file_list *also) {
   DIR *dir = opendir(directory);
   const char *name = NULL;
   bool all = dir != NULL;
   while (all && (all = hri_dir_next(dir, directory, &name, NULL) == HR_OK) && name)
-    all = strcmp(name, HRI_MANIFEST_FILE) == 0 || hri_file_list_find(known, name) || (also && hri_file_list_find(also, name));
+    all = hri_file_list_find(known, name) || (also && hri_file_list_find(also, name));
   if (dir) (void)closedir(dir);
   return all;
 }
 
-hr_status hri_run_publish(hri_rundir *r, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, char old[4096],
-                          hr_error *error) {
+/* All entries are of the list, with the bytes that were written. */
+static bool is_as_written(const char *path, const hri_file_list *files) {
+  return files->count > 0 && all_known(path, files, NULL) && hri_files_compare(path, files, UINT64_MAX, NULL, NULL) == 0;
+}
+
+hr_status hri_run_publish(hri_rundir *r, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, hr_error *error) {
+  char old[PATH_BYTES], aside[PATH_BYTES];
+  const char *parent = strrchr(path, '/');
   struct stat info;
-  old[0] = 0;
-  if (lstat(path, &info) == 0 && (!S_ISDIR(info.st_mode) || !all_known(path, known, also)))
-    HRI_TRY(hri_set_aside(r, path, "it holds what this run did not make", error));
-  return hri_publish_exchange(scratch, temp, path, old, error);
+  if (lstat(path, &info) == 0 && !(S_ISDIR(info.st_mode) && (is_as_written(path, known) || (also && is_as_written(path, also)))))
+    HRI_TRY(hri_set_aside(r, path, "it holds what this run did not make, or made otherwise", error));
+  HRI_TRY(hri_publish_exchange(scratch, temp, path, old, error));
+  (void)snprintf(aside, sizeof aside, "%.*s", (int)(parent - path), path);
+  HRI_TRY(hri_dir_sync(aside, error));
+  if (!old[0]) return HR_OK;
+  if (all_known(old, known, also)) return (void)hri_dir_remove(old, NULL), HR_OK;
+  return set_aside_as(r, old, path, "something was put in while it gave way", error);
 }
 
 /* ---- final ---- */
@@ -490,7 +554,7 @@ static hri_file_dtype dtype_of(const char *save_dtype) {
 }
 
 hr_status hri_rundir_final(hri_rundir *r, hri_session *s, const char *save_dtype, hr_status (*before_publish)(void *, hr_error *), void *context, char *path, hr_error *error) {
-  char temp[PATH_BYTES], old[PATH_BYTES];
+  char temp[PATH_BYTES];
   HRI_TRY(join(path, r->directory, "final", error));
   HRI_TRY(hri_scratch_path(r->scratch, "final", temp, error));
   HRI_TRY(hri_dir_remove(temp, error));
@@ -499,8 +563,7 @@ hr_status hri_rundir_final(hri_rundir *r, hri_session *s, const char *save_dtype
   HRI_TRY(hri_session_save(s, temp, dtype_of(save_dtype), false, &r->final_files, error));
   HRI_TRY(hri_dir_sync(temp, error));
   HRI_TRY(before_publish(context, error));
-  HRI_TRY(hri_run_publish(r, r->scratch, temp, path, &r->final_files, &r->final_before, old, error));
-  HRI_TRY(hri_dir_sync(r->directory, error));
-  if (old[0]) (void)hri_dir_remove(old, NULL);
+  HRI_TRY(hri_run_publish(r, r->scratch, temp, path, &r->final_before, &r->final_next, error));
+  r->published = true;
   return HR_OK;
 }

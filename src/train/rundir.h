@@ -37,10 +37,16 @@ typedef struct hri_rundir {
   const hr_run_options *options;
   hri_identity_facts facts;
   bool fresh, made_directory;        /* this process began the run; and made its directory */
+  size_t above_bytes;                /* of the path of what was there before that */
+  bool written;                      /* run.json says that this is a run */
   int metrics_fd;
   uint64_t metrics_bytes;
   hri_file_digest *metrics_digest;
-  hri_file_list final_files, final_before; /* RUN/final as this process wrote it, and as run.json had it */
+  hri_text metrics_kept;             /* what metrics.jsonl is made of anew, where its digest does not hold */
+  bool metrics_anew, metrics_differ;
+  hri_file_list final_files;               /* RUN/final as this process writes it */
+  hri_file_list final_before, final_next;  /* as run.json had it, and as it was about to become */
+  bool published;                          /* final_files stand at RUN/final */
   hri_text changes;                  /* JSON: members of "changes", with commas between them */
   char ended[768];                   /* the message of a failure */
   bool told_kept;
@@ -87,10 +93,9 @@ hr_status hri_metrics_settle(hri_rundir *run, uint64_t *bytes, uint64_t *digest,
 hr_status hri_rundir_final(hri_rundir *run, hri_session *session, const char *save_dtype, hr_status (*before_publish)(void *context, hr_error *error), void *context,
                            char *path, hr_error *error);
 
-/* Puts the finished directory `temp` at `path` in one step. What stood there goes to `old` (in the scratch, for the caller to remove; "": nothing)
- * when all its entries are in `known` or in `also` (may be NULL); else it is moved to a name of its own beside it, and said. Syncs nothing. */
-hr_status hri_run_publish(hri_rundir *run, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, char old[4096],
-                          hr_error *error);
+/* Puts the finished directory `temp` at `path` in one step and syncs the directory above. What stood there is removed when it is, entry by entry and
+ * byte by byte, what `known` or `also` (may be NULL) says; else it is moved to a name of its own beside it, and said. */
+hr_status hri_run_publish(hri_rundir *run, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, hr_error *error);
 /* Moves PATH to PATH.set-aside-N and says so. */
 hr_status hri_set_aside(const hri_rundir *run, const char *path, const char *why, hr_error *error);
 

@@ -55,8 +55,33 @@ static void put_job(hri_json_writer *w, const hr_job *job) {
 
 /* ---- options ---- */
 
+/* JSON cannot hold other bytes: a value that has them is not remembered, and must be given again. */
+static bool is_utf8(const char *text) {
+  size_t left = strlen(text);
+  while (left > 0) {
+    size_t length = hri_utf8_sequence(text, left);
+    if (length == 0) return false;
+    text += length;
+    left -= length;
+  }
+  return true;
+}
+
+static bool all_utf8(const hri_field *f, const hr_job *job, const hr_run_options *o) {
+  bool all = true;
+  for (uint32_t k = 0; all; k++) {
+    hri_text text = {0};
+    bool more = hri_field_text(f, job, o, k, &text);
+    all = !more || is_utf8(hri_text_get(&text));
+    hri_text_deinit(&text);
+    if (!more) break;
+  }
+  return all;
+}
+
 static void put_value(hri_json_writer *w, const hri_field *f, const hr_job *job, const hr_run_options *o) {
   hri_text text = {0};
+  if (!all_utf8(f, job, o)) return;
   if (f->kind != HRI_FIELD_PATHS) {
     if (hri_field_text(f, job, o, 0, &text)) hri_json_field_string(w, f->name, hri_text_get(&text));
   } else if (hri_field_text(f, job, o, 0, &text)) {
@@ -78,16 +103,12 @@ static const char *model_source(const hr_job *job, const hr_run_options *o) {
   return o->model_source ? o->model_source : job->model.directory[0] ? job->model.directory : job->model.name;
 }
 
-/* `separator` bytes that the command line escapes: \n and the like. */
-static void put_separator(hri_json_writer *w, const char *separator) {
-  hri_text text = {0};
-  for (const unsigned char *c = (const unsigned char *)separator; *c; c++) {
-    if (*c == '\\') hri_text_add(&text, "\\\\");
-    else if (*c < 0x20 || *c >= 0x7f) hri_text_add(&text, "\\x%02x", *c);
-    else hri_text_add(&text, "%c", *c);
-  }
-  hri_json_field_string(w, "document-separator", hri_text_get(&text));
-  hri_text_deinit(&text);
+static void put_escaped(hri_json_writer *w, const char *key, const char *text) {
+  hri_text escaped = {0};
+  hri_field_escape(text, &escaped);
+  hri_json_field_string(w, key, hri_text_get(&escaped));
+  if (escaped.failed) w->text->failed = true;
+  hri_text_deinit(&escaped);
 }
 
 static void put_options(hri_json_writer *w, const hr_job *job, const hr_run_options *o) {
@@ -97,11 +118,8 @@ static void put_options(hri_json_writer *w, const hr_job *job, const hr_run_opti
   for (uint32_t k = 0; k < hri_field_count(); k++) {
     const hri_field *f = hri_field_get(k);
     if (!hri_field_is_kept(f, job) || (strcmp(f->name, "steps") == 0 && job->steps == 0)) continue; /* 0 steps: as many as --epochs makes */
-    if (strcmp(f->name, "document-separator") == 0) {
-      if (o->data.document_separator) put_separator(w, o->data.document_separator);
-    } else {
-      put_value(w, f, job, o);
-    }
+    if (strcmp(f->name, "document-separator") != 0) put_value(w, f, job, o);
+    else if (o->data.document_separator) put_escaped(w, f->name, o->data.document_separator); /* the command line reads the escapes */
   }
   hri_json_end_object(w);
 }
@@ -110,7 +128,7 @@ static void put_options(hri_json_writer *w, const hr_job *job, const hr_run_opti
 
 static void put_absolute(hri_json_writer *w, const char *key, const char *path) {
   char full[PATH_MAX];
-  if (path && realpath(path, full)) hri_json_field_string(w, key, full);
+  if (path && realpath(path, full) && is_utf8(full)) hri_json_field_string(w, key, full);
 }
 
 static void put_absolute_list(hri_json_writer *w, const char *key, const char *const *paths, uint32_t count) {
@@ -118,14 +136,14 @@ static void put_absolute_list(hri_json_writer *w, const char *key, const char *c
   if (count == 0) return;
   hri_json_key(w, key);
   hri_json_begin_array(w);
-  for (uint32_t k = 0; k < count; k++) hri_json_put_string(w, realpath(paths[k], full) ? full : paths[k]);
+  for (uint32_t k = 0; k < count; k++) hri_json_put_string(w, realpath(paths[k], full) && is_utf8(full) ? full : paths[k]);
   hri_json_end_array(w);
 }
 
 static void put_absolutes(hri_json_writer *w, const hr_job *job, const hr_run_options *o) {
   hri_json_key(w, "absolute");
   hri_json_begin_object(w);
-  put_absolute(w, "model", model_source(job, o));
+  put_absolute(w, "model", job->model.directory[0] || !hri_path_is_dir(model_source(job, o)) ? model_source(job, o) : NULL); /* a preset is no path */
   put_absolute_list(w, "data", o->data_paths, o->data_path_count);
   put_absolute_list(w, "eval-data", o->eval_paths, o->eval_path_count);
   put_absolute(w, "chat-template", o->data.chat_template);
@@ -200,11 +218,12 @@ static void put_result(hri_json_writer *w, const hr_run_result *result) {
 }
 
 static void put_final(hri_json_writer *w, const hri_rundir *r) {
-  const hri_file_list *files = r->final_files.count ? &r->final_files : &r->final_before;
-  if (files->count == 0) return;
+  const hri_file_list *stands = r->published ? &r->final_files : &r->final_before, *next = r->published ? NULL : &r->final_files;
+  if (stands->count == 0 && (!next || next->count == 0)) return;
   hri_json_key(w, "final");
   hri_json_begin_object(w);
-  hri_files_put(w, "files", files);
+  if (stands->count) hri_files_put(w, "files", stands);
+  if (next && next->count) hri_files_put(w, "next", next); /* about to take its name: whichever stands there is ours */
   hri_json_end_object(w);
 }
 
@@ -253,6 +272,7 @@ hr_status hri_run_write(hri_rundir *r, const hri_progress *p, const char *state,
   hri_seal(&text, HRI_RUN_SEAL);
   status = text.failed ? hri_fail_memory(error, text.length, "run.json") : join(path, r->directory, "run.json", error);
   if (status == HR_OK) status = hri_scratch_replace(r->scratch, path, text.chars, text.length, true, error);
+  if (status == HR_OK) r->written = true;
   hri_text_deinit(&text);
   return status;
 }
@@ -327,7 +347,10 @@ hr_status hri_run_take_over(hri_rundir *r, hr_error *error) {
   if (status == HR_ERROR_INPUT && !(error && error->hint[0])) hri_hint(error, status, "put it back as it was; or move it away, and give MODEL, --data and the options once more");
   if (status != HR_OK) goto out;
   take_changes(r, &root);
-  if (hri_json_get_object(&root, "final", &final, NULL) == HR_OK) status = hri_files_get(&final, "files", &r->final_before, error);
+  if (hri_json_get_object(&root, "final", &final, NULL) == HR_OK) {
+    if (hri_json_has(&final, "files")) status = hri_files_get(&final, "files", &r->final_before, error);
+    if (status == HR_OK && hri_json_has(&final, "next")) status = hri_files_get(&final, "next", &r->final_next, error);
+  }
 out:
   hri_json_deinit(&root);
   return status;
@@ -353,7 +376,27 @@ struct hr_run {
   hri_json root;
 };
 
-hr_status hr_run_open(const char *directory, hr_run **run, hr_error *error) {
+/* The checkpoint that stands for a model that is gone: the one that the run goes on from, or the newest that looks whole. */
+static void choose_checkpoint(hr_run *run, const char *from) {
+  char parent[PATH_BYTES], name[64];
+  hri_file_list files = {0};
+  uint64_t *steps, step;
+  size_t count;
+  if (join(parent, run->directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return;
+  for (size_t k = 0; k < count && !run->checkpoint[0]; k++) {
+    char path[PATH_BYTES];
+    bool whole;
+    hri_checkpoint_name(steps[k], name);
+    if (join(path, parent, name, NULL) != HR_OK) continue;
+    whole = from ? strcmp(from, name) == 0 : hri_manifest_read(path, &step, &files, NULL) == HR_OK && hri_manifest_check(path, &files, 1 << 20, NULL) == HR_OK;
+    if (whole) memcpy(run->checkpoint, path, sizeof path);
+    hri_array_free(&files);
+  }
+  hri_free(steps);
+  if (!run->checkpoint[0]) (void)hri_checkpoint_newest(run->directory, run->checkpoint);
+}
+
+hr_status hr_run_open(const char *directory, const char *from, hr_run **run, hr_error *error) {
   hr_run *made = hri_alloc_zero(1, sizeof *made);
   hr_status status;
   *run = NULL;
@@ -365,6 +408,7 @@ hr_status hr_run_open(const char *directory, hr_run **run, hr_error *error) {
     hri_hint(error, status, "--resume takes the directory that --out named");
   }
   if (status == HR_OK) status = read_run(directory, &made->root, made->path, error);
+  if (status == HR_OK) choose_checkpoint(made, from);
   if (status == HR_OK) *run = made;
   else hr_run_close(made);
   return status;
@@ -388,10 +432,19 @@ static const char *text_at(const hri_json *root, const char *object, const char 
   return json_string_value(json_array_get(member.value, index)); /* NULL for anything else */
 }
 
+static bool is_preset(const char *name) {
+  hr_model *model;
+  bool is;
+  if (strncmp(name, "custom:", 7) == 0) return true;
+  model = hri_alloc(sizeof *model);
+  is = model && hr_model_preset(name, model, NULL) == HR_OK;
+  hri_free(model);
+  return is;
+}
+
 const char *hr_run_option(const hr_run *run, const char *name, uint32_t index) {
   const char *given = text_at(&run->root, "options", name, index), *absolute = text_at(&run->root, "absolute", name, index);
   if (absolute && hri_path_exists(absolute)) return absolute;
-  if (strcmp(name, "model") != 0 || index > 0 || !given) return given;
-  if (!absolute || hri_path_exists(given)) return given; /* a preset, or where it was given from here */
-  return hri_checkpoint_newest(run->directory, ((hr_run *)(uintptr_t)run)->checkpoint) ? run->checkpoint : given;
+  if (strcmp(name, "model") != 0 || index > 0 || !given || hri_path_exists(given) || is_preset(given)) return given;
+  return run->checkpoint[0] ? run->checkpoint : given;
 }

@@ -261,13 +261,24 @@ static hr_status told(const hri_session *s, hr_status status, const hr_error *ow
   return status;
 }
 
+/* Where config.json and the tokenizer's files are taken from: the model's directory, or when that is gone the run's last checkpoint. */
+static const hr_model *files_of(const hri_session *s, hr_model *other) {
+  const hr_model *model = &s->plan->spec.model;
+  if (!model->directory[0] || hri_path_exists(model->directory) || !s->companions[0] || strlen(s->companions) >= sizeof other->directory) return model;
+  *other = *model;
+  (void)snprintf(other->directory, sizeof other->directory, "%.1023s", s->companions);
+  return other;
+}
+
 hr_status hri_session_save(hri_session *s, const char *directory, hri_file_dtype dtype, bool with_states, hri_file_list *files, hr_error *error) {
   hri_file_dtype most = dtype == (hri_file_dtype)HRI_AS_SOURCE ? s->carry.dtype : dtype;
   const char *name = most == HRI_FILE_BF16 ? "bfloat16" : most == HRI_FILE_F16 ? "float16" : "float32";
+  hr_model other;
+  const hr_model *model = files_of(s, &other);
   hr_error own = {0};
   HRI_TRY(save_weights(s, directory, dtype, with_states, files, error));
-  HRI_TRY(told(s, hri_export_config(&s->plan->spec.model, name, directory, files, &own), &own, error));
-  return told(s, hri_export_companions(&s->plan->spec.model, directory, files, &own), &own, error);
+  HRI_TRY(told(s, hri_export_config(model, name, directory, files, &own), &own, error));
+  return told(s, hri_export_companions(model, directory, files, &own), &own, error);
 }
 
 static void tell_note(void *context, const char *note) {

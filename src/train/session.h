@@ -32,6 +32,7 @@ typedef struct hri_session {
   void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before it is prepared, may be NULL */
   void *after_node_context;
   hri_file_list *loaded; /* gets the files that the load read, with their digests; set before the load, may be NULL */
+  char companions[4096]; /* a checkpoint that has the model's own files too, for when its directory is gone; "": none */
   bool one_shape; /* no shorter shapes, also without packing; set before it is prepared */
 } hri_session;
 

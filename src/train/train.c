@@ -38,6 +38,7 @@ typedef struct trainer {
   char path[4096];
   bool near_limit_told;
   uint64_t unlabelled;  /* steps without a label that counts */
+  uint64_t eval_tokens; /* of the last evaluation */
   double step_seconds[STEP_WINDOW]; /* of the last steps, a ring */
 } trainer;
 
@@ -277,6 +278,7 @@ static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
   if (t->eval_data) {
     HRI_TRY(hri_session_evaluate(&t->session, t->eval_data, t->options->eval_batches, &t->metrics.eval_loss, &tokens, error));
     t->progress.eval_loss = t->metrics.eval_loss;
+    t->eval_tokens = tokens;
     if (!isfinite(t->metrics.eval_loss)) {
       hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, tokens ? "the evaluation's loss is not finite: it is not the best" : "no label counts in the evaluation data: it has no loss");
     } else if (!(t->metrics.eval_loss >= t->progress.best_eval_loss)) {
@@ -296,6 +298,7 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
   if (status == HR_ERROR_DIVERGED && hri_checkpoint_newest(t->run.directory, newest))
     hri_hint(error, status, "nothing of it was saved; %s is whole: go on from it with a lower --lr and --allow-different lr", strrchr(newest, '/') + 1);
   HRI_TRY(status);
+  (void)snprintf(t->session.companions, sizeof t->session.companions, "%s", t->path);
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
   return HR_OK;
 }
@@ -313,7 +316,7 @@ static hr_status loop(trainer *t, hr_error *error) {
     if (due(o->save_every, t->progress.step) || last || (best && o->save_every)) HRI_TRY(checkpoint(t, best, error));
     if (!last && o->should_stop && o->should_stop(o->context)) {
       hr_status status;
-      if (!due(o->save_every, t->progress.step)) HRI_TRY(checkpoint(t, false, error));
+      if (!due(o->save_every, t->progress.step) && !(best && o->save_every)) HRI_TRY(checkpoint(t, best, error));
       status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped after step %llu of %llu; the checkpoint is %s", (unsigned long long)t->progress.step,
                         (unsigned long long)t->progress.steps, t->path);
       return hri_hint(error, status, "go on with --resume %s", t->run.directory);
@@ -326,7 +329,9 @@ static hr_status loop(trainer *t, hr_error *error) {
 
 static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_error *error) {
   if (job->purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "this job is not a training job");
-  if (!o->out_directory || !o->out_directory[0]) {
+  if (o->resume_directory && o->out_directory && strcmp(o->resume_directory, o->out_directory) != 0)
+    return hri_fail(error, HR_ERROR_USAGE, "a run goes on in its own directory: %s and %s differ", o->resume_directory, o->out_directory);
+  if (!o->resume_directory && (!o->out_directory || !o->out_directory[0])) {
     hr_status status = hri_fail(error, HR_ERROR_USAGE, "train needs an output directory");
     return hri_hint(error, status, "add --out RUN");
   }
@@ -360,9 +365,10 @@ static void nearest_directory(const char *path, char out[4096]) {
 static hr_status open_data(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
   char spool[4096];
-  nearest_directory(o->out_directory, spool);
-  HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, &o->data, spool, o->out_directory, &t->data, error));
-  if (o->eval_path_count) HRI_TRY(hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, spool, o->out_directory, &t->eval_data, error));
+  const char *run = o->resume_directory ? o->resume_directory : o->out_directory;
+  nearest_directory(run, spool);
+  HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, &o->data, spool, run, &t->data, error));
+  if (o->eval_path_count) HRI_TRY(hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, spool, run, &t->eval_data, error));
   return HR_OK;
 }
 
@@ -405,7 +411,7 @@ static hr_status check_steps(trainer *t, hr_error *error) {
     status = hri_fail(error, HR_ERROR_USAGE, "the run is at step %llu, and it is asked for %llu", (unsigned long long)p->step, (unsigned long long)steps);
     return hri_hint(error, status, "give --steps %llu or more", (unsigned long long)p->step);
   }
-  if (steps > p->steps && hri_steps_may_grow(t->job)) return HR_OK;
+  if (hri_steps_may_grow(t->job)) return HR_OK; /* or end sooner */
   if (!hri_is_allowed(t->options, "steps")) {
     status = hri_fail(error, HR_ERROR_USAGE, "the run was set to %llu steps and this one to %llu: its %s schedule depends on them", (unsigned long long)p->steps,
                       (unsigned long long)steps, hr_schedule_name(t->job->schedule));
@@ -415,14 +421,19 @@ static hr_status check_steps(trainer *t, hr_error *error) {
   (void)snprintf(text, sizeof text, "steps %llu instead of %llu: the learning rate of the next step is %g instead of %g", (unsigned long long)steps, (unsigned long long)p->steps,
                  t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps), t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
   hri_session_tell(&t->session, HR_EVENT_WARNING, NULL, text);
+  hri_text_add(&t->from.allowed, "%ssteps %llu -> %llu", t->from.allowed.length ? ", " : "", (unsigned long long)p->steps, (unsigned long long)steps);
   return HR_OK;
 }
 
 /* Where all that has a name agrees, the rows can still differ only in runs of 0.1.0, which named less. */
-static hr_status check_rows(const trainer *t, hr_error *error) {
+static hr_status check_rows(trainer *t, hr_error *error) {
   uint64_t hash = hri_dataset_hash(t->data);
   hr_status status;
-  if (t->from.progress.data_hash == hash || t->from.allowed.length > 0) return HR_OK;
+  if (t->from.progress.data_hash == hash || (t->from.verified && t->from.allowed.length > 0)) return HR_OK;
+  if (hri_is_allowed(t->options, "data")) {
+    hri_text_add(&t->from.allowed, "%sdata", t->from.allowed.length ? ", " : "");
+    return HR_OK;
+  }
   status = hri_fail(error, HR_ERROR_USAGE, "the rows of training data are not those of the run (digest %016llx, then %016llx)", (unsigned long long)t->from.progress.data_hash, (unsigned long long)hash);
   return hri_hint(error, status, "give the same --data files in the same order, with the same --packing, --format and the like, or --allow-different data");
 }
@@ -460,6 +471,7 @@ static hr_status check_resume(trainer *t, hr_error *error) {
     (void)snprintf(text, sizeof text, "goes on differently, as allowed: %.500s", hri_text_get(&from->allowed));
     hri_session_tell(&t->session, HR_EVENT_WARNING, NULL, text);
   }
+  if (hri_is_allowed(t->options, "metrics")) hri_text_add(&from->allowed, "%smetrics", from->allowed.length ? ", " : "");
   if (from->has_metrics && !hri_is_allowed(t->options, "metrics")) return hri_metrics_resume(&t->run, from->metrics_bytes, from->metrics_digest, error);
   return hri_metrics_trim(&t->run, t->progress.step, error);
 }
@@ -481,8 +493,10 @@ static hr_status prepare_profile(trainer *t, hr_error *error) {
 /* A path that cannot be written is told now, not after hours. One in a run directory that is not there yet is tried when it is. */
 static hr_status try_profile_path(const trainer *t, bool begun, hr_error *error) {
   const char *path = t->options->profile_path, *out = t->options->out_directory;
-  size_t length = strlen(out);
-  bool inside = path && strncmp(path, out, length) == 0 && path[length] == '/' && !t->options->resume_directory;
+  size_t length = out ? strlen(out) : 0;
+  bool inside;
+  while (length > 1 && out[length - 1] == '/') length--;
+  inside = path && strncmp(path, out, length) == 0 && path[length] == '/' && !t->options->resume_directory;
   return path && inside == begun ? hri_file_can_replace(path, error) : HR_OK;
 }
 
@@ -586,7 +600,7 @@ static hr_status start(trainer *t, hr_error *error) {
   control = hri_executor_control(t->session.executor);
   control->applied_steps = t->progress.applied_steps;
   t->steps_at_start = t->progress.step;
-  t->metrics.eval_loss = NAN;
+  t->metrics.eval_loss = t->progress.eval_loss;
   t->metrics.best_eval_loss = t->progress.best_eval_loss;
   t->metrics.device_reserved_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;
   t->metrics.device_peak_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].peak_bytes;
@@ -630,6 +644,7 @@ static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr
   result->best_eval_loss = p->best_eval_loss;
   result->perplexity = exp(t->metrics.eval_loss);
   result->skipped_steps = p->skipped_steps;
+  result->eval_tokens = t->eval_tokens;
   result->seconds = now() - t->started;
   result->tokens_per_second = (double)((p->step - t->steps_at_start) * rows_per_step(t->job) * t->job->sequence_length) / fmax(result->seconds, 1e-9);
   HRI_TRY(hri_session_compare(&t->session, result->reserved_bytes, result->planned_bytes, error));
@@ -687,7 +702,9 @@ static hr_status enter(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
   if (!o->resume_directory) return hri_rundir_look(o->out_directory, error);
   HRI_TRY(hri_rundir_resume(&t->run, o->resume_directory, &t->session, t->job, o, error));
-  return hri_checkpoint_open(&t->run, &t->from, error);
+  HRI_TRY(hri_checkpoint_open(&t->run, &t->from, error));
+  (void)snprintf(t->session.companions, sizeof t->session.companions, "%s", t->from.path);
+  return HR_OK;
 }
 
 hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error) {

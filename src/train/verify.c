@@ -203,11 +203,12 @@ struct hr_hold { int fd; };
 
 hr_hold *hr_hold_take(const char *directory) {
   char path[PATH_BYTES];
-  struct stat info;
+  struct stat info, there;
   hr_hold *hold = NULL;
   int fd = join(path, directory, HRI_MANIFEST_FILE, NULL) == HR_OK ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
   if (fd < 0) return NULL;
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0) hold = hri_alloc(sizeof *hold);
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0 && stat(path, &there) == 0 && there.st_ino == info.st_ino && there.st_dev == info.st_dev)
+    hold = hri_alloc(sizeof *hold); /* still there: it was not taken away before it was held */
   if (hold) hold->fd = fd;
   else (void)close(fd);
   return hold;

@@ -108,7 +108,7 @@ static void test_a_run_that_diverges_stops_and_saves_nothing_of_it(void **state)
   text = get_file(path_of("%s/metrics.jsonl", a.run), NULL);
   says(text, "\"step\":7,\"loss\":null");
   free(text);
-  assert_int_equal(hr_run_open(a.run, &run, NULL), HR_OK);
+  assert_int_equal(hr_run_open(a.run, NULL, &run, NULL), HR_OK);
   assert_string_equal(hr_run_state(run), "diverged");
   hr_run_close(run);
 }
