@@ -46,10 +46,11 @@ hr_status hr_run_verify(const char *directory, void (*on_file)(void *context, co
 
 /* ---- reading beside a run ---- */
 
-/* While it is held, a run does not remove the checkpoint `directory` for --keep; links (last, best) are followed first. NULL when the
- * directory is no checkpoint, or cannot be held: reading works all the same. */
+/* While it is held, a run does not remove the checkpoint `directory` for --keep. Links (last, best) are followed first, and may lead elsewhere a
+ * moment later: read what `path` (at least 4096 bytes) says. NULL when the directory is no checkpoint, or cannot be held; reading works all the
+ * same, and `path` is `directory`. */
 typedef struct hr_hold hr_hold;
-hr_hold *hr_hold_take(const char *directory);
+hr_hold *hr_hold_take(const char *directory, char *path);
 void hr_hold_release(hr_hold *hold); /* NULL is fine */
 
 #ifdef __cplusplus

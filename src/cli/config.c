@@ -199,6 +199,18 @@ hr_status config_resume(cli_config *config, hr_error *error) {
   return status;
 }
 
+struct hr_hold *config_hold_model(cli_config *config) {
+  value *model = &config->values[OPTION_MODEL];
+  char path[4096];
+  hr_hold *hold;
+  if (!model->text || !model->text[0]) return NULL;
+  hold = hr_hold_take(model->text, path);
+  if (!hold) return NULL;
+  free(model->text);
+  model->text = text_copy(path, strlen(path));
+  return hold;
+}
+
 /* ---- --show-config ---- */
 
 static const char *origin_text(const value *v) {

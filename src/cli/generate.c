@@ -213,7 +213,7 @@ hr_status command_generate(cli_config *config, hr_error *error) {
   hr_hold *hold; /* a run beside does not take the checkpoint away while it is read */
   hr_status status;
   if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_GENERATE, error);
-  hold = hr_hold_take(config_text(config, OPTION_MODEL) ? config_text(config, OPTION_MODEL) : "");
+  hold = config_hold_model(config);
   status = check_sampling(config, error);
   if (status == HR_OK) status = prepare(config, &in, error);
   if (status == HR_OK) status = run(config, &in, error);

@@ -214,6 +214,9 @@ hr_status config_recipe(cli_config *config, hr_error *error);
 /* With --resume RUN: takes over what the run was asked for and nobody said now. USAGE when it is no run. */
 hr_status config_resume(cli_config *config, hr_error *error);
 
+/* Holds MODEL while it is read when it is a checkpoint of a run, which may be a link that moves on (hr_hold_take). NULL: it is none. */
+struct hr_hold *config_hold_model(cli_config *config);
+
 /* Sets one value from text if nothing stronger has set it; repeated PATHS of the same origin are appended. `place` says
  * where the text stands, "" for a flag. */
 hr_status config_set(cli_config *config, option_id id, const char *text, origin from, const char *place,

@@ -229,7 +229,7 @@ hr_status command_evaluate(cli_config *config, hr_error *error) {
   hr_status status;
   memset(&result, 0, sizeof result);
   if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_EVALUATE, error);
-  hold = hr_hold_take(config_text(config, OPTION_MODEL) ? config_text(config, OPTION_MODEL) : "");
+  hold = config_hold_model(config);
   status = config_job(config, HR_PURPOSE_EVALUATE, error);
   if (status == HR_OK) status = run_options(config, &separator, &run, error);
   if (status == HR_OK) {

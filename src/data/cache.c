@@ -115,6 +115,15 @@ hr_status hri_cache_lock(const hri_dataset *dataset, hri_lock **lock, hr_error *
   return HR_OK;
 }
 
+void hri_cache_tidy(const hri_dataset *dataset) {
+  const char *store = dataset->options->store_directory;
+  char path[PATH_BYTES];
+  hri_lock *lock;
+  (void)hri_scratch_sweep(store);
+  if (path_of(store, dataset->key, "lock", path, NULL) != HR_OK || !hri_path_exists(path) || hri_lock_is_held(path, NULL)) return;
+  if (hri_lock_take(path, "the entry of the data cache", &lock, NULL) == HR_OK) hri_lock_release(lock, true);
+}
+
 /* ---- loading ---- */
 
 /* An entry that is not sound is no error: it is made anew. */

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/scratch.h"
 #include "data/paths.h"
 #include "data/source.h"
 
@@ -202,7 +201,7 @@ static hr_status read_all(hri_dataset *dataset, hr_error *error) {
     HRI_TRY(hri_cache_digest(dataset, error));
     dataset->key = hri_cache_key(dataset);
     HRI_TRY(hri_cache_load(dataset, o->store_directory, error));
-    if (dataset->kept && keeps) (void)hri_scratch_sweep(o->store_directory); /* who made it may have been killed right behind that */
+    if (dataset->kept && keeps) hri_cache_tidy(dataset); /* who made it may have been killed right behind that */
     if (dataset->kept) return HR_OK;
   }
   if (keeps && !reads_in_place(dataset)) return read_shared(dataset, error);

@@ -134,6 +134,8 @@ void hri_data_write_note(hri_dataset *dataset);
 hr_status hri_cache_digest(hri_dataset *dataset, hr_error *error);
 /* The key of what reading the files makes; the digest is complete. */
 uint64_t hri_cache_key(const hri_dataset *dataset);
+/* Removes what killed makers of this entry left beside it: scratch directories, and its lock when nobody holds that. */
+void hri_cache_tidy(const hri_dataset *dataset);
 /* Makes the store and waits until this process is the one that makes the entry; tells about waiting. Released by the caller, who
  * removes the lock file whatever came of it. */
 hr_status hri_cache_lock(const hri_dataset *dataset, hri_lock **lock, hr_error *error);

@@ -2,7 +2,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -64,7 +66,7 @@ static void tell_unlisted(void *context, hri_manifest_finding_kind kind, const c
   if (kind == HRI_FINDING_UNLISTED || kind == HRI_FINDING_UNLISTED_READ) tell(context, path, HR_RUN_FILE_UNKNOWN, text);
 }
 
-static bool verify_checkpoint(verification *v, const char *path) {
+static bool verify_files(verification *v, const char *path) {
   char manifest[PATH_BYTES];
   hri_file_list files = {0};
   hr_error error = {0};
@@ -89,6 +91,15 @@ static bool verify_checkpoint(verification *v, const char *path) {
     (void)hri_manifest_compare(path, &files, 0, tell_unlisted, v);
   }
   hri_array_free(&files);
+  return whole;
+}
+
+/* Held meanwhile: a run beside would take old ones away. One that went since it was listed is no damage. */
+static bool verify_checkpoint(verification *v, const char *path) {
+  char held[PATH_BYTES];
+  hr_hold *hold = hr_hold_take(path, held);
+  bool whole = (hold || hri_path_is_dir(path)) && verify_files(v, path);
+  hr_hold_release(hold);
   return whole;
 }
 
@@ -201,16 +212,27 @@ hr_status hr_run_verify(const char *directory, void (*on_file)(void *context, co
 
 struct hr_hold { int fd; };
 
-hr_hold *hr_hold_take(const char *directory) {
-  char path[PATH_BYTES];
-  struct stat info, there;
+/* The file's descriptor with a shared lock on it, if it is still at its path then; else -1. */
+static int hold_file(const char *path) {
+  struct stat here, there;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return -1;
+  if (fstat(fd, &here) == 0 && S_ISREG(here.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0 && stat(path, &there) == 0 && there.st_ino == here.st_ino && there.st_dev == here.st_dev) return fd;
+  (void)close(fd);
+  return -1;
+}
+
+/* A run may retire the checkpoint that a link led to before it is held: the link then leads to another. */
+hr_hold *hr_hold_take(const char *directory, char *path) {
+  char full[PATH_MAX], manifest[PATH_BYTES];
   hr_hold *hold = NULL;
-  int fd = join(path, directory, HRI_MANIFEST_FILE, NULL) == HR_OK ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-  if (fd < 0) return NULL;
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0 && stat(path, &there) == 0 && there.st_ino == info.st_ino && there.st_dev == info.st_dev)
-    hold = hri_alloc(sizeof *hold); /* still there: it was not taken away before it was held */
+  int fd = -1;
+  for (int attempt = 0; attempt < 5 && fd < 0; attempt++)
+    if (realpath(directory, full) && strlen(full) < PATH_BYTES && join(manifest, full, HRI_MANIFEST_FILE, NULL) == HR_OK) fd = hold_file(manifest);
+  if (fd >= 0) hold = hri_alloc(sizeof *hold);
   if (hold) hold->fd = fd;
-  else (void)close(fd);
+  else if (fd >= 0) (void)close(fd);
+  (void)snprintf(path, PATH_BYTES, "%s", hold ? full : directory);
   return hold;
 }
 

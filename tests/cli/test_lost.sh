@@ -68,7 +68,7 @@ cd elsewhere; run train --resume ../part -q; expect_rc 0; cd ..
 run train --resume part --data moved.txt --steps 9 -q; expect_rc 0
 run train --resume run --steps 9; refuses 2; expect_err 'linear schedule depends'; expect_err 'allow-different steps'
 run train --resume run --steps 9 --allow-different steps -q; expect_rc 0; expect_err 'learning rate of the next step'
-grep -q '"allowed": "steps\|"changes"' run/run.json || true
+grep -q '"allowed": "steps' run/run.json || fail "run.json does not record the other number of steps"
 # The model is not needed any more.
 cp -r whole/final base; run train base --seq 12 --threads 1 --data text.txt --out tuned --steps 2 --save-every 1 --schedule constant -q; expect_rc 0
 rm -rf base; run train --resume tuned --steps 3 -q; expect_rc 0
@@ -114,11 +114,49 @@ run train --resume part --steps 12 --keep 1 -q; expect_rc 0; expect_err 'final.*
 for kept in final.set-aside-1/x.tex checkpoints/.mine.tmp .note.tmp .headroom-abcdef/y; do [ "$(cat part/$kept)" = mine ] || fail "$kept is gone"; done
 [ -e part/final/model.safetensors ] || fail "there is no final"
 
+# ---- the model goes, the newest checkpoint rots, and the run goes on with all of its files ----
+"$program" convert part/final m.gguf >/dev/null 2>err && "$program" convert m.gguf word >/dev/null 2>err
+for companion in generation_config.json special_tokens_map.json; do echo '{}' >word/$companion; done
+run train word --seq 12 --threads 1 --data text.txt --schedule constant --steps 4 --save-every 2 --keep 2 --out gone -q; expect_rc 0
+rm -rf word
+run train --resume gone --steps 6 -q; expect_rc 0; ! grep -q warning err || fail "the model's files are missed"
+run train --resume gone --steps 10 -q; expect_rc 0; ! grep -q warning err || fail "the model's files are missed"
+for companion in generation_config.json special_tokens_map.json; do [ -e gone/final/$companion ] && [ -e gone/checkpoints/last/$companion ] || fail "$companion is lost"; done
+flip gone/checkpoints/step-000010/config.json 30
+run train --resume gone; expect_rc 5; expect_err '--from step-000008'
+run train --resume gone --from step-000008 --steps 10 -q; expect_rc 0; [ -e gone/final/special_tokens_map.json ] || fail "special_tokens_map.json is lost"
+grep -q special_tokens_map.json gone/checkpoints/last/manifest.json || fail "the manifest lacks a file"
+
+# ---- what a person changed stays ----
+echo mine >gone/final/manifest.json; run train --resume gone -q; expect_rc 0; [ "$(cat gone/final.set-aside-1/manifest.json)" = mine ] || fail "final/manifest.json is gone"
+sed -i 's/{/{ /' gone/final/config.json; edited=$(sha256sum <gone/final/config.json)
+run train --resume gone -q; expect_rc 0; [ "$(sha256sum <gone/final.set-aside-2/config.json)" = "$edited" ] || fail "an edited config.json is gone"
+run train --resume gone -q; expect_rc 0; [ -e gone/final.set-aside-3 ] && fail "final was set aside though nobody touched it"
+cp gone/metrics.jsonl before.jsonl; sed -i '3s/step/Step/' gone/metrics.jsonl; cp gone/metrics.jsonl broken.jsonl
+run train --resume gone; expect_rc 5; expect_err 'metrics.jsonl was changed'
+run train --resume gone --allow-different metrics -q; expect_rc 0
+cmp -s gone/metrics.jsonl.set-aside-2 broken.jsonl || fail "the broken metrics are gone"
+[ "$(wc -l <gone/metrics.jsonl)" -eq $(($(wc -l <before.jsonl) - 1)) ] || fail "more than the broken line is gone"
+grep -q '"allowed": "metrics"' gone/run.json || fail "run.json does not record what was allowed"
+
+# ---- bytes that JSON does not have, a long text, variables for all runs ----
+run train $job --steps 2 --schedule constant --document-separator '\xff' --out bytes -q; expect_rc 0
+run train --resume bytes --steps 3 -q; expect_rc 0
+long=$(printf 'x%.0s' $(seq 300))
+run train $job --steps 2 --schedule constant --document-separator "$long" --out long -q; expect_rc 0
+run train --resume long --steps 3 -q; expect_rc 0
+run train --resume long --steps 4 --document-separator "${long}y"; refuses 2; expect_err 'document-separator was'
+HEADROOM_EPOCHS=1 "$program" train --resume bytes --steps 4 -q >out 2>err || fail "HEADROOM_EPOCHS is in the way"
+HEADROOM_EPOCHS=1 "$program" train --resume bytes -q >out 2>err || fail "HEADROOM_EPOCHS is in the way"; grep -q '"steps": 4' bytes/run.json || fail "HEADROOM_EPOCHS overruled the run's steps"
+run train $job --steps 2 --out deep/er/run --profile deep/er/run/no/p.json; [ "$rc" -ne 0 ] || fail "wrote into a directory that is not there"; [ -e deep ] && fail "directories were left"
+run train $job --steps 2 --out slash/ --profile slash/p.json -q; expect_rc 0; [ -s slash/p.json ] || fail "no profile"
+
 # ---- a run of 0.1.0 (recorded with that version; tests/runs) ----
 for i in $(seq 40); do echo "line $i of a text"; done >old.txt
 cp -r "$here/../runs/0.1.0" old
 oldjob="$model --seq 12 --threads 1 --data old.txt --schedule constant --eval-data old.txt --eval-every 2 --save-every 2"
 run train $oldjob --resume old --lr 1; refuses 2; expect_err 'lr was 5e-05 and is 1'
+run train ${oldjob/--data old.txt/--data text.txt} --resume old --lr 1 --allow-different lr; refuses 2; expect_err 'training data'
 run train $oldjob --resume old --steps 6 -q; expect_rc 0; expect_err 'version 0.1.0: without digests, not verified'
 run train $oldjob --out new --steps 6 -q; expect_rc 0
 cmp -s old/final/model.safetensors new/final/model.safetensors || fail "a run of 0.1.0 goes on to other weights"
