@@ -269,6 +269,17 @@ hr_status hri_dir_remove(const char *path, hr_error *error) {
   return status;
 }
 
+void hri_path_nearest(const char *path, char out[4096]) {
+  (void)snprintf(out, 4096, "%.4095s", path);
+  while (!hri_path_is_dir(out)) {
+    char *slash = strrchr(out, '/');
+    if (!slash) (void)strcpy(out, ".");
+    else if (slash == out) out[1] = 0;
+    else *slash = 0;
+    if (strcmp(out, ".") == 0 || strcmp(out, "/") == 0) return;
+  }
+}
+
 char *hri_path_join(const char *dir, const char *name) {
   size_t a = strlen(dir), b = strlen(name);
   char *path = hri_alloc(a + b + 2);

@@ -44,6 +44,8 @@ bool hri_dir_syncs_are_weak(void);                                 /* a file sys
  * not be taken for absent. */
 hr_status hri_dir_next(DIR *dir, const char *path, const char **name, hr_error *error);
 hr_status hri_dir_remove(const char *path, hr_error *error);       /* rm -r of a tree of ours; missing is fine */
+/* The nearest directory at or above a path that is there, into `out` (4096 bytes). */
+void hri_path_nearest(const char *path, char out[4096]);
 /* "dir/name" in a new string; NULL when memory is refused. */
 char *hri_path_join(const char *dir, const char *name);
 bool hri_path_exists(const char *path); /* a link to nowhere does exist: reading it fails by its name */

@@ -314,6 +314,17 @@ size_t hri_utf8_sequence(const char *bytes, size_t count) {
   return length;
 }
 
+bool hri_utf8_whole(const char *text) {
+  size_t left = strlen(text);
+  while (left > 0) {
+    size_t length = hri_utf8_sequence(text, left);
+    if (length == 0) return false;
+    text += length;
+    left -= length;
+  }
+  return true;
+}
+
 hri_json_writer hri_json_writer_init(hri_text *text, uint32_t indent) {
   hri_json_writer writer = {.text = text, .indent = indent, .empty = true};
   return writer;

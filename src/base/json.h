@@ -61,6 +61,7 @@ hr_status hri_json_fail(const hri_json *json, hr_error *error, const char *wante
 /* Bytes of the valid UTF-8 sequence at `bytes` (1..4), or 0 when it is invalid or cut off. `count` > 0 bytes are there.
  * Overlong forms, surrogates and values above U+10FFFF are invalid (Unicode 15, table 3-7). */
 size_t hri_utf8_sequence(const char *bytes, size_t count);
+bool hri_utf8_whole(const char *text); /* all of it */
 
 /* The streaming writer: appends to `text`, whose sticky flag tells of refused memory. Order of calls is the caller's
  * duty (a key before each member, as many ends as begins) and asserted. Depth is at most HRI_JSON_DEPTH. */

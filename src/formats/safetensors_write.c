@@ -31,20 +31,9 @@ typedef unsigned long long ull; /* for printing */
 
 /* ---- Header ---- */
 
-static bool valid_utf8(const char *text) {
-  size_t left = strlen(text);
-  while (left > 0) {
-    size_t length = hri_utf8_sequence(text, left);
-    if (length == 0) return false;
-    text += length;
-    left -= length;
-  }
-  return true;
-}
-
 static hr_status check_tensor(const char *path, const hri_safetensor *tensor, uint64_t *bytes, hr_error *error) {
   uint64_t elements;
-  if (!tensor->name || !valid_utf8(tensor->name) || strcmp(tensor->name, "__metadata__") == 0)
+  if (!tensor->name || !hri_utf8_whole(tensor->name) || strcmp(tensor->name, "__metadata__") == 0)
     return hri_fail(error, HR_ERROR_USAGE, "%s: '%.200s' cannot name a tensor", path, tensor->name ? tensor->name : "");
   if (tensor->rank > HRI_SAFETENSORS_MAX_RANK || (unsigned)tensor->dtype >= HRI_FILE_DTYPE_COUNT ||
       !hri_file_elements(tensor->rank, tensor->shape, &elements) || !hri_file_bytes(tensor->dtype, elements, bytes))

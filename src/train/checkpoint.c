@@ -263,12 +263,12 @@ static hr_status publish(hri_rundir *r, const char *temp, const char *path, hr_e
   uint64_t step;
   hr_status status = join(manifest, path, HRI_MANIFEST_FILE, error);
   if (status == HR_OK && hri_manifest_read(path, &step, &files, NULL) == HR_OK) (void)hri_file_list_read(&files, manifest, NULL);
-  if (status == HR_OK) status = hri_run_publish(r, r->checkpoint_scratch, temp, path, &files, NULL, error);
+  if (status == HR_OK) status = hri_run_publish(r, r->checkpoint_scratch, temp, path, &files, error);
   hri_array_free(&files);
   return status;
 }
 
-hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, uint32_t keep, char *path, hr_error *error) {
+hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, char *path, hr_error *error) {
   char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
   hr_status status;
   hri_checkpoint_name(p->step, name);
@@ -286,8 +286,12 @@ hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress
   if (best) HRI_TRY(point(r, parent, "best", name, error));
   HRI_TRY(point(r, parent, "last", name, error));
   HRI_TRY(hri_dir_sync(parent, error));
-  remove_old(r, parent, keep);
   return HR_OK;
+}
+
+void hri_checkpoint_retire(hri_rundir *r, uint32_t keep) {
+  char parent[PATH_BYTES];
+  if (join(parent, r->directory, "checkpoints", NULL) == HR_OK) remove_old(r, parent, keep);
 }
 
 /* ---- reading ---- */

@@ -26,9 +26,11 @@ hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error);
 /* "RUN/checkpoints/step-N" of the newest; false: there is none. */
 bool hri_checkpoint_newest(const char *directory, char path[4096]);
 
-/* Writes checkpoints/step-N, points `last` (and `best`) at it, and removes what `keep` does not hold. path: at least 4096. DIVERGED: a weight or
- * state is not finite; nothing was published. */
-hr_status hri_checkpoint_write(hri_rundir *run, hri_session *session, const hri_progress *progress, bool best, uint32_t keep, char *path, hr_error *error);
+/* Writes checkpoints/step-N and points `last` (and `best`) at it; then it may be announced. path: at least 4096. DIVERGED: a weight or state is not
+ * finite; nothing was published. */
+hr_status hri_checkpoint_write(hri_rundir *run, hri_session *session, const hri_progress *progress, bool best, char *path, hr_error *error);
+/* Removes what `keep` (0: all are kept) does not hold, once the new one was announced: nobody hears of none. */
+void hri_checkpoint_retire(hri_rundir *run, uint32_t keep);
 
 /* Finds the newest checkpoint, or options->resume_from, reads its state, and verifies everything but the tensors, which the load does
  * (hri_checkpoint_check_tensors). Damage is INPUT, and the hint names the newest whole one. */

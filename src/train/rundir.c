@@ -118,17 +118,6 @@ hr_status hri_rundir_look(const char *directory, hr_error *error) {
   return look_for_start(directory, &what, error);
 }
 
-/* The nearest directory above a path that is there. */
-static void existing(const char *path, char out[PATH_BYTES]) {
-  (void)snprintf(out, PATH_BYTES, "%s", path);
-  while (!hri_path_is_dir(out)) {
-    char *slash = strrchr(out, '/');
-    if (!slash) (void)strcpy(out, ".");
-    else if (slash == out) out[1] = 0;
-    else *slash = 0;
-  }
-}
-
 /* ---- beginning ---- */
 
 static void set_up(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options) {
@@ -178,7 +167,7 @@ static hr_status make_and_lock(hri_rundir *r, hr_error *error) {
   for (int attempt = 0; attempt < 20; attempt++) {
     bool was = hri_path_exists(r->directory);
     char above[PATH_BYTES];
-    existing(r->directory, above);
+    hri_path_nearest(r->directory, above);
     r->above_bytes = strcmp(above, ".") == 0 ? 0 : strlen(above);
     HRI_TRY(hri_dir_make(r->directory, error));
     r->made_directory = !was;
@@ -332,7 +321,7 @@ hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, con
   if (done > 0 && o->keep && join(path, directory, "checkpoints", NULL) == HR_OK) there = directory_bytes(path);
   if (there > need - checkpoint - final) there = need - checkpoint - final; /* one more stands beside what will go, and so does final */
   need -= there;
-  existing(directory, at);
+  hri_path_nearest(directory, at);
   if (statvfs(at, &info) != 0 || info.f_blocks == 0) return HR_OK; /* it will show when it is written */
   room = (uint64_t)info.f_bavail * info.f_frsize;
   (void)snprintf(text, sizeof text, "disk: %s for %llu checkpoint%s of %s and final of %s; %s are free", hri_size_text(need, a), (unsigned long long)count, count == 1 ? "" : "s",
@@ -341,6 +330,16 @@ hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, con
   if (need <= room) return HR_OK;
   status = hri_fail(error, HR_ERROR_BUDGET, "the run writes up to %s to disk and %s has %s free", a, at, d);
   return hri_hint(error, status, "free some space, keep fewer checkpoints (--keep, --save-every), or name a directory elsewhere with --out");
+}
+
+/* NAME.set-aside-N, N the first that is free. */
+static hr_status aside_name(const char *name, char to[PATH_BYTES], hr_error *error) {
+  struct stat info;
+  int n = 1;
+  do
+    if (snprintf(to, PATH_BYTES, "%.4000s.set-aside-%d", name, n) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", name);
+  while (lstat(to, &info) == 0 && n++ < 100000);
+  return HR_OK;
 }
 
 /* ---- metrics.jsonl ---- */
@@ -417,13 +416,9 @@ hr_status hri_metrics_trim(hri_rundir *r, uint64_t step, hr_error *error) {
 /* A copy beside it: the file itself is cut where it is. */
 static hr_status copy_aside(hri_rundir *r, const char *path, hr_error *error) {
   char to[PATH_BYTES], text[PATH_BYTES + 100], *bytes;
-  struct stat info;
   uint64_t count;
-  int n = 1;
   hr_status status;
-  do
-    if (snprintf(to, sizeof to, "%.4000s.set-aside-%d", path, n) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
-  while (lstat(to, &info) == 0 && n++ < 100000);
+  HRI_TRY(aside_name(path, to, error));
   HRI_TRY(hri_file_read(path, UINT64_C(1) << 32, &bytes, &count, error));
   status = hri_scratch_replace(r->scratch, to, bytes, count, true, error);
   hri_free(bytes);
@@ -499,14 +494,9 @@ hr_status hri_metrics_settle(hri_rundir *r, uint64_t *bytes, uint64_t *digest, h
 
 /* ---- publishing ---- */
 
-/* Moves `from` to NAME.set-aside-N, N the first that is free. */
 static hr_status set_aside_as(const hri_rundir *r, const char *from, const char *name, const char *why, hr_error *error) {
   char to[PATH_BYTES], text[PATH_BYTES + 200];
-  struct stat info;
-  int n = 1;
-  do
-    if (snprintf(to, sizeof to, "%.4000s.set-aside-%d", name, n) >= PATH_BYTES) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", name);
-  while (lstat(to, &info) == 0 && n++ < 100000);
+  HRI_TRY(aside_name(name, to, error));
   if (rename(from, to) != 0) return hri_fail_errno(error, errno, "move aside", from);
   (void)snprintf(text, sizeof text, "%.3000s: %s; it is kept as %.900s", name, why, strrchr(to, '/') + 1);
   hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
@@ -515,32 +505,43 @@ static hr_status set_aside_as(const hri_rundir *r, const char *from, const char 
 
 hr_status hri_set_aside(const hri_rundir *r, const char *path, const char *why, hr_error *error) { return set_aside_as(r, path, path, why, error); }
 
-static bool all_known(const char *directory, const hri_file_list *known, const hri_file_list *also) {
+static bool all_known(const char *directory, const hri_file_list *known) {
   DIR *dir = opendir(directory);
   const char *name = NULL;
   bool all = dir != NULL;
   while (all && (all = hri_dir_next(dir, directory, &name, NULL) == HR_OK) && name)
-    all = hri_file_list_find(known, name) || (also && hri_file_list_find(also, name));
+    all = hri_file_list_find(known, name);
   if (dir) (void)closedir(dir);
   return all;
 }
 
 /* All entries are of the list, with the bytes that were written. */
 static bool is_as_written(const char *path, const hri_file_list *files) {
-  return files->count > 0 && all_known(path, files, NULL) && hri_files_compare(path, files, UINT64_MAX, NULL, NULL) == 0;
+  return files->count > 0 && all_known(path, files) && hri_files_compare(path, files, UINT64_MAX, NULL, NULL) == 0;
 }
 
-hr_status hri_run_publish(hri_rundir *r, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, hr_error *error) {
+void hri_final_settle(hri_rundir *r) {
+  char path[PATH_BYTES];
+  hri_file_list before = r->final_before;
+  if (r->final_next.count == 0) return;
+  if (join(path, r->directory, "final", NULL) == HR_OK && is_as_written(path, &r->final_next)) {
+    r->final_before = r->final_next;
+    r->final_next = before;
+  }
+  hri_array_free(&r->final_next);
+}
+
+hr_status hri_run_publish(hri_rundir *r, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, hr_error *error) {
   char old[PATH_BYTES], aside[PATH_BYTES];
   const char *parent = strrchr(path, '/');
   struct stat info;
-  if (lstat(path, &info) == 0 && !(S_ISDIR(info.st_mode) && (is_as_written(path, known) || (also && is_as_written(path, also)))))
+  if (lstat(path, &info) == 0 && !(S_ISDIR(info.st_mode) && is_as_written(path, known)))
     HRI_TRY(hri_set_aside(r, path, "it holds what this run did not make, or made otherwise", error));
   HRI_TRY(hri_publish_exchange(scratch, temp, path, old, error));
   (void)snprintf(aside, sizeof aside, "%.*s", (int)(parent - path), path);
   HRI_TRY(hri_dir_sync(aside, error));
   if (!old[0]) return HR_OK;
-  if (all_known(old, known, also)) return (void)hri_dir_remove(old, NULL), HR_OK;
+  if (all_known(old, known)) return (void)hri_dir_remove(old, NULL), HR_OK;
   return set_aside_as(r, old, path, "something was put in while it gave way", error);
 }
 
@@ -563,7 +564,7 @@ hr_status hri_rundir_final(hri_rundir *r, hri_session *s, const char *save_dtype
   HRI_TRY(hri_session_save(s, temp, dtype_of(save_dtype), false, &r->final_files, error));
   HRI_TRY(hri_dir_sync(temp, error));
   HRI_TRY(before_publish(context, error));
-  HRI_TRY(hri_run_publish(r, r->scratch, temp, path, &r->final_before, &r->final_next, error));
+  HRI_TRY(hri_run_publish(r, r->scratch, temp, path, &r->final_before, error));
   r->published = true;
   return HR_OK;
 }

@@ -93,9 +93,12 @@ hr_status hri_metrics_settle(hri_rundir *run, uint64_t *bytes, uint64_t *digest,
 hr_status hri_rundir_final(hri_rundir *run, hri_session *session, const char *save_dtype, hr_status (*before_publish)(void *context, hr_error *error), void *context,
                            char *path, hr_error *error);
 
+/* After run.json was read: which of its two lists is that of the `final` that stands there. A run that ended between writing down what was about
+ * to appear and its appearance leaves both. */
+void hri_final_settle(hri_rundir *run);
 /* Puts the finished directory `temp` at `path` in one step and syncs the directory above. What stood there is removed when it is, entry by entry and
- * byte by byte, what `known` or `also` (may be NULL) says; else it is moved to a name of its own beside it, and said. */
-hr_status hri_run_publish(hri_rundir *run, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, const hri_file_list *also, hr_error *error);
+ * byte by byte, what `known` says; else it is moved to a name of its own beside it, and said. */
+hr_status hri_run_publish(hri_rundir *run, hri_scratch *scratch, const char *temp, const char *path, const hri_file_list *known, hr_error *error);
 /* Moves PATH to PATH.set-aside-N and says so. */
 hr_status hri_set_aside(const hri_rundir *run, const char *path, const char *why, hr_error *error);
 

@@ -55,24 +55,13 @@ static void put_job(hri_json_writer *w, const hr_job *job) {
 
 /* ---- options ---- */
 
-/* JSON cannot hold other bytes: a value that has them is not remembered, and must be given again. */
-static bool is_utf8(const char *text) {
-  size_t left = strlen(text);
-  while (left > 0) {
-    size_t length = hri_utf8_sequence(text, left);
-    if (length == 0) return false;
-    text += length;
-    left -= length;
-  }
-  return true;
-}
-
+/* JSON cannot hold other bytes than UTF-8: a value that has them is not remembered, and must be given again. */
 static bool all_utf8(const hri_field *f, const hr_job *job, const hr_run_options *o) {
   bool all = true;
   for (uint32_t k = 0; all; k++) {
     hri_text text = {0};
     bool more = hri_field_text(f, job, o, k, &text);
-    all = !more || is_utf8(hri_text_get(&text));
+    all = !more || hri_utf8_whole(hri_text_get(&text));
     hri_text_deinit(&text);
     if (!more) break;
   }
@@ -128,7 +117,7 @@ static void put_options(hri_json_writer *w, const hr_job *job, const hr_run_opti
 
 static void put_absolute(hri_json_writer *w, const char *key, const char *path) {
   char full[PATH_MAX];
-  if (path && realpath(path, full) && is_utf8(full)) hri_json_field_string(w, key, full);
+  if (path && realpath(path, full) && hri_utf8_whole(full)) hri_json_field_string(w, key, full);
 }
 
 static void put_absolute_list(hri_json_writer *w, const char *key, const char *const *paths, uint32_t count) {
@@ -136,7 +125,7 @@ static void put_absolute_list(hri_json_writer *w, const char *key, const char *c
   if (count == 0) return;
   hri_json_key(w, key);
   hri_json_begin_array(w);
-  for (uint32_t k = 0; k < count; k++) hri_json_put_string(w, realpath(paths[k], full) && is_utf8(full) ? full : paths[k]);
+  for (uint32_t k = 0; k < count; k++) hri_json_put_string(w, realpath(paths[k], full) && hri_utf8_whole(full) ? full : paths[k]);
   hri_json_end_array(w);
 }
 
@@ -350,6 +339,7 @@ hr_status hri_run_take_over(hri_rundir *r, hr_error *error) {
   if (hri_json_get_object(&root, "final", &final, NULL) == HR_OK) {
     if (hri_json_has(&final, "files")) status = hri_files_get(&final, "files", &r->final_before, error);
     if (status == HR_OK && hri_json_has(&final, "next")) status = hri_files_get(&final, "next", &r->final_next, error);
+    if (status == HR_OK) hri_final_settle(r);
   }
 out:
   hri_json_deinit(&root);

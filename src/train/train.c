@@ -293,13 +293,14 @@ static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
 }
 
 static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
-  hr_status status = hri_checkpoint_write(&t->run, &t->session, &t->progress, best, t->options->keep, t->path, error);
+  hr_status status = hri_checkpoint_write(&t->run, &t->session, &t->progress, best, t->path, error);
   char newest[4096];
   if (status == HR_ERROR_DIVERGED && hri_checkpoint_newest(t->run.directory, newest))
     hri_hint(error, status, "nothing of it was saved; %s is whole: go on from it with a lower --lr and --allow-different lr", strrchr(newest, '/') + 1);
   HRI_TRY(status);
   (void)snprintf(t->session.companions, sizeof t->session.companions, "%s", t->path);
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
+  hri_checkpoint_retire(&t->run, t->options->keep);
   return HR_OK;
 }
 
@@ -350,23 +351,12 @@ static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_er
   return hri_allowed_check(o, error);
 }
 
-/* Where files without a name may grow before there is a run directory: on its file system. */
-static void nearest_directory(const char *path, char out[4096]) {
-  (void)snprintf(out, 4096, "%.4080s", path);
-  while (!hri_path_is_dir(out)) {
-    char *slash = strrchr(out, '/');
-    if (!slash) (void)strcpy(out, ".");
-    else if (slash == out) out[1] = 0;
-    else *slash = 0;
-  }
-}
-
 /* All of the data is read and found good before anything is made. */
 static hr_status open_data(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
   char spool[4096];
   const char *run = o->resume_directory ? o->resume_directory : o->out_directory;
-  nearest_directory(run, spool);
+  hri_path_nearest(run, spool); /* files without a name grow on its file system */
   HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, &o->data, spool, run, &t->data, error));
   if (o->eval_path_count) HRI_TRY(hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, spool, run, &t->eval_data, error));
   return HR_OK;
