@@ -1,3 +1,4 @@
+/* The table itself. A new option of a job is one row here; what reads it (run.json, state.json, a resume) needs no change. */
 #include "job/fields.h"
 
 #include <stdio.h>

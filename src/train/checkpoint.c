@@ -1,3 +1,5 @@
+/* The order of a checkpoint is its promise: files synced in the scratch, metrics.jsonl, state.json, the manifest, the directory, the name, the
+ * parent; announced; older ones after that. tests/torture cuts the power at every point of it. */
 #include "train/checkpoint.h"
 
 #include <dirent.h>

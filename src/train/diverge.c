@@ -1,3 +1,4 @@
+/* Only looked for when a run has ended badly: one pass over weights and states. */
 #include "train/diverge.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Values are compared as the texts that were written, by name, so that a message can say both and an older version's file can still be read. */
 #include "train/identity.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Lists of files with their digests, in JSON that protects itself, and how such a list and a directory agree. */
 #include "train/manifest.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+/* run.json, written and read; and what others may ask of it (headroom/run.h). */
 #include "train/runfile.h"
 
 #include <limits.h>
