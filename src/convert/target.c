@@ -1,3 +1,4 @@
+/* What a conversion leaves behind: the target whole, or nothing of it; and of what stood there only what is provably a model. */
 #include "convert/target.h"
 
 #include <dirent.h>
