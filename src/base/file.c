@@ -280,6 +280,11 @@ void hri_path_nearest(const char *path, char out[4096]) {
   }
 }
 
+hr_status hri_path_at(char path[4096], const char *dir, const char *name, hr_error *error) {
+  if (snprintf(path, 4096, "%s/%s", dir, name) < 4096) return HR_OK;
+  return hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", dir);
+}
+
 char *hri_path_join(const char *dir, const char *name) {
   size_t a = strlen(dir), b = strlen(name);
   char *path = hri_alloc(a + b + 2);

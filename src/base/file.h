@@ -46,6 +46,8 @@ hr_status hri_dir_next(DIR *dir, const char *path, const char **name, hr_error *
 hr_status hri_dir_remove(const char *path, hr_error *error);       /* rm -r of a tree of ours; missing is fine */
 /* The nearest directory at or above a path that is there, into `out` (4096 bytes). */
 void hri_path_nearest(const char *path, char out[4096]);
+/* "dir/name" into a buffer of 4096 bytes; USAGE when it is too long. */
+hr_status hri_path_at(char path[4096], const char *dir, const char *name, hr_error *error);
 /* "dir/name" in a new string; NULL when memory is refused. */
 char *hri_path_join(const char *dir, const char *name);
 bool hri_path_exists(const char *path); /* a link to nowhere does exist: reading it fails by its name */

@@ -20,10 +20,6 @@
 
 enum { PATH_BYTES = 4096, STATE_SCHEMA = 2, STATE_BYTES = 1 << 20, SMALL_BYTES = 64 << 20 };
 
-static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
-  return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
-}
-
 void hri_checkpoint_name(uint64_t step, char out[64]) { (void)snprintf(out, 64, "step-%06llu", (unsigned long long)step); }
 
 /* ---- listing ---- */
@@ -42,7 +38,7 @@ static bool is_checkpoint(const char *parent, const char *name, uint64_t *step) 
   if (sscanf(name, "step-%llu%c", &number, &rest) != 1) return false;
   hri_checkpoint_name(number, again);
   *step = number;
-  if (strcmp(name, again) != 0 || join(path, parent, name, NULL) != HR_OK) return false;
+  if (strcmp(name, again) != 0 || hri_path_at(path, parent, name, NULL) != HR_OK) return false;
   if (lstat(path, &info) != 0) return errno != ENOENT; /* opening it will say what is wrong */
   return S_ISDIR(info.st_mode);
 }
@@ -78,11 +74,11 @@ bool hri_checkpoint_newest(const char *directory, char path[4096]) {
   uint64_t *steps;
   size_t count;
   bool any;
-  if (join(parent, directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return false;
+  if (hri_path_at(parent, directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return false;
   any = count > 0;
   if (any) hri_checkpoint_name(steps[0], name);
   hri_free(steps);
-  return any && join(path, parent, name, NULL) == HR_OK;
+  return any && hri_path_at(path, parent, name, NULL) == HR_OK;
 }
 
 hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error) {
@@ -90,7 +86,7 @@ hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error) 
   uint64_t *steps;
   size_t count;
   *any = false;
-  HRI_TRY(join(parent, directory, "checkpoints", error));
+  HRI_TRY(hri_path_at(parent, directory, "checkpoints", error));
   HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
   hri_free(steps);
   *any = count > 0;
@@ -103,7 +99,7 @@ hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error) 
 static hr_status point(hri_rundir *r, const char *parent, const char *name, const char *target, hr_error *error) {
   char path[PATH_BYTES], temp[PATH_BYTES];
   struct stat info;
-  HRI_TRY(join(path, parent, name, error));
+  HRI_TRY(hri_path_at(path, parent, name, error));
   HRI_TRY(hri_scratch_path(r->checkpoint_scratch, name, temp, error));
   if (lstat(path, &info) == 0 && !S_ISLNK(info.st_mode)) return HR_OK;
   (void)unlink(temp);
@@ -114,7 +110,7 @@ static hr_status point(hri_rundir *r, const char *parent, const char *name, cons
 /* "": there is no such link. False: it could not be read. */
 static bool link_target(const char *parent, const char *name, char out[64]) {
   char path[PATH_BYTES];
-  ssize_t length = join(path, parent, name, NULL) == HR_OK ? readlink(path, out, 63) : -1;
+  ssize_t length = hri_path_at(path, parent, name, NULL) == HR_OK ? readlink(path, out, 63) : -1;
   int number = errno;
   out[length > 0 ? length : 0] = 0;
   return length >= 0 || number == ENOENT || number == EINVAL;
@@ -134,7 +130,7 @@ static void tell_kept(hri_rundir *r, const char *name, const char *why) {
 static bool is_read(const char *path) {
   char manifest[PATH_BYTES];
   bool held;
-  int fd = join(manifest, path, HRI_MANIFEST_FILE, NULL) == HR_OK ? open(manifest, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+  int fd = hri_path_at(manifest, path, HRI_MANIFEST_FILE, NULL) == HR_OK ? open(manifest, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
   if (fd < 0) return false;
   held = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   (void)close(fd);
@@ -147,7 +143,7 @@ static bool retire(hri_rundir *r, const char *parent, const char *name) {
   hri_file_list files = {0};
   uint64_t step;
   uint32_t others = 0;
-  bool known = join(path, parent, name, NULL) == HR_OK && hri_manifest_read(path, &step, &files, NULL) == HR_OK && hri_files_unlisted(path, &files, unlisted, &others, NULL) == HR_OK;
+  bool known = hri_path_at(path, parent, name, NULL) == HR_OK && hri_manifest_read(path, &step, &files, NULL) == HR_OK && hri_files_unlisted(path, &files, unlisted, &others, NULL) == HR_OK;
   hri_array_free(&files);
   if (!known) {
     tell_kept(r, name, "nothing says what belongs to it (a checkpoint of 0.1.0, or a damaged manifest); remove it by hand");
@@ -169,7 +165,7 @@ static void remove_retired(hri_rundir *r, const char *parent, uint64_t step) {
   uint64_t stated;
   uint32_t others = 0;
   hri_checkpoint_name(step, name);
-  if (hri_scratch_path(r->checkpoint_scratch, name, away, NULL) != HR_OK || join(path, parent, name, NULL) != HR_OK) return;
+  if (hri_scratch_path(r->checkpoint_scratch, name, away, NULL) != HR_OK || hri_path_at(path, parent, name, NULL) != HR_OK) return;
   if (hri_manifest_read(away, &stated, &files, NULL) == HR_OK && hri_files_unlisted(away, &files, unlisted, &others, NULL) == HR_OK && others == 0)
     (void)hri_dir_remove(away, NULL);
   else
@@ -239,7 +235,7 @@ static hr_status write_state(hri_rundir *r, const char *directory, const hri_pro
   uint64_t bytes, digest;
   hr_status status;
   HRI_TRY(hri_metrics_settle(r, &bytes, &digest, error));
-  HRI_TRY(join(path, directory, "state.json", error));
+  HRI_TRY(hri_path_at(path, directory, "state.json", error));
   put_state(&writer, r, p, bytes, digest);
   hri_text_add(&text, "\n");
   status = text.failed ? hri_fail_memory(error, text.length, "state.json") : hri_file_write_new(path, text.chars, text.length, error);
@@ -263,7 +259,7 @@ static hr_status publish(hri_rundir *r, const char *temp, const char *path, hr_e
   char manifest[PATH_BYTES];
   hri_file_list files = {0};
   uint64_t step;
-  hr_status status = join(manifest, path, HRI_MANIFEST_FILE, error);
+  hr_status status = hri_path_at(manifest, path, HRI_MANIFEST_FILE, error);
   if (status == HR_OK && hri_manifest_read(path, &step, &files, NULL) == HR_OK) (void)hri_file_list_read(&files, manifest, NULL);
   if (status == HR_OK) status = hri_run_publish(r, r->checkpoint_scratch, temp, path, &files, error);
   hri_array_free(&files);
@@ -274,8 +270,8 @@ hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress
   char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
   hr_status status;
   hri_checkpoint_name(p->step, name);
-  HRI_TRY(join(parent, r->directory, "checkpoints", error));
-  HRI_TRY(join(path, parent, name, error));
+  HRI_TRY(hri_path_at(parent, r->directory, "checkpoints", error));
+  HRI_TRY(hri_path_at(path, parent, name, error));
   HRI_TRY(hri_scratch_path(r->checkpoint_scratch, name, temp, error));
   HRI_TRY(hri_dir_remove(temp, error));
   if (mkdir(temp, 0755) != 0) return hri_fail_errno(error, errno, "create directory", temp);
@@ -293,7 +289,7 @@ hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress
 
 void hri_checkpoint_retire(hri_rundir *r, uint32_t keep) {
   char parent[PATH_BYTES];
-  if (join(parent, r->directory, "checkpoints", NULL) == HR_OK) remove_old(r, parent, keep);
+  if (hri_path_at(parent, r->directory, "checkpoints", NULL) == HR_OK) remove_old(r, parent, keep);
 }
 
 /* ---- reading ---- */
@@ -340,7 +336,7 @@ static hr_status read_state(hri_checkpoint *c, hr_error *error) {
   hri_json root = {0};
   uint64_t schema;
   hr_status status;
-  HRI_TRY(join(file, c->path, "state.json", error));
+  HRI_TRY(hri_path_at(file, c->path, "state.json", error));
   HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
   HRI_TRY_OUT(read_schema(&root, file, &schema, error));
   HRI_TRY_OUT(read_progress(&root, &c->progress, error));
@@ -355,7 +351,7 @@ static bool is_old(const char *path) {
   char file[PATH_BYTES];
   hri_json root = {0};
   uint64_t schema = 0;
-  bool old = join(file, path, HRI_MANIFEST_FILE, NULL) == HR_OK && !hri_path_exists(file) && join(file, path, "state.json", NULL) == HR_OK &&
+  bool old = hri_path_at(file, path, HRI_MANIFEST_FILE, NULL) == HR_OK && !hri_path_exists(file) && hri_path_at(file, path, "state.json", NULL) == HR_OK &&
              hri_json_read(file, STATE_BYTES, &root, NULL) == HR_OK && hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
   hri_json_deinit(&root);
   return old;
@@ -405,10 +401,10 @@ hr_status hri_checkpoint_offer(const hri_rundir *r, const hri_checkpoint *c, hr_
   char parent[PATH_BYTES], path[PATH_BYTES], name[64];
   uint64_t *steps = NULL;
   size_t count = 0;
-  if (status != HR_ERROR_INPUT || join(parent, r->directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return status;
+  if (status != HR_ERROR_INPUT || hri_path_at(parent, r->directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return status;
   for (size_t k = 0; k < count; k++) {
     hri_checkpoint_name(steps[k], name);
-    if (join(path, parent, name, NULL) != HR_OK || strcmp(path, c->path) == 0 || !is_whole(path)) continue;
+    if (hri_path_at(path, parent, name, NULL) != HR_OK || strcmp(path, c->path) == 0 || !is_whole(path)) continue;
     hri_hint(error, status, "the newest whole checkpoint is %s: --resume %s --from %s", name, r->directory, name);
     hri_free(steps);
     return status;
@@ -424,16 +420,16 @@ static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error)
   size_t count;
   char name[64];
   hr_status status;
-  HRI_TRY(join(parent, r->directory, "checkpoints", error));
+  HRI_TRY(hri_path_at(parent, r->directory, "checkpoints", error));
   if (from) {
-    if (is_checkpoint(parent, from, &step)) return join(c->path, parent, from, error);
+    if (is_checkpoint(parent, from, &step)) return hri_path_at(c->path, parent, from, error);
     status = hri_fail(error, HR_ERROR_USAGE, "--from %.80s: %s holds no such checkpoint", from, parent);
     return hri_checkpoint_newest(r->directory, c->path) ? hri_hint(error, status, "its newest is %s", strrchr(c->path, '/') + 1) : status;
   }
   HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
   if (count > 0) hri_checkpoint_name(steps[0], name);
   hri_free(steps);
-  if (count > 0) return join(c->path, parent, name, error);
+  if (count > 0) return hri_path_at(c->path, parent, name, error);
   status = hri_fail(error, HR_ERROR_INPUT, "%s holds no checkpoint", parent);
   return hri_hint(error, status, "the run stopped before its first checkpoint: give the command that began it once more, with --out %s, and it starts again", r->directory);
 }
@@ -464,8 +460,8 @@ hr_status hri_checkpoint_check_identity(const hri_rundir *r, hri_checkpoint *c, 
   char file[PATH_BYTES], config[PATH_BYTES];
   hri_json root = {0};
   hr_status status;
-  HRI_TRY(join(file, c->path, "state.json", error));
-  HRI_TRY(join(config, c->path, "config.json", error));
+  HRI_TRY(hri_path_at(file, c->path, "state.json", error));
+  HRI_TRY(hri_path_at(config, c->path, "config.json", error));
   HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
   status = hri_identity_check(&root, config, r->job, r->options, &r->facts, &c->allowed, error);
   if (status == HR_OK) hri_machine_compare(&root, &r->session->plan->spec, instruction_set, libraries, &c->machine_differs);
@@ -492,8 +488,8 @@ static hr_status eval_loss_of(const char *parent, const char *name, double *loss
   hri_json root = {0};
   hr_status status;
   *loss = NAN;
-  HRI_TRY(join(path, parent, name, error));
-  HRI_TRY(join(file, path, "state.json", error));
+  HRI_TRY(hri_path_at(path, parent, name, error));
+  HRI_TRY(hri_path_at(file, path, "state.json", error));
   status = hri_json_read(file, STATE_BYTES, &root, error);
   if (status == HR_OK) status = hri_json_opt_double(&root, "eval_loss", loss, error);
   hri_json_deinit(&root);
@@ -535,7 +531,7 @@ static hr_status make_links(hri_rundir *r, const char *parent, const uint64_t *s
     there = there || strcmp(name, now) == 0;
   }
   if (best[0] && strcmp(now, best) != 0) return point(r, parent, "best", best, error);
-  if (!best[0] && now[0] && !there && join(path, parent, "best", NULL) == HR_OK) (void)unlink(path); /* a link, to what went */
+  if (!best[0] && now[0] && !there && hri_path_at(path, parent, "best", NULL) == HR_OK) (void)unlink(path); /* a link, to what went */
   return HR_OK;
 }
 
@@ -544,11 +540,11 @@ hr_status hri_checkpoint_settle(hri_rundir *r, const hri_checkpoint *c, hr_error
   uint64_t *steps;
   size_t count, later = 0;
   hr_status status = HR_OK;
-  HRI_TRY(join(parent, r->directory, "checkpoints", error));
+  HRI_TRY(hri_path_at(parent, r->directory, "checkpoints", error));
   HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
   while (later < count && steps[later] > c->progress.step && status == HR_OK) {
     hri_checkpoint_name(steps[later++], name);
-    status = join(path, parent, name, error);
+    status = hri_path_at(path, parent, name, error);
     if (status == HR_OK) status = hri_set_aside(r, path, "the run goes on from an earlier checkpoint", error);
   }
   if (status == HR_OK) status = make_links(r, parent, steps + later, count - later, error);

@@ -14,10 +14,6 @@ enum { PATH_BYTES = 4096, LIMIT_BYTES = 8 << 20 };
 
 static const char member[] = "manifest_digest", seal_end[] = "\"\n}\n";
 
-static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
-  return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
-}
-
 /* ---- lists of files in JSON ---- */
 
 void hri_files_put(hri_json_writer *w, const char *key, const hri_file_list *files) {
@@ -90,7 +86,7 @@ hr_status hri_manifest_write(const char *directory, uint64_t step, const hri_fil
   hri_text text = {0};
   hri_json_writer writer = hri_json_writer_init(&text, 2), *w = &writer;
   char path[PATH_BYTES];
-  hr_status status = join(path, directory, HRI_MANIFEST_FILE, error);
+  hr_status status = hri_path_at(path, directory, HRI_MANIFEST_FILE, error);
   hri_json_begin_object(w);
   hri_json_field_u64(w, "schema_version", HRI_MANIFEST_SCHEMA);
   hri_json_field_u64(w, "step", step);
@@ -124,7 +120,7 @@ hr_status hri_manifest_read(const char *directory, uint64_t *step, hri_file_list
   uint64_t count = 0;
   hri_json root = {0};
   hr_status status = HR_OK;
-  HRI_TRY(join(path, directory, HRI_MANIFEST_FILE, error));
+  HRI_TRY(hri_path_at(path, directory, HRI_MANIFEST_FILE, error));
   if (!hri_path_exists(path)) return hri_fail(error, HR_ERROR_INPUT, "%s is missing: nothing says what the checkpoint was made of", path);
   HRI_TRY_OUT(hri_file_read(path, LIMIT_BYTES, &bytes, &count, error));
   if (!hri_seal_holds(member, bytes, count)) {
@@ -161,7 +157,7 @@ static void compare_file(report *r, const char *directory, const hri_file_record
   hr_error error = {0};
   struct stat info;
   uint64_t bytes, value;
-  if (join(path, directory, file->name, &error) != HR_OK) {
+  if (hri_path_at(path, directory, file->name, &error) != HR_OK) {
     tell(r, HRI_FINDING_UNREADABLE, directory, error.message);
   } else if (lstat(path, &info) != 0) {
     tell(r, errno == ENOENT ? HRI_FINDING_MISSING : HRI_FINDING_IO, path, errno == ENOENT ? "is missing" : strerror(errno));
@@ -207,7 +203,7 @@ static void compare_entries(report *r, const char *directory, const hri_file_lis
   }
   while (hri_dir_next(dir, directory, &name, &error) == HR_OK && name) {
     char path[PATH_BYTES];
-    if (is_listed(files, name) || join(path, directory, name, NULL) != HR_OK) continue;
+    if (is_listed(files, name) || hri_path_at(path, directory, name, NULL) != HR_OK) continue;
     if (would_be_read(name)) tell(r, HRI_FINDING_UNLISTED_READ, path, "is not a file of this checkpoint, and would be read with it");
     else tell(r, HRI_FINDING_UNLISTED, path, "is not a file of this checkpoint");
   }

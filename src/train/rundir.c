@@ -20,21 +20,15 @@
 
 enum { PATH_BYTES = 4096, DIGEST_PARTS = 2, COMPANION_BYTES = 64 << 20, LONGEST_PATH = 3600 }; /* names below it take the rest */
 
-static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
-  return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
-}
-
 /* ---- what is in a directory ---- */
 
 typedef enum standing { ABSENT, EMPTY, BEGUN, RUN, FOREIGN } standing; /* BEGUN: a run that was killed before its run.json */
-
-static bool is_dot(const char *name) { return strcmp(name, ".") == 0 || strcmp(name, "..") == 0; }
 
 /* A lock file is ours by its text; an empty one was never written to, which only a kill leaves. */
 static bool is_our_lock(const char *directory) {
   char path[PATH_BYTES];
   struct stat info;
-  if (join(path, directory, "lock", NULL) != HR_OK || lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  if (hri_path_at(path, directory, "lock", NULL) != HR_OK || lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
   return info.st_size == 0 || hri_lock_read(path).id[0];
 }
 
@@ -59,7 +53,7 @@ static hr_status look(const char *directory, standing *what, char names[200], hr
   hr_status status;
   DIR *dir;
   names[0] = 0;
-  HRI_TRY(join(path, directory, "run.json", error));
+  HRI_TRY(hri_path_at(path, directory, "run.json", error));
   dir = opendir(directory);
   if (!dir && errno == ENOENT) {
     *what = ABSENT;
@@ -104,7 +98,7 @@ static hr_status refuse_in_use(const char *directory, hr_error *error) {
   char path[PATH_BYTES];
   hri_lock_owner other;
   hr_status status;
-  HRI_TRY(join(path, directory, "lock", error));
+  HRI_TRY(hri_path_at(path, directory, "lock", error));
   if (!hri_lock_is_held(path, &other)) return HR_OK;
   status = other.known ? hri_fail(error, HR_ERROR_USAGE, "the run %s is in use: host %s, process %lld, since %s", directory, other.host, (long long)other.pid, other.started)
                        : hri_fail(error, HR_ERROR_USAGE, "the run %s is in use by another process", directory);
@@ -133,7 +127,7 @@ static void set_up(hri_rundir *r, const char *directory, const hri_session *sess
 
 static hr_status take_lock(hri_rundir *r, hr_error *error) {
   char path[PATH_BYTES], what[PATH_BYTES];
-  HRI_TRY(join(path, r->directory, "lock", error));
+  HRI_TRY(hri_path_at(path, r->directory, "lock", error));
   (void)snprintf(what, sizeof what, "the run %.3000s", r->directory);
   HRI_TRY(hri_lock_take(path, what, &r->lock, error));
   if (hri_lock_how(r->lock)) hri_session_tell(r->session, HR_EVENT_WARNING, NULL, hri_lock_how(r->lock));
@@ -142,7 +136,7 @@ static hr_status take_lock(hri_rundir *r, hr_error *error) {
 
 static void sweep_below(const hri_rundir *r, const char *name) {
   char path[PATH_BYTES];
-  if (join(path, r->directory, name, NULL) == HR_OK) (void)hri_scratch_sweep(path);
+  if (hri_path_at(path, r->directory, name, NULL) == HR_OK) (void)hri_scratch_sweep(path);
 }
 
 /* Under the lock no other process works here: what is left is of processes that ended. */
@@ -156,7 +150,7 @@ static hr_status open_scratch(hri_rundir *r, hr_error *error) {
 
 hr_status hri_rundir_make_room(hri_rundir *r, hr_error *error) {
   char path[PATH_BYTES];
-  HRI_TRY(join(path, r->directory, "checkpoints", error));
+  HRI_TRY(hri_path_at(path, r->directory, "checkpoints", error));
   HRI_TRY(hri_dir_make(path, error));
   return hri_scratch_open(path, true, &r->checkpoint_scratch, error);
 }
@@ -179,7 +173,7 @@ static hr_status make_and_lock(hri_rundir *r, hr_error *error) {
 
 static void forget(const char *directory, const char *name) {
   char path[PATH_BYTES];
-  if (join(path, directory, name, NULL) == HR_OK && unlink(path) != 0) (void)rmdir(path);
+  if (hri_path_at(path, directory, name, NULL) == HR_OK && unlink(path) != 0) (void)rmdir(path);
 }
 
 hr_status hri_rundir_begin(hri_rundir *r, const char *directory, const hri_session *session, const hr_job *job, const hr_run_options *options,
@@ -261,7 +255,7 @@ void hri_rundir_discard(hri_rundir *r) {
   close_parts(r);
   for (size_t k = 0; ours && k < sizeof made / sizeof *made; k++) {
     forget(r->directory, made[k]);
-    all = all && join(path, r->directory, made[k], NULL) == HR_OK && !hri_path_exists(path);
+    all = all && hri_path_at(path, r->directory, made[k], NULL) == HR_OK && !hri_path_exists(path);
   }
   if (all) forget(r->directory, "run.json");
   if (r->lock) hri_lock_release(r->lock, all || (!ours && hri_lock_is_new(r->lock)));
@@ -280,12 +274,12 @@ void hri_rundir_close(hri_rundir *r) {
 
 static uint64_t directory_bytes(const char *path) {
   DIR *dir = opendir(path);
-  struct dirent *entry;
+  const char *name;
   uint64_t sum = 0;
-  while (dir && (entry = readdir(dir))) {
+  while (dir && hri_dir_next(dir, path, &name, NULL) == HR_OK && name) {
     char child[PATH_BYTES];
     struct stat info;
-    if (is_dot(entry->d_name) || join(child, path, entry->d_name, NULL) != HR_OK || lstat(child, &info) != 0) continue;
+    if (hri_path_at(child, path, name, NULL) != HR_OK || lstat(child, &info) != 0) continue;
     sum += S_ISDIR(info.st_mode) ? directory_bytes(child) : S_ISREG(info.st_mode) ? (uint64_t)info.st_blocks * 512 : 0;
   }
   if (dir) (void)closedir(dir);
@@ -299,7 +293,7 @@ static void file_bytes(const hri_session *s, uint64_t *checkpoint, uint64_t *fin
   char path[PATH_BYTES];
   struct stat info;
   *companions = 0;
-  if (job->model.directory[0] && join(path, job->model.directory, "tokenizer.json", NULL) == HR_OK && stat(path, &info) == 0 && info.st_size < COMPANION_BYTES)
+  if (job->model.directory[0] && hri_path_at(path, job->model.directory, "tokenizer.json", NULL) == HR_OK && stat(path, &info) == 0 && info.st_size < COMPANION_BYTES)
     *companions = (uint64_t)info.st_size;
   *checkpoint = parameters * (4 + states * (job->moments == HR_MOMENTS_BF16 ? 2 : 4)) + *companions;
   *final = parameters * 4 + *companions;
@@ -318,7 +312,7 @@ hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, con
   hr_status status;
   file_bytes(s, &checkpoint, &final, &companions);
   need = count * checkpoint + final;
-  if (done > 0 && o->keep && join(path, directory, "checkpoints", NULL) == HR_OK) there = directory_bytes(path);
+  if (done > 0 && o->keep && hri_path_at(path, directory, "checkpoints", NULL) == HR_OK) there = directory_bytes(path);
   if (there > need - checkpoint - final) there = need - checkpoint - final; /* one more stands beside what will go, and so does final */
   need -= there;
   hri_path_nearest(directory, at);
@@ -352,7 +346,7 @@ static hr_status metrics_differ(const hri_rundir *r, const char *how, hr_error *
 static hr_status open_metrics(hri_rundir *r, int flags, hr_error *error) {
   char path[PATH_BYTES];
   struct stat info;
-  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
   if (r->metrics_fd >= 0) (void)close(r->metrics_fd);
   r->metrics_fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0644);
   if (r->metrics_fd < 0 && errno == ENOENT) return metrics_differ(r, "was removed", error);
@@ -366,7 +360,7 @@ static hr_status open_metrics(hri_rundir *r, int flags, hr_error *error) {
 /* The first `bytes` bytes stay; their digest goes on with what is appended. */
 static hr_status keep_metrics(hri_rundir *r, uint64_t bytes, hr_error *error) {
   char path[PATH_BYTES];
-  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
   if (bytes > 0) HRI_TRY(hri_file_digest_add_file(r->metrics_digest, r->metrics_fd, path, bytes, error));
   r->metrics_bytes = bytes;
   return HR_OK;
@@ -374,7 +368,7 @@ static hr_status keep_metrics(hri_rundir *r, uint64_t bytes, hr_error *error) {
 
 hr_status hri_metrics_begin(hri_rundir *r, hr_error *error) {
   char path[PATH_BYTES];
-  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
   HRI_TRY(hri_scratch_replace(r->scratch, path, "", 0, true, error));
   r->metrics_bytes = 0;
   return open_metrics(r, 0, error);
@@ -403,7 +397,7 @@ static void take_lines(const char *bytes, uint64_t count, uint64_t step, hri_tex
 hr_status hri_metrics_trim(hri_rundir *r, uint64_t step, hr_error *error) {
   char path[PATH_BYTES], *bytes;
   uint64_t count;
-  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
   r->metrics_anew = true;
   if (!hri_path_exists(path)) return HR_OK;
   HRI_TRY(hri_file_read(path, UINT64_C(1) << 32, &bytes, &count, error));
@@ -431,7 +425,7 @@ hr_status hri_metrics_cut(hri_rundir *r, hr_error *error) {
   char path[PATH_BYTES];
   struct stat info;
   int failed;
-  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
   if (r->metrics_anew) {
     if (r->metrics_differ) HRI_TRY(copy_aside(r, path, error));
     HRI_TRY(hri_scratch_replace(r->scratch, path, hri_text_get(&r->metrics_kept), r->metrics_kept.length, true, error));
@@ -474,7 +468,7 @@ static void put_metrics(hri_text *text, const hr_metrics *m, bool evaluation) {
 hr_status hri_metrics_append(hri_rundir *r, const hr_metrics *m, bool evaluation, hr_error *error) {
   hri_text text = {0};
   char path[PATH_BYTES];
-  hr_status status = join(path, r->directory, "metrics.jsonl", error);
+  hr_status status = hri_path_at(path, r->directory, "metrics.jsonl", error);
   put_metrics(&text, m, evaluation);
   if (text.failed && status == HR_OK) status = hri_fail_memory(error, text.length, "metrics");
   if (status == HR_OK) status = hri_file_write_all(r->metrics_fd, path, text.chars, text.length, error);
@@ -486,7 +480,7 @@ hr_status hri_metrics_append(hri_rundir *r, const hr_metrics *m, bool evaluation
 
 hr_status hri_metrics_settle(hri_rundir *r, uint64_t *bytes, uint64_t *digest, hr_error *error) {
   char path[PATH_BYTES];
-  HRI_TRY(join(path, r->directory, "metrics.jsonl", error));
+  HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
   if (fsync(r->metrics_fd) != 0) return hri_fail_errno(error, errno, "write", path);
   *bytes = r->metrics_bytes;
   return hri_file_digest_value(r->metrics_digest, r->metrics_bytes, digest, error);
@@ -524,7 +518,7 @@ void hri_final_settle(hri_rundir *r) {
   char path[PATH_BYTES];
   hri_file_list before = r->final_before;
   if (r->final_next.count == 0) return;
-  if (join(path, r->directory, "final", NULL) == HR_OK && is_as_written(path, &r->final_next)) {
+  if (hri_path_at(path, r->directory, "final", NULL) == HR_OK && is_as_written(path, &r->final_next)) {
     r->final_before = r->final_next;
     r->final_next = before;
   }
@@ -556,7 +550,7 @@ static hri_file_dtype dtype_of(const char *save_dtype) {
 
 hr_status hri_rundir_final(hri_rundir *r, hri_session *s, const char *save_dtype, hr_status (*before_publish)(void *, hr_error *), void *context, char *path, hr_error *error) {
   char temp[PATH_BYTES];
-  HRI_TRY(join(path, r->directory, "final", error));
+  HRI_TRY(hri_path_at(path, r->directory, "final", error));
   HRI_TRY(hri_scratch_path(r->scratch, "final", temp, error));
   HRI_TRY(hri_dir_remove(temp, error));
   if (mkdir(temp, 0755) != 0) return hri_fail_errno(error, errno, "create directory", temp);

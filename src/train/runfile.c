@@ -14,10 +14,6 @@
 
 enum { PATH_BYTES = 4096 };
 
-static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
-  return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
-}
-
 /* ---- the job ---- */
 
 /* Scripts read these: names with underscores, numbers as numbers. */
@@ -260,7 +256,7 @@ hr_status hri_run_write(hri_rundir *r, const hri_progress *p, const char *state,
   put_final(w, r);
   if (result) put_result(w, result);
   hri_seal(&text, HRI_RUN_SEAL);
-  status = text.failed ? hri_fail_memory(error, text.length, "run.json") : join(path, r->directory, "run.json", error);
+  status = text.failed ? hri_fail_memory(error, text.length, "run.json") : hri_path_at(path, r->directory, "run.json", error);
   if (status == HR_OK) status = hri_scratch_replace(r->scratch, path, text.chars, text.length, true, error);
   if (status == HR_OK) r->written = true;
   hri_text_deinit(&text);
@@ -274,7 +270,7 @@ static hr_status read_run(const char *directory, hri_json *root, char path[PATH_
   uint64_t schema, count;
   bool whole;
   hr_status status;
-  HRI_TRY(join(path, directory, "run.json", error));
+  HRI_TRY(hri_path_at(path, directory, "run.json", error));
   HRI_TRY(hri_file_read(path, HRI_RUN_FILE_BYTES, &bytes, &count, error));
   status = hri_json_parse(bytes, count, path, root, error);
   whole = hri_seal_holds(HRI_RUN_SEAL, bytes, count);
@@ -328,7 +324,7 @@ hr_status hri_run_take_over(hri_rundir *r, hr_error *error) {
   char path[PATH_BYTES];
   hri_json root = {0}, final;
   hr_status status = HR_OK;
-  HRI_TRY(join(path, r->directory, "run.json", error));
+  HRI_TRY(hri_path_at(path, r->directory, "run.json", error));
   if (!hri_path_exists(path)) { /* its checkpoints say what the run is */
     hri_session_tell(r->session, HR_EVENT_WARNING, NULL, "run.json is missing; it is written anew");
     return HR_OK;
@@ -373,12 +369,12 @@ static void choose_checkpoint(hr_run *run, const char *from) {
   hri_file_list files = {0};
   uint64_t *steps, step;
   size_t count;
-  if (join(parent, run->directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return;
+  if (hri_path_at(parent, run->directory, "checkpoints", NULL) != HR_OK || hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK) return;
   for (size_t k = 0; k < count && !run->checkpoint[0]; k++) {
     char path[PATH_BYTES];
     bool whole;
     hri_checkpoint_name(steps[k], name);
-    if (join(path, parent, name, NULL) != HR_OK) continue;
+    if (hri_path_at(path, parent, name, NULL) != HR_OK) continue;
     whole = from ? strcmp(from, name) == 0 : hri_manifest_read(path, &step, &files, NULL) == HR_OK && hri_manifest_check(path, &files, 1 << 20, NULL) == HR_OK;
     if (whole) memcpy(run->checkpoint, path, sizeof path);
     hri_array_free(&files);
@@ -392,7 +388,7 @@ hr_status hr_run_open(const char *directory, const char *from, hr_run **run, hr_
   hr_status status;
   *run = NULL;
   if (!made) return hri_fail_memory(error, sizeof *made, "a run");
-  status = join(made->path, directory, "run.json", error);
+  status = hri_path_at(made->path, directory, "run.json", error);
   (void)snprintf(made->directory, sizeof made->directory, "%s", directory);
   if (status == HR_OK && !hri_path_exists(made->path)) {
     status = hri_fail(error, HR_ERROR_USAGE, hri_path_exists(directory) ? "%s is no run directory: it holds no run.json" : "%s is no run directory: there is nothing of that name", directory);

@@ -24,10 +24,6 @@ typedef struct verification {
   const char *directory;
 } verification;
 
-static hr_status join(char out[PATH_BYTES], const char *a, const char *b, hr_error *error) {
-  return snprintf(out, PATH_BYTES, "%s/%s", a, b) < PATH_BYTES ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path %.100s/... is too long", a);
-}
-
 static void tell(verification *v, const char *path, hr_run_file_state state, const char *text) {
   uint32_t *counts[] = {&v->result->whole, &v->result->damaged, &v->result->unverified, &v->result->unknown};
   ++*counts[state];
@@ -51,7 +47,7 @@ static bool verify_list(verification *v, const char *directory, hri_file_list *f
     hri_file_list one = {.items = &files->items[k], .count = 1, .capacity = 1};
     char path[PATH_BYTES];
     damage d = {.v = v};
-    if (join(path, directory, files->items[k].name, NULL) != HR_OK || hri_files_compare(directory, &one, UINT64_MAX, on_finding, &d) > 0) {
+    if (hri_path_at(path, directory, files->items[k].name, NULL) != HR_OK || hri_files_compare(directory, &one, UINT64_MAX, on_finding, &d) > 0) {
       whole = false;
       continue;
     }
@@ -72,12 +68,12 @@ static bool verify_files(verification *v, const char *path) {
   hr_error error = {0};
   uint64_t step;
   bool whole = false;
-  if (join(manifest, path, HRI_MANIFEST_FILE, &error) != HR_OK) return false;
+  if (hri_path_at(manifest, path, HRI_MANIFEST_FILE, &error) != HR_OK) return false;
   if (!hri_path_exists(manifest)) {
     char state[PATH_BYTES];
     hri_json root = {0};
     uint64_t schema;
-    bool old = join(state, path, "state.json", NULL) == HR_OK && hri_json_read(state, 1 << 20, &root, NULL) == HR_OK && hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
+    bool old = hri_path_at(state, path, "state.json", NULL) == HR_OK && hri_json_read(state, 1 << 20, &root, NULL) == HR_OK && hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
     hri_json_deinit(&root);
     if (old) tell(v, path, HR_RUN_FILE_UNVERIFIED, "was made by version 0.1.0: without digests");
     else tell(v, manifest, HR_RUN_FILE_DAMAGED, "is missing");
@@ -107,11 +103,11 @@ static hr_status verify_checkpoints(verification *v, hr_error *error) {
   char parent[PATH_BYTES], path[PATH_BYTES], name[64];
   uint64_t *steps;
   size_t count;
-  HRI_TRY(join(parent, v->directory, "checkpoints", error));
+  HRI_TRY(hri_path_at(parent, v->directory, "checkpoints", error));
   HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
   for (size_t k = 0; k < count; k++) {
     hri_checkpoint_name(steps[k], name);
-    if (join(path, parent, name, NULL) == HR_OK && verify_checkpoint(v, path) && !v->result->newest_whole[0]) (void)strcpy(v->result->newest_whole, name);
+    if (hri_path_at(path, parent, name, NULL) == HR_OK && verify_checkpoint(v, path) && !v->result->newest_whole[0]) (void)strcpy(v->result->newest_whole, name);
   }
   hri_free(steps);
   return HR_OK;
@@ -127,7 +123,7 @@ static void verify_metrics(verification *v) {
   const char *digest;
   hri_file_digest *taken = NULL;
   int fd;
-  if (join(path, v->directory, "metrics.jsonl", NULL) != HR_OK || !hri_checkpoint_newest(v->directory, newest) || join(state, newest, "state.json", NULL) != HR_OK) return;
+  if (hri_path_at(path, v->directory, "metrics.jsonl", NULL) != HR_OK || !hri_checkpoint_newest(v->directory, newest) || hri_path_at(state, newest, "state.json", NULL) != HR_OK) return;
   if (hri_json_read(state, 1 << 20, &root, NULL) == HR_OK && hri_json_get_object(&root, "metrics", &metrics, NULL) == HR_OK &&
       hri_json_get_u64(&metrics, "bytes", 0, INT64_MAX, &bytes, NULL) == HR_OK && hri_json_get_string(&metrics, "digest", &digest, NULL) == HR_OK && hri_file_digest_parse(digest, &want)) {
     bool same = false;
@@ -150,7 +146,7 @@ static hr_status verify_final(verification *v, const hri_json *run, hr_error *er
   hri_file_list files = {0};
   const char *state = "";
   hr_status status;
-  HRI_TRY(join(path, v->directory, "final", error));
+  HRI_TRY(hri_path_at(path, v->directory, "final", error));
   (void)hri_json_get_string(run, "state", &state, NULL);
   if (hri_json_get_object(run, "final", &final, NULL) != HR_OK) {
     if (hri_path_exists(path)) tell(v, path, HR_RUN_FILE_UNVERIFIED, "run.json has no digests of it");
@@ -172,7 +168,7 @@ static hr_status verify_run(verification *v, hr_error *error) {
   hr_error own = {0};
   uint64_t count = 0, schema = 0;
   hr_status status;
-  HRI_TRY(join(path, v->directory, "run.json", error));
+  HRI_TRY(hri_path_at(path, v->directory, "run.json", error));
   status = hri_file_read(path, HRI_RUN_FILE_BYTES, &bytes, &count, &own);
   if (status == HR_OK) status = hri_json_parse(bytes, count, path, &root, &own);
   if (status == HR_OK) {
@@ -197,7 +193,7 @@ hr_status hr_run_verify(const char *directory, void (*on_file)(void *context, co
   bool any;
   hr_status status;
   memset(result, 0, sizeof *result);
-  HRI_TRY(join(path, directory, "run.json", error));
+  HRI_TRY(hri_path_at(path, directory, "run.json", error));
   HRI_TRY(hri_checkpoint_any(directory, &any, error));
   if (!hri_path_exists(path) && !any) {
     status = hri_fail(error, HR_ERROR_USAGE, "%s is no run directory: it holds neither run.json nor a checkpoint", directory);
@@ -228,7 +224,7 @@ hr_hold *hr_hold_take(const char *directory, char *path) {
   hr_hold *hold = NULL;
   int fd = -1;
   for (int attempt = 0; attempt < 5 && fd < 0; attempt++)
-    if (realpath(directory, full) && strlen(full) < PATH_BYTES && join(manifest, full, HRI_MANIFEST_FILE, NULL) == HR_OK) fd = hold_file(manifest);
+    if (realpath(directory, full) && strlen(full) < PATH_BYTES && hri_path_at(manifest, full, HRI_MANIFEST_FILE, NULL) == HR_OK) fd = hold_file(manifest);
   if (fd >= 0) hold = hri_alloc(sizeof *hold);
   if (hold) hold->fd = fd;
   else if (fd >= 0) (void)close(fd);
