@@ -7,6 +7,7 @@
  * time, so that the result is the same on every machine. */
 #include "plan/place.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,37 +21,56 @@ static void hull(hri_storage_life *life, uint32_t begin, uint32_t end) {
   if (end > life->end) life->end = end;
 }
 
-/* Ticks of each position of one program. */
-hr_status hri_node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_storage_life *ticks, uint32_t *end, hr_error *error) {
+/* Nodes off the spine get the ticks between the spine nodes that bound them. A node of lane L is before a spine node
+ * exactly when the spine node's clock counts it, and what the spine's clock counts of L only grows: so the nodes of each
+ * lane find their first spine node in their own order. */
+static hr_status bound_ticks(const hri_job *job, uint8_t kind, uint32_t start, uint32_t spine, hri_storage_life *ticks, hr_error *error) {
   const hri_program *p = &job->programs[kind];
+  const uint32_t count = (uint32_t)p->order.count;
+  uint32_t first[HRI_LANE_COUNT], last[HRI_LANE_COUNT], index = 0; /* of each lane: its nodes that no spine node followed yet */
+  uint32_t *next = hri_alloc(((size_t)count + 1) * sizeof *next);
   hri_clocks clocks;
-  uint32_t spine = 0, count = (uint32_t)p->order.count, off_spine = 0;
-  for (uint32_t at = 0; at < count; at++) {
-    ticks[at] = (hri_storage_life){start + 2 * spine, start + 2 * spine};
-    if (job->nodes.items[p->order.items[at]].lane == HRI_COMPUTE) spine++;
-    else off_spine++;
+  hr_status status = next ? hri_clocks_init(&clocks, job, kind, error) : hri_fail_memory(error, count * sizeof *next, "ticks");
+  if (status != HR_OK) {
+    hri_free(next);
+    return status;
   }
-  *end = start + 2 * spine + 1;
-  if (off_spine == 0) return HR_OK;
-  HRI_TRY(hri_clocks_init(&clocks, job, kind, error));
+  memset(first, 0xFF, sizeof first);
+  memset(last, 0xFF, sizeof last);
   for (uint32_t at = 0; at < count; at++) {
-    uint32_t lo, hi, index = 0;
-    if (job->nodes.items[p->order.items[at]].lane == HRI_COMPUTE) continue;
-    lo = clocks.clock[at][HRI_COMPUTE]; /* spine nodes before it: the last one has index lo - 1 */
-    hi = spine;
-    for (uint32_t b = 0; b < count; b++) {
-      if (job->nodes.items[p->order.items[b]].lane != HRI_COMPUTE) continue;
-      if (b > at && hri_happens_before(&clocks, at, b)) {
-        hi = index;
-        break;
-      }
-      index++;
+    uint8_t lane = job->nodes.items[p->order.items[at]].lane;
+    if (lane != HRI_COMPUTE) {
+      uint32_t before = clocks.clock[at][HRI_COMPUTE]; /* spine nodes before it: the last one has index `before - 1` */
+      ticks[at].begin = before == 0 ? start : start + 2 * (before - 1) + 1;
+      ticks[at].end = spine == 0 ? start : start + 2 * spine - 1; /* unless a spine node waits for it */
+      assert(ticks[at].begin <= ticks[at].end);
+      next[at] = UINT32_MAX;
+      if (first[lane] == UINT32_MAX) first[lane] = at;
+      else next[last[lane]] = at;
+      last[lane] = at;
+      continue;
     }
-    ticks[at].begin = lo == 0 ? start : start + 2 * (lo - 1) + 1;
-    ticks[at].end = hi == 0 ? start : start + 2 * hi - 1;
+    for (int other = 0; other < HRI_LANE_COUNT; other++)
+      for (; first[other] != UINT32_MAX && clocks.sequence[first[other]] <= clocks.clock[at][other]; first[other] = next[first[other]]) {
+        ticks[first[other]].end = index == 0 ? start : start + 2 * index - 1;
+        assert(ticks[first[other]].begin <= ticks[first[other]].end); /* nothing waits for what waits for it */
+      }
+    index++;
   }
   hri_clocks_deinit(&clocks);
+  hri_free(next);
   return HR_OK;
+}
+
+hr_status hri_node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_storage_life *ticks, uint32_t *end, hr_error *error) {
+  const hri_program *p = &job->programs[kind];
+  uint32_t spine = 0, count = (uint32_t)p->order.count;
+  for (uint32_t at = 0; at < count; at++) {
+    ticks[at] = (hri_storage_life){start + 2 * spine, start + 2 * spine};
+    spine += job->nodes.items[p->order.items[at]].lane == HRI_COMPUTE;
+  }
+  *end = start + 2 * spine + 1;
+  return spine == count ? HR_OK : bound_ticks(job, kind, start, spine, ticks, error);
 }
 
 hr_status hri_storage_lives(const hri_job *job, hri_storage_life *lives, hri_program_span spans[HRI_PROGRAM_COUNT], hr_error *error) {
