@@ -25,9 +25,6 @@ typedef struct rewriter {
   HRI_ARRAY(hri_id) order;
 } rewriter;
 
-static bool is_activation(uint16_t op) { return op == HRI_OP_ACTIVATION || op == HRI_OP_GLU; }
-static bool is_attention(uint16_t op) { return op == HRI_OP_ATTENTION || op == HRI_OP_ATTENTION_FULL; }
-
 static int32_t group_of(const rewriter *r, int32_t layer) { return layer < 0 ? -1 : layer / (int32_t)r->group; }
 
 static void analyse(rewriter *r) {
@@ -50,35 +47,40 @@ static void analyse(rewriter *r) {
         }
         if (sweep == 1 && operands[i].access == HRI_READ && r->producer[value] != HRI_NONE) {
           const hri_node *writer = &job->nodes.items[r->producer[value]];
-          if (!is_activation(node->op)) r->only_activation[value] = false;
+          if (!hri_rule_get(node->op)->activation) r->only_activation[value] = false;
           if (group_of(r, writer->layer) != group_of(r, node->layer)) r->boundary[value] = true;
         }
       }
     }
 }
 
-static bool made_by(const rewriter *r, hri_id tensor, hri_op op) {
-  hri_id producer = r->producer[r->job->tensors.items[tensor].value];
-  return producer != HRI_NONE && r->job->nodes.items[producer].op == op;
+/* Whether a value comes again at the price of a pass over memory, from what the backward keeps in any case: norms and
+ * activations by their rule; what only turns such a value (rope behind a norm of heads) follows it. */
+static bool is_cheap(const rewriter *r, size_t value) {
+  const hri_node *writer;
+  const hri_operand *operands;
+  const hri_rule *rule;
+  if (value >= r->values || r->producer[value] == HRI_NONE) return false;
+  writer = &r->job->nodes.items[r->producer[value]];
+  operands = hri_operands(r->job, writer);
+  rule = hri_rule_get(writer->op);
+  for (uint32_t i = 0; i < writer->operand_count; i++)
+    if ((rule->cheap >> i & 1) && operands[i].tensor != HRI_NONE && r->job->tensors.items[operands[i].tensor].value == value) return true;
+  return rule->follows && is_cheap(r, r->job->tensors.items[operands[0].tensor].value);
 }
 
 static bool drops(const rewriter *r, size_t value) {
   const hri_node *writer;
-  uint8_t level;
-  bool cheap, norm_output, heads_normed;
+  const hri_rule *rule;
   if (r->producer[value] == HRI_NONE || r->boundary[value]) return false;
   writer = &r->job->nodes.items[r->producer[value]];
+  rule = hri_rule_get(writer->op);
   if (writer->layer < 0 || (uint32_t)writer->layer >= r->layer_count) return false;
-  level = r->levels[writer->layer];
-  norm_output = writer->op == HRI_OP_NORM && r->job->tensors.items[hri_operands(r->job, writer)[5].tensor].value == value;
-  /* what was normed and turned comes again from q,k,v, which the backward of the norm keeps in any case */
-  heads_normed = writer->op == HRI_OP_HEAD_NORM || (writer->op == HRI_OP_ROPE && made_by(r, hri_operands(r->job, writer)[0].tensor, HRI_OP_HEAD_NORM));
-  cheap = norm_output || heads_normed || is_activation(writer->op);
-  switch (level) {
+  switch (r->levels[writer->layer]) {
   case HR_LEVEL_KEEP: return false;
-  case HR_LEVEL_CHEAP: return cheap;
-  case HR_LEVEL_MLP: return cheap || (writer->op == HRI_OP_LINEAR && r->only_activation[value]);
-  case HR_LEVEL_ATTENTION: return !is_attention(writer->op);
+  case HR_LEVEL_CHEAP: return is_cheap(r, value);
+  case HR_LEVEL_MLP: return is_cheap(r, value) || (rule->product == HRI_PRODUCT_FORWARD && r->only_activation[value]);
+  case HR_LEVEL_ATTENTION: return rule->attention != HRI_ATTENTION_FORWARD;
   default: return true;
   }
 }

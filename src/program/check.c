@@ -153,14 +153,14 @@ static hr_status check_packed(const checker *k, uint32_t at, uint32_t operand) {
   hri_id id = job->programs[k->program].order.items[at], packer;
   const hri_node *node = &job->nodes.items[id];
   const hri_tensor *t = &job->tensors.items[hri_operands(job, node)[operand].tensor], *a = &job->tensors.items[hri_operands(job, node)[0].tensor];
-  bool product = node->op == HRI_OP_LINEAR || node->op == HRI_OP_LINEAR_DX || node->op == HRI_OP_LINEAR_DW;
+  hri_product product = hri_rule_get(node->op)->product;
   if (t->layout == HRI_PLAIN) return HR_OK;
   if (operand == 1 && node->op == HRI_OP_PACK) {
     k->packer[t->storage] = id;
     return HR_OK;
   }
   packer = k->packer[t->storage];
-  if (operand != 1 || !product || packer == HRI_NONE || job->nodes.items[packer].attr.i[0] != node->op - HRI_OP_LINEAR ||
+  if (operand != 1 || !product || packer == HRI_NONE || job->nodes.items[packer].attr.i[0] != (int64_t)product - 1 ||
       (uint64_t)job->nodes.items[packer].attr.i[1] != hri_tensor_stored_elements(a) / a->stored[a->rank - 1])
     return complain(k, at, operand, "rule 7: a packed operand that was not packed for this");
   return HR_OK;

@@ -34,7 +34,7 @@ double hri_node_bytes(const hri_job *job, const hri_node *node) {
     double one;
     if (operands[i].tensor == HRI_NONE || operands[i].access == HRI_SCRATCH) continue;
     one = (double)hri_tensor_bytes(&job->tensors.items[operands[i].tensor]);
-    if (i == 1 && (node->op == HRI_OP_EMBED)) one = 0; /* rows are gathered: as many bytes as y */
+    if (rules[node->op].gathers >> i & 1) one = 0; /* as many bytes as its result, which is counted */
     bytes += operands[i].access == HRI_ADD || operands[i].access == HRI_UPDATE_ACCESS ? 2 * one : one;
   }
   return bytes;
