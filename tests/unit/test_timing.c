@@ -194,7 +194,7 @@ static double offloaded_step(uint32_t distance, uint64_t *device_bytes) {
   assert_int_equal(hri_job_cost(&job, &spec, &cost, &error), HR_OK);
   assert_true(cost.lane_seconds[HRI_COPY_IN] > 0 && cost.lane_seconds[HRI_COPY_OUT] > 0);
   assert_true(cost.step_seconds >= cost.lane_seconds[HRI_COMPUTE]);
-  assert_int_equal(hri_live_bound(&job, bound, &error), HR_OK);
+  assert_int_equal(hri_live_bound(&job, 0, bound, &error), HR_OK);
   *device_bytes = bound[HRI_DEVICE];
   hri_job_deinit(&job);
   return cost.step_seconds;

@@ -2,11 +2,11 @@
  * nodes. */
 #include <string.h>
 
-#include "api/plan.h"
+#include "plan/plan.h"
 
 typedef struct sampler {
   const hr_plan *plan;
-  const uint64_t *by_role; /* table of hri_role_series */
+  hri_live_series live;    /* by role */
   hr_sample *samples;      /* of the program at hand */
 } sampler;
 
@@ -15,8 +15,8 @@ static void sample_node(const sampler *s, uint8_t kind, uint32_t at, uint32_t ti
   const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
   hr_sample *out = &s->samples[at];
   *out = (hr_sample){.program = hri_program_name((hri_program_kind)kind), .op = hri_op_name(node->op), .phase = node->phase, .layer = node->layer, .lane = node->lane};
-  memcpy(out->by_role, s->by_role + (size_t)tick * HRI_ROLE_COUNT, sizeof out->by_role);
-  for (int role = 0; role < HRI_ROLE_COUNT; role++) out->live_bytes += out->by_role[role];
+  memcpy(out->by_role, s->live.by_role + (size_t)tick * HRI_ROLE_COUNT, sizeof out->by_role);
+  out->live_bytes = s->live.total[tick];
 }
 
 static hr_status sample_program(const sampler *s, uint8_t kind, hr_error *error) {
@@ -43,15 +43,13 @@ static hr_status sample_program(const sampler *s, uint8_t kind, hr_error *error)
 
 hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_sample **samples, uint32_t *count, hr_error *error) {
   sampler s = {.plan = plan};
-  uint64_t *table = NULL;
-  uint32_t ticks, nodes = 0;
+  uint32_t nodes = 0;
   hr_status status;
   if (tier >= HR_TIER_COUNT) return hri_fail(error, HR_ERROR_USAGE, "a plan has no tier %u", tier);
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) nodes += (uint32_t)plan->job.programs[kind].order.count;
   *samples = s.samples = hri_alloc_zero((size_t)nodes + 1, sizeof *s.samples);
   if (!*samples) return hri_fail_memory(error, nodes * sizeof *s.samples, "the timeline");
-  HRI_TRY_OUT(hri_role_series(&plan->job, &plan->placement, (uint8_t)tier, &ticks, &table, error));
-  s.by_role = table;
+  HRI_TRY_OUT(hri_live_series_make(&plan->job, plan->placement.lives, plan->placement.spans, (uint8_t)tier, 0, true, &s.live, error));
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     if (!plan->job.programs[kind].present) continue;
     HRI_TRY_OUT(sample_program(&s, kind, error));
@@ -59,7 +57,7 @@ hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_sample **sample
   }
   *count = nodes;
 out:
-  hri_free(table);
+  hri_live_series_deinit(&s.live);
   if (status != HR_OK) {
     hri_free(*samples);
     *samples = NULL;

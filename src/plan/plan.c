@@ -1,11 +1,11 @@
-#include "api/plan.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "api/variants.h"
+#include "plan/variants.h"
 #include "base/text.h"
 
 enum { GRANULE = 4096 };

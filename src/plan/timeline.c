@@ -1,4 +1,4 @@
-#include "api/timeline.h"
+#include "plan/timeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
