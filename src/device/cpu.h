@@ -12,7 +12,7 @@
 /* Fills `device` for the CPU. Never fails: what cannot be read keeps a modest default. */
 void hri_device_cpu(hr_device *device);
 
-/* hr_device_find without the stored probe, which is looked up above this floor (api/device.c, backend/open.c). */
+/* hr_device_find without the stored probe, which is looked up above this floor (backend/devices.c). */
 hr_status hri_device_find(const char *name, hr_device *device, hr_error *error);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/plan.h"
+#include "plan/plan.h"
 #include "model/build.h"
 #include "ops/rules.h"
 #include "run/executor.h"

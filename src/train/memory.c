@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "api/timeline.h"
+#include "plan/timeline.h"
 #include "base/file.h"
 #include "snapshot/trail.h"
 

@@ -4,7 +4,7 @@
 
 #include <headroom/train.h>
 
-#include "api/variants.h"
+#include "plan/variants.h"
 #include "data/dataset.h"
 #include "run/executor.h"
 #include "train/weights.h"

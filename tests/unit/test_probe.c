@@ -13,7 +13,7 @@
 #include <headroom/device.h>
 #include <headroom/plan.h>
 
-#include "api/plan.h"
+#include "plan/plan.h"
 #include "base/file.h"
 #include "plan/cost.h"
 #include "support/cpu.h"

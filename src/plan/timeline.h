@@ -1,10 +1,10 @@
 /* The memory of a placed job as a snapshot (headroom/snapshot.h): each storage of the device tier is a block of the one
  * arena, with its role as category and its name, op, layer and phase as frames. From the plan alone, with predicted times,
  * or from what a run recorded. */
-#ifndef HRI_API_TIMELINE_H
-#define HRI_API_TIMELINE_H
+#ifndef HRI_PLAN_TIMELINE_H
+#define HRI_PLAN_TIMELINE_H
 
-#include "api/plan.h"
+#include "plan/plan.h"
 #include "snapshot/build.h"
 
 typedef struct hri_timeline {

@@ -4,10 +4,10 @@
  * weights and states in the same arena: a step takes the shortest that holds its longest row, and computes no more padding
  * than that. The lengths follow from the job alone, so that a plan does not depend on the data; memory is planned for the
  * full length. Same mathematics: what is left out is padding. */
-#ifndef HRI_API_VARIANTS_H
-#define HRI_API_VARIANTS_H
+#ifndef HRI_PLAN_VARIANTS_H
+#define HRI_PLAN_VARIANTS_H
 
-#include "api/plan.h"
+#include "plan/plan.h"
 
 enum { HRI_MAX_VARIANTS = 5 }; /* besides the full length */
 

@@ -1,11 +1,11 @@
-#include "api/plan.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "api/variants.h"
+#include "plan/variants.h"
 #include "base/text.h"
 
 /* A tokenizer that stays for samples: 76 bytes for each of 49,152 tokens measured, longer ones take more. */
@@ -60,9 +60,10 @@ static void describe_tier(hr_plan *plan, int tier) {
   (void)snprintf(t->peak_program, sizeof t->peak_program, "%s", hri_program_name((hri_program_kind)node->program));
 }
 
-static void describe(hr_plan *plan) {
+static hr_status describe(hr_plan *plan, hr_error *error) {
   hr_plan_info *info = &plan->info;
-  hri_cost cost = hri_job_cost(&plan->job, &plan->spec);
+  hri_cost cost;
+  HRI_TRY(hri_job_cost(&plan->job, &plan->spec, &cost, error));
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) describe_tier(plan, tier);
   info->tiers[HR_TIER_DEVICE].fixed_bytes = fixed_bytes(plan);
   info->tiers[HR_TIER_DEVICE].fixed_measured = plan->spec.device.fixed_measured;
@@ -86,6 +87,7 @@ static void describe(hr_plan *plan) {
   }
   for (size_t s = 0; s < plan->job.storages.count; s++) info->storage_count += plan->placement.lives[s].begin <= plan->placement.lives[s].end;
   info->plan_bytes = job_bytes(&plan->job);
+  return HR_OK;
 }
 
 hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **out, hr_error *error) {
@@ -103,7 +105,7 @@ hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *op
   HRI_TRY_OUT(hri_compile_built(&plan->spec, plan->backend, options, forwards, &plan->job, error));
   HRI_TRY_OUT(hri_place_job(&plan->job, plan->spec.check ? HRI_STORAGE_ALIGN : 0, &plan->placement, error));
   for (uint8_t tier = 0; tier < HR_TIER_COUNT; tier++) HRI_TRY_OUT(hri_breakdown_make(&plan->job, &plan->placement, tier, &plan->breakdown[tier], error));
-  describe(plan);
+  HRI_TRY_OUT(describe(plan, error));
   clock_gettime(CLOCK_MONOTONIC, &end);
   plan->info.plan_seconds = (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
   *out = plan;
@@ -170,36 +172,6 @@ bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *l
     live->dims[0] = s->bytes / (t ? hri_dtype_bytes((hri_dtype)t->dtype) : 1);
   }
   return true;
-}
-
-bool hr_plan_sample(const hr_plan *plan, uint32_t tier, uint32_t index, hr_sample *sample) {
-  /* index -> (program, position) */
-  const hri_job *job = &plan->job;
-  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
-    const hri_program *p = &job->programs[kind];
-    const hri_node *node;
-    uint32_t spine = 0, tick;
-    if (index >= p->order.count) {
-      index -= (uint32_t)p->order.count;
-      continue;
-    }
-    node = &job->nodes.items[p->order.items[index]];
-    for (uint32_t at = 0; at < index; at++) spine += job->nodes.items[p->order.items[at]].lane == HRI_COMPUTE;
-    tick = plan->placement.spans[kind].begin + 2 * spine;
-    memset(sample, 0, sizeof *sample);
-    sample->program = hri_program_name((hri_program_kind)kind);
-    sample->op = hri_op_name(node->op);
-    sample->phase = node->phase;
-    sample->layer = node->layer;
-    for (size_t s = 0; s < job->storages.count; s++) {
-      const hri_storage *st = &job->storages.items[s];
-      if (st->tier != tier || plan->placement.lives[s].begin > tick || plan->placement.lives[s].end < tick || plan->placement.lives[s].begin > plan->placement.lives[s].end) continue;
-      sample->by_role[st->role] += hri_round_up(st->bytes, HRI_STORAGE_ALIGN);
-      sample->live_bytes += hri_round_up(st->bytes, HRI_STORAGE_ALIGN);
-    }
-    return true;
-  }
-  return false;
 }
 
 hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *error) {

@@ -7,9 +7,12 @@
  * layers of differently compiled plans exchangeable, which is what a search over recompute levels needs. */
 #include <string.h>
 
-#include "api/plan.h"
+#include "plan/plan.h"
 
 enum { BETWEEN = -1, OUTSIDE = -2 }; /* where a node stands that runs in no layer */
+
+/* Guard zones of check mode. */
+static uint64_t guard_of(const hr_plan *plan) { return plan->spec.check ? HRI_STORAGE_ALIGN : 0; }
 
 static bool trains_layer(const hri_node *node, uint32_t layers) { return node->layer >= 0 && (uint32_t)node->layer < layers; }
 
@@ -40,13 +43,12 @@ static void add_seconds(const hr_plan *plan, const hri_program *p, double times,
 
 /* Bytes of each layer's own tensors, gradients not among them, that are alive at a tick of the loss. */
 static void add_saved(const hr_plan *plan, uint8_t kind, uint32_t tick, hr_plan_layers *out) {
-  uint64_t guard = plan->spec.check ? HRI_STORAGE_ALIGN : 0;
   for (size_t s = 0; s < plan->job.storages.count; s++) {
     const hri_storage *st = &plan->job.storages.items[s];
     const hri_storage_life *life = &plan->placement.lives[s];
     if (st->tier != HRI_DEVICE || st->scope || st->program != kind || st->role == HRI_ROLE_GRADIENT || st->layer < 0) continue;
     if (life->begin > tick || life->end < tick || (uint32_t)st->layer >= out->count) continue;
-    out->layers[st->layer].saved_bytes += hri_round_up(st->bytes + guard, HRI_STORAGE_ALIGN);
+    out->layers[st->layer].saved_bytes += hri_placed_bytes(st, guard_of(plan));
   }
 }
 
@@ -54,40 +56,18 @@ static void raise(uint64_t *most, uint64_t bytes) {
   if (bytes > *most) *most = bytes;
 }
 
-/* Live bytes at every tick of the job, the guard zones of check mode included. */
-static uint64_t *live_series(const hr_plan *plan, uint32_t *ticks, hr_error *error) {
-  uint64_t guard = plan->spec.check ? HRI_STORAGE_ALIGN : 0, sum = 0, *live;
-  *ticks = 0;
-  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-    if (plan->job.programs[kind].present && plan->placement.spans[kind].end + 1 > *ticks) *ticks = plan->placement.spans[kind].end + 1;
-  live = hri_alloc_zero((size_t)*ticks + 1, sizeof *live);
-  if (!live) {
-    hri_fail_memory(error, *ticks * sizeof *live, "the layers of a plan");
-    return NULL;
-  }
-  for (size_t s = 0; s < plan->job.storages.count; s++) { /* differences modulo 2^64, then a running sum */
-    const hri_storage *st = &plan->job.storages.items[s];
-    const hri_storage_life *life = &plan->placement.lives[s];
-    if (st->tier != HRI_DEVICE || life->begin > life->end) continue;
-    live[life->begin] += hri_round_up(st->bytes + guard, HRI_STORAGE_ALIGN);
-    live[life->end + 1] -= hri_round_up(st->bytes + guard, HRI_STORAGE_ALIGN);
-  }
-  for (uint32_t t = 0; t < *ticks; t++) live[t] = sum += live[t];
-  return live;
-}
-
-static void add_peaks(const hr_plan *plan, uint8_t kind, const int32_t *places, const hri_storage_life *at_ticks, const uint64_t *live, hr_plan_layers *out) {
+static void add_peaks(const hr_plan *plan, uint8_t kind, const int32_t *places, const hri_storage_life *at_ticks, const hri_live_series *live, hr_plan_layers *out) {
   const hri_program *p = &plan->job.programs[kind];
   for (size_t at = 0; at < p->order.count; at++) {
     const hri_node *node = &plan->job.nodes.items[p->order.items[at]];
-    uint64_t bytes = live[at_ticks[at].begin];
+    uint64_t bytes = live->total[at_ticks[at].begin];
     if (places[at] == OUTSIDE) raise(&out->outside_bytes, bytes);
     else if (places[at] == BETWEEN) raise(&out->between_bytes, bytes);
     else raise(node->phase == HRI_PHASE_FORWARD ? &out->layers[places[at]].forward_bytes : &out->layers[places[at]].backward_bytes, bytes);
   }
 }
 
-static hr_status read_program(const hr_plan *plan, uint8_t kind, const uint64_t *live, hr_plan_layers *out, hr_error *error) {
+static hr_status read_program(const hr_plan *plan, uint8_t kind, const hri_live_series *live, hr_plan_layers *out, hr_error *error) {
   const hri_program *p = &plan->job.programs[kind];
   int32_t *places = hri_alloc((p->order.count + 1) * sizeof *places);
   hri_storage_life *at_ticks = hri_alloc((p->order.count + 1) * sizeof *at_ticks);
@@ -114,20 +94,18 @@ out:
 hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *out, hr_error *error) {
   bool many = plan->spec.accumulate > 1;
   uint8_t kind = many ? HRI_MICRO : HRI_STEP;
-  uint32_t ticks;
-  uint64_t *live;
+  hri_live_series live;
   hr_status status;
   memset(out, 0, sizeof *out);
   if (plan->spec.purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "only the plan of a training has a backward to read layer by layer");
   out->count = plan->spec.model.layer_count;
-  live = live_series(plan, &ticks, error);
-  if (!live) return HR_ERROR_MEMORY;
-  for (uint32_t t = 0; t < ticks; t++) /* the other programs */
-    if (t < plan->placement.spans[kind].begin || t > plan->placement.spans[kind].end) raise(&out->outside_bytes, live[t]);
-  status = read_program(plan, kind, live, out, error);
+  HRI_TRY(hri_live_series_make(&plan->job, plan->placement.lives, plan->placement.spans, HRI_DEVICE, guard_of(plan), false, &live, error));
+  for (uint32_t t = 0; t < live.ticks; t++) /* the other programs */
+    if (t < plan->placement.spans[kind].begin || t > plan->placement.spans[kind].end) raise(&out->outside_bytes, live.total[t]);
+  status = read_program(plan, kind, &live, out, error);
   if (many) add_seconds(plan, &plan->job.programs[HRI_BEGIN], 1, out);
   add_seconds(plan, &plan->job.programs[kind], many ? plan->spec.accumulate : 1, out);
   if (many) add_seconds(plan, &plan->job.programs[HRI_UPDATE], 1, out);
-  hri_free(live);
+  hri_live_series_deinit(&live);
   return status;
 }

@@ -1,4 +1,4 @@
-#include "api/variants.h"
+#include "plan/variants.h"
 
 #include <string.h>
 

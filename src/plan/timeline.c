@@ -1,4 +1,4 @@
-#include "api/timeline.h"
+#include "plan/timeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,30 +214,30 @@ void hri_timeline_deinit(hri_timeline *t) {
 
 /* ---- a plan's own ---- */
 
-typedef struct predicted {
-  const hr_plan *plan;
-  hri_program_kind kind;
-  double seconds; /* at the program's begin, and after the last node asked for */
-} predicted;
-
 static int64_t predicted_time(void *context, uint32_t index) {
-  predicted *p = context;
-  const hri_job *job = &p->plan->job;
-  if (index != UINT32_MAX) p->seconds += hri_node_seconds(job, &job->nodes.items[job->programs[p->kind].order.items[index]], &p->plan->spec.device);
-  return (int64_t)(1e6 * p->seconds);
+  const hri_timing *timing = context;
+  return (int64_t)(1e6 * (index == UINT32_MAX ? timing->from : timing->end[index]));
 }
 
 hr_status hr_plan_snapshot(const hr_plan *plan, hr_snapshot **snapshot, hr_error *error) {
   hri_timeline t;
-  predicted p = {.plan = plan};
+  hri_timing timing;
+  double now = 0;
   bool fine = true;
   HRI_TRY(hri_timeline_begin(&t, plan, 0, false, 0, error));
-  for (int kind = 0; fine && kind < HRI_PROGRAM_COUNT; kind++) {
+  for (uint8_t kind = 0; fine && kind < HRI_PROGRAM_COUNT; kind++) {
     const char *name = hri_program_name((hri_program_kind)kind);
+    hr_status status;
     if (!plan->job.programs[kind].present) continue;
-    p.kind = (hri_program_kind)kind;
-    fine = hri_timeline_mark(&t, name, false, (int64_t)(1e6 * p.seconds)) && hri_timeline_program(&t, p.kind, predicted_time, &p) &&
-           hri_timeline_mark(&t, name, true, (int64_t)(1e6 * p.seconds));
+    status = hri_program_timing(&plan->job, kind, &plan->spec.device, 1, now, &timing, error);
+    if (status != HR_OK) {
+      hri_timeline_deinit(&t);
+      return status;
+    }
+    fine = hri_timeline_mark(&t, name, false, (int64_t)(1e6 * now)) && hri_timeline_program(&t, (hri_program_kind)kind, predicted_time, &timing);
+    now = timing.until;
+    fine = fine && hri_timeline_mark(&t, name, true, (int64_t)(1e6 * now));
+    hri_timing_deinit(&timing);
   }
   return hri_timeline_end(&t, snapshot, error);
 }

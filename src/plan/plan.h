@@ -1,6 +1,6 @@
 /* The plan object: a compiled job, its placement, and what is read off it. */
-#ifndef HRI_API_PLAN_H
-#define HRI_API_PLAN_H
+#ifndef HRI_PLAN_PLAN_H
+#define HRI_PLAN_PLAN_H
 
 #include <headroom/plan.h>
 
