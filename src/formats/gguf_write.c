@@ -43,7 +43,7 @@ void hri_gguf_put_f32(hri_gguf_keys *keys, const char *key, double value) {
 }
 
 void hri_gguf_put_bool(hri_gguf_keys *keys, const char *key, bool value) {
-  char byte = value;
+  uint8_t byte = value;
   begin(keys, key, HRI_GGUF_BOOL);
   add(keys, &byte, 1);
 }
