@@ -289,11 +289,7 @@ static hr_status place_tier(placer *p, hr_error *error) {
   hri_live_series live;
   hr_status status;
   HRI_TRY(hri_live_series_make(p->job, p->out->lives, p->out->spans, p->tier, p->guard, false, &live, error));
-  p->out->lower_bound_bytes[p->tier] = live.peak_bytes;
-  if (live.peak_bytes == 0) {
-    hri_live_series_deinit(&live);
-    return HR_OK;
-  }
+  assert(live.peak_bytes == p->out->lower_bound_bytes[p->tier]);
   HRI_TRY_OUT(place_carried(p, all, &base, &peak, error));
   /* programs from the largest bound down: the others need only stay below it (the series counts the base as well) */
   for (int kind; (kind = largest_program(p, &live, done, &bound)) >= 0; done |= HRI_IN((unsigned)kind)) {
@@ -312,24 +308,43 @@ out:
   return status;
 }
 
-hr_status hri_place_job(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
-  placer p = {.job = job, .out = out, .guard = guard};
+hr_status hri_placement_bound(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
   hr_status status = HR_OK;
   memset(out, 0, sizeof *out);
-  p.offsets = out->offsets = hri_alloc_zero(job->storages.count, sizeof *out->offsets);
   out->lives = hri_alloc(job->storages.count * sizeof *out->lives);
-  if (!out->offsets || !out->lives) {
-    status = hri_fail_memory(error, job->storages.count * 16, "placement");
-    goto out;
-  }
-  HRI_TRY_OUT(reserve_scratch(&p, job->storages.count, error));
+  if (!out->lives) return hri_fail_memory(error, job->storages.count * sizeof *out->lives, "lives");
   HRI_TRY_OUT(hri_storage_lives(job, out->lives, out->spans, error));
+  for (uint8_t tier = 0; tier < HRI_TIER_COUNT; tier++) {
+    hri_live_series live;
+    HRI_TRY_OUT(hri_live_series_make(job, out->lives, out->spans, tier, guard, false, &live, error));
+    out->lower_bound_bytes[tier] = live.peak_bytes;
+    hri_live_series_deinit(&live);
+  }
+out:
+  if (status != HR_OK) hri_placement_deinit(out);
+  return status;
+}
+
+hr_status hri_placement_make(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
+  placer p = {.job = job, .out = out, .guard = guard};
+  hr_status status = HR_OK;
+  assert(out->lives && !out->offsets);
+  p.offsets = out->offsets = hri_alloc_zero(job->storages.count, sizeof *out->offsets);
+  if (!out->offsets) return hri_fail_memory(error, job->storages.count * sizeof *out->offsets, "placement");
+  HRI_TRY_OUT(reserve_scratch(&p, job->storages.count, error));
   for (p.tier = 0; p.tier < HRI_TIER_COUNT; p.tier++) {
     p.items.count = p.fixed.count = 0;
-    HRI_TRY_OUT(place_tier(&p, error));
+    if (out->lower_bound_bytes[p.tier]) HRI_TRY_OUT(place_tier(&p, error));
   }
 out:
   free_scratch(&p);
+  return status;
+}
+
+hr_status hri_place_job(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
+  hr_status status;
+  HRI_TRY(hri_placement_bound(job, guard, out, error));
+  status = hri_placement_make(job, guard, out, error);
   if (status != HR_OK) hri_placement_deinit(out);
   return status;
 }
