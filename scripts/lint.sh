@@ -265,7 +265,7 @@ self_test() {
   expect floors src/plan/lost.c '#include "life.h"\n'
   expect floors src/plan/lost.c '#include "../base/text.h"\n'
   expect floors src/other/lost.c '#include "base/text.h"\n'
-  expect floors src/cli/main.c '#include "base/text.h"\n'
+  expect floors src/cli/main.c '#include "plan/place.h"\n'
   expect floors examples/plan.c '#include "base/text.h"\n'
   expect none src/ops/linear/cpu.c '#include "base/mem.h"\n'
   expect floors src/ops/linear/rule.c '#include "device/arena.h"\n'

@@ -54,6 +54,8 @@ void hri_free(void *memory) {
   free(memory);
 }
 
+void hr_free(void *memory) { hri_free(memory); }
+
 char *hri_strdup(const char *text) {
   size_t bytes;
   char *copy;

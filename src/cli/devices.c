@@ -175,11 +175,11 @@ static hr_status probe(cli_config *config, hr_error *error) {
   hr_status status;
   json_writer json;
   if (config->operand_count > 0) {
-    text_fail(error, HR_ERROR_USAGE, "--probe measures this machine and takes no name");
-    return text_hint(error, HR_ERROR_USAGE, "headroom devices --probe");
+    hri_fail(error, HR_ERROR_USAGE, "--probe measures this machine and takes no name");
+    return hri_hint(error, HR_ERROR_USAGE, "headroom devices --probe");
   }
-  if (!(options.seconds > 0)) return text_fail(error, HR_ERROR_USAGE, "--probe-seconds must be above 0");
-  if (config_count(config, OPTION_THREADS) > 4096) return text_fail(error, HR_ERROR_USAGE, "--threads is at most 4096");
+  if (!(options.seconds > 0)) return hri_fail(error, HR_ERROR_USAGE, "--probe-seconds must be above 0");
+  if (config_count(config, OPTION_THREADS) > 4096) return hri_fail(error, HR_ERROR_USAGE, "--threads is at most 4096");
   options.threads = (uint32_t)config_count(config, OPTION_THREADS);
   options.on_progress = on_progress;
   options.context = &screen;

@@ -247,7 +247,7 @@ static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_e
   uint64_t bytes =
       limit->percent ? (uint64_t)(limit->number[0] * (double)config->job.device.usable_bytes) : limit->count;
   if (!config_chosen(config, OPTION_FAIL_OVER) || plan_need(plan) <= bytes) return HR_OK;
-  return text_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes), more than --fail-over %s (%llu bytes)",
+  return hri_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes), more than --fail-over %s (%llu bytes)",
                    SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes),
                    (unsigned long long)bytes);
 }
@@ -259,8 +259,8 @@ hr_status command_plan(cli_config *config, hr_error *error) {
   hr_status status;
   if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, purpose, error);
   if (config_text(config, OPTION_TABLE) && purpose == HR_PURPOSE_GENERATE) {
-    text_fail(error, HR_ERROR_USAGE, "--table is about rows of training and evaluation, not about --for generate");
-    return text_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
+    hri_fail(error, HR_ERROR_USAGE, "--table is about rows of training and evaluation, not about --for generate");
+    return hri_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
   }
   status = config_job(config, purpose, error);
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, error);

@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include <headroom/model.h>
 #include <headroom/tokenizer.h>
 
 #include "base/file.h"

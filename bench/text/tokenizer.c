@@ -6,7 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#include <headroom/model.h>
 #include <headroom/tokenizer.h>
 
 #include "base/file.h"
