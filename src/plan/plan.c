@@ -9,10 +9,6 @@
 #include "plan/variants.h"
 #include "base/text.h"
 
-enum { GRANULE = 4096 };
-/* Resident library memory: per prepared matrix product (generated code, memory objects) 67 KiB measured with oneDNN 2.6.3
- * and 96 KiB with 3.2, which also takes 12 MiB more from the start. */
-static const uint64_t PRODUCT_BYTES = 72u << 10, PRODUCT_BYTES_V3 = 104u << 10, LIBRARY_BYTES_V3 = 12u << 20;
 /* A tokenizer that stays for samples: 76 bytes for each of 49,152 tokens measured, longer ones take more. */
 static const uint64_t TOKENIZER_BYTES = 128;
 
@@ -25,28 +21,6 @@ _Static_assert((int)HRI_ROLE_COUNT == (int)HR_ROLE_COUNT && (int)HRI_PHASE_COUNT
                    (int)HRI_TIER_COUNT == (int)HR_TIER_COUNT,
                "public and internal enumerations agree");
 
-/* ---- table devices: what a run there would reserve as scratch, by formula ---- */
-
-static hr_status table_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
-  const hr_device *device = self;
-  const int64_t *i = node->attr.i;
-  (void)job;
-  (void)error;
-  *bytes = 0;
-  switch (node->op) {
-  case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: *bytes = device->library_workspace_bytes; break;
-  /* flash attention's backward: an fp32 accumulator of dq and the row sums of dy*y */
-  case HRI_OP_ATTENTION_BACKWARD: *bytes = (uint64_t)(i[0] * i[1] * i[2]) * (uint64_t)(i[4] + 1) * 4; break;
-  default: break;
-  }
-  return HR_OK;
-}
-
-static hri_backend table_backend(hr_device *device) {
-  hri_backend b = {.name = device->name, .team = 1, .instruction_set = "device", .libraries = "recorded formulas", .self = device, .workspace = table_workspace};
-  return b;
-}
-
 /* ---- making ---- */
 
 static uint64_t job_bytes(const hri_job *job) {
@@ -57,16 +31,13 @@ static uint64_t job_bytes(const hri_job *job) {
   return bytes + job->storages.count * 16 + job->nodes.count * 8; /* placement, prepared nodes */
 }
 
-uint64_t hri_fixed_bytes(const hr_job *spec, const hri_job *job) {
-  uint64_t bytes = spec->device.fixed_bytes;
-  if (spec->device.is_cpu) {
-    bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL, measured = spec->device.fixed_measured;
-    uint64_t product = measured ? spec->device.rates.product_bytes : v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES;
-    uint32_t lengths[HRI_MAX_VARIANTS];
-    bytes += (1 + hri_variant_lengths(spec, lengths)) * (hri_cpu_distinct_products(job) * product + job_bytes(job)) + (v3 && !measured ? LIBRARY_BYTES_V3 : 0);
-    if (spec->with_generation && spec->model.directory[0]) bytes += spec->model.vocabulary_size * TOKENIZER_BYTES;
-  }
-  return hri_round_up(bytes, GRANULE);
+/* What no program owns: the backend's, and what this process holds for the job and its shape variants. */
+static uint64_t fixed_bytes(const hr_plan *plan) {
+  const hr_job *spec = &plan->spec;
+  uint32_t lengths[HRI_MAX_VARIANTS], shapes = 1 + hri_variant_lengths(spec, lengths);
+  uint64_t process = shapes * job_bytes(&plan->job);
+  if (spec->with_generation && spec->model.directory[0]) process += spec->model.vocabulary_size * TOKENIZER_BYTES;
+  return hri_round_up(plan->backend->fixed_bytes(plan->backend->self, &plan->job, shapes, process), plan->backend->granule);
 }
 
 static void describe_tier(hr_plan *plan, int tier) {
@@ -100,9 +71,9 @@ static hr_status describe_draft(hr_plan *plan, hr_error *error) {
   HRI_TRY(hri_job_cost(&plan->job, &plan->spec, &cost, error));
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
     info->tiers[tier].lower_bound_bytes = plan->placement.lower_bound_bytes[tier];
-    info->tiers[tier].reserved_bytes = hri_round_up(plan->placement.lower_bound_bytes[tier], GRANULE);
+    info->tiers[tier].reserved_bytes = hri_round_up(plan->placement.lower_bound_bytes[tier], plan->backend->granule);
   }
-  info->tiers[HR_TIER_DEVICE].fixed_bytes = hri_fixed_bytes(&plan->spec, &plan->job);
+  info->tiers[HR_TIER_DEVICE].fixed_bytes = fixed_bytes(plan);
   info->tiers[HR_TIER_DEVICE].fixed_measured = plan->spec.device.fixed_measured;
   info->budget_bytes = plan->spec.budget_bytes ? plan->spec.budget_bytes : plan->spec.device.usable_bytes;
   info->step_seconds = cost.step_seconds;
@@ -140,17 +111,13 @@ static double now(void) {
 /* Bytes kept free behind every storage. */
 static uint64_t guard_of(const hr_job *spec) { return spec->check ? HRI_STORAGE_ALIGN : 0; }
 
-static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hri_backend *backend, hr_error *error) {
-  if (!plan->spec.device.is_cpu) {
-    *backend = table_backend(&plan->spec.device);
-    return HR_OK;
-  }
-  assert(!beside || (beside->cpu && beside->spec.threads == plan->spec.threads));
-  if (plan->spec.device.rates.threads != plan->spec.threads) (void)hr_device_load(&plan->spec.device, plan->spec.threads);
-  plan->borrows = beside != NULL;
-  if (beside) plan->cpu = beside->cpu;
-  else HRI_TRY(hri_cpu_create(plan->spec.threads, &plan->cpu, error));
-  *backend = hri_cpu_backend(plan->cpu);
+/* A backend that runs jobs (a team, libraries) is made once for a plan and the drafts beside it. */
+static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hr_error *error) {
+  plan->borrows = beside && beside->backend->prepare && strcmp(beside->spec.device.name, plan->spec.device.name) == 0;
+  if (plan->borrows) plan->backend = beside->backend;
+  else HRI_TRY(hri_backend_open(&plan->spec.device, plan->spec.threads, &plan->backend, error));
+  assert(!plan->borrows || beside->spec.threads == plan->spec.threads);
+  plan->spec.device = plan->backend->device;
   return HR_OK;
 }
 
@@ -160,15 +127,14 @@ static hr_status draft_with(const hr_job *spec, const hri_compile_options *optio
   hri_forward forwards[HRI_PROGRAM_COUNT];
   const double begin = now();
   hr_plan *plan = hri_alloc_zero(1, sizeof *plan);
-  hri_backend backend;
   hr_status status = HR_OK;
   if (!plan) return hri_fail_memory(error, sizeof *plan, "the plan");
   unchecked.no_check = true;
   plan->spec = *spec;
   hri_job_init(&plan->job);
-  HRI_TRY_OUT(open_backend(plan, beside, &backend, error));
+  HRI_TRY_OUT(open_backend(plan, beside, error));
   HRI_TRY_OUT(build(context, &plan->job, &plan->spec, forwards, error));
-  HRI_TRY_OUT(hri_compile_built(&plan->spec, &backend, &unchecked, forwards, &plan->job, error));
+  HRI_TRY_OUT(hri_compile_built(&plan->spec, plan->backend, &unchecked, forwards, &plan->job, error));
   HRI_TRY_OUT(hri_placement_bound(&plan->job, guard_of(spec), &plan->placement, error));
   HRI_TRY_OUT(describe_draft(plan, error));
   plan->info.plan_seconds = now() - begin;
@@ -186,7 +152,7 @@ hr_status hri_plan_place(hr_plan *plan, hr_error *error) {
   HRI_TRY(hri_placement_make(&plan->job, guard_of(&plan->spec), &plan->placement, error));
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
     plan->info.tiers[tier].peak_bytes = plan->placement.peak_bytes[tier];
-    plan->info.tiers[tier].reserved_bytes = hri_round_up(plan->placement.peak_bytes[tier], GRANULE);
+    plan->info.tiers[tier].reserved_bytes = hri_round_up(plan->placement.peak_bytes[tier], plan->backend->granule);
   }
   describe_fit(plan);
   plan->placed = true;
@@ -234,7 +200,7 @@ void hr_plan_destroy(hr_plan *plan) {
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) hri_breakdown_deinit(&plan->breakdown[tier]);
   hri_placement_deinit(&plan->placement);
   hri_job_deinit(&plan->job);
-  if (!plan->borrows) hri_cpu_destroy(plan->cpu);
+  if (!plan->borrows) hri_backend_close(plan->backend);
   hri_free(plan);
 }
 

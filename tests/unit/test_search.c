@@ -33,7 +33,7 @@ static bool random_job(dice *d, hr_job *job) {
   assert_int_equal(hr_device_find(devices[roll(d, DEVICES)], &job->device, &e), HR_OK);
   job->threads = 1 + roll(d, 2);
   job->budget_bytes = UINT64_C(1) << (26 + roll(d, 10));
-  if (!job->device.is_cpu && job->budget_bytes > job->device.usable_bytes) job->budget_bytes = 0;
+  if (!job->device.usable_now && job->budget_bytes > job->device.usable_bytes) job->budget_bytes = 0;
   job->sequence_length = 16 * (1 + roll(d, 64));
   job->micro_batch = 1 + roll(d, 8);
   job->accumulate = roll(d, 3) ? 1 : 2 + roll(d, 3);

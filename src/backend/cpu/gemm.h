@@ -15,15 +15,15 @@
  *
  * Bits do not depend on `threads` (see gemm.c for what that takes). They may depend on everything else in the shape:
  * running M in row chunks promises nothing. */
-#ifndef HRI_KERNEL_GEMM_H
-#define HRI_KERNEL_GEMM_H
+#ifndef HRI_BACKEND_CPU_GEMM_H
+#define HRI_BACKEND_CPU_GEMM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
 #include "base/real.h"
-#include "kernel/isa.h"
+#include "backend/cpu/isa.h"
 
 typedef enum hri_gemm_kind { HRI_GEMM_FORWARD = 0, HRI_GEMM_DX, HRI_GEMM_DW, HRI_GEMM_KIND_COUNT } hri_gemm_kind;
 
@@ -57,7 +57,7 @@ enum { HRI_GEMM_ALIGNMENT = 64 }; /* of scratch, bytes; operands need 4 */
  * BUDGET. More than twice the most that one call was measured to need (3.44 MiB; docs/memory-model.md, "Room for libraries"). */
 enum { HRI_GEMM_ROOM_BYTES = 8 << 20 };
 
-/* `isa` as chosen by kernel/isa.h. When the library was used at a higher level before in this process, it is left out.
+/* `isa` as chosen by isa.h. When the library was used at a higher level before in this process, it is left out.
  * The options may be NULL. A cache is for one thread at a time. */
 hr_status hri_gemm_cache_create(hri_isa isa, hri_gemm_cache **cache, hr_error *error);
 hr_status hri_gemm_cache_create_with(hri_isa isa, const hri_gemm_options *options, hri_gemm_cache **cache, hr_error *error);

@@ -1,6 +1,6 @@
 /* The instruction levels that kernels are compiled for. The level is part of a job: it decides bits and scratch. */
-#ifndef HRI_KERNEL_ISA_H
-#define HRI_KERNEL_ISA_H
+#ifndef HRI_BACKEND_CPU_ISA_H
+#define HRI_BACKEND_CPU_ISA_H
 
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
-#include "kernel/isa.h"
+#include "backend/cpu/isa.h"
 
 #include <string.h>
 
-#include "kernel/gemm_providers.h"
+#include "backend/cpu/gemm_providers.h"
 
 static const char *const names[HRI_ISA_COUNT] = {"base", "avx2", "avx512", "avx512bf16"};
 

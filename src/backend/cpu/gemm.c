@@ -16,7 +16,7 @@
  * bf16 without AVX512_BF16), sizes beyond 32 bits, and products of few rows.
  *
  * Packed b: what the library reads is asked for once per shape and described to our own packing kernel. */
-#include "kernel/gemm.h"
+#include "backend/cpu/gemm.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 #include <omp.h>
 
 #include "base/mem.h"
-#include "kernel/gemm_providers.h"
+#include "backend/cpu/gemm_providers.h"
 
 enum {
   BLOCK_TERMS = 512,        /* of the library's sums in DW */
