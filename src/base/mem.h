@@ -1,7 +1,7 @@
 /* Heap, checked sizes and growable arrays.
  *
  * All host bookkeeping memory goes through hri_alloc, so that tests can make the n-th allocation fail and count bytes.
- * Device arenas do not: they are reserved once, by device/arena. */
+ * Device arenas do not: they are reserved once, by the backends. */
 #ifndef HRI_BASE_MEM_H
 #define HRI_BASE_MEM_H
 
@@ -16,6 +16,11 @@ void *hri_alloc_zero(size_t count, size_t bytes_each); /* zeroed; overflow check
 void *hri_realloc(void *memory, size_t bytes);
 void hri_free(void *memory);                 /* NULL is fine */
 char *hri_strdup(const char *text);          /* NULL on failure or for NULL */
+
+/* Between begin and end (they may nest) this thread keeps the large blocks that it frees and takes new ones from them: for
+ * those who make and drop the like of it a thousand times, where the kernel would map and clear the same pages each time.
+ * They count as freed. */
+void hri_mem_keep(bool begin);
 
 /* Test hooks: fail the n-th allocation from now (1 = next; 0 = off), and count what is live. */
 void hri_mem_fail_after(uint64_t nth);

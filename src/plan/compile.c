@@ -76,6 +76,8 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
   HRI_TRY(verify(job, options, HRI_PASS_LAYOUT, error));
   HRI_TRY(hri_pass_recompute(job, program, levels, spec->model.layer_count, group, error));
   HRI_TRY(verify(job, options, HRI_PASS_RECOMPUTE, error));
+  HRI_TRY(hri_pass_transient(job, error));
+  HRI_TRY(verify(job, options, HRI_PASS_TRANSIENT, error));
   HRI_TRY(hri_pass_update(job, &update, error));
   HRI_TRY(verify(job, options, HRI_PASS_UPDATE, error));
   if (options->offload_bytes) {
@@ -93,13 +95,16 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   memcpy(job->instruction_set, backend->instruction_set, sizeof job->instruction_set);
   memcpy(job->libraries, backend->libraries, sizeof job->libraries);
   HRI_TRY(compile_precision(job, spec, forwards, error));
-  hri_build_transfers(job, true);
-  if (hri_programs_of(spec) & HRI_IN(HRI_SAVE)) hri_build_transfers(job, false);
+  hri_build_transfers(job, true, (hri_tier)backend->staging_tier);
+  if (hri_programs_of(spec) & HRI_IN(HRI_SAVE)) hri_build_transfers(job, false, (hri_tier)backend->staging_tier);
   HRI_TRY(verify(job, options, HRI_PASS_PRECISION, error));
   emit_heads(job, spec, forwards, gradients);
   HRI_TRY(verify(job, options, HRI_PASS_HEAD, error));
   if (spec->purpose == HR_PURPOSE_TRAIN) HRI_TRY(compile_training(job, spec, options, forwards, gradients, error));
-  else HRI_TRY(hri_pass_layout(job, false, error));
+  else {
+    HRI_TRY(hri_pass_layout(job, false, error));
+    HRI_TRY(hri_pass_transient(job, error));
+  }
   if (!options->no_fuse) HRI_TRY(hri_pass_fuse(job, error));
   HRI_TRY(verify(job, options, HRI_PASS_FUSE, error));
   if (!options->no_inplace) HRI_TRY(hri_pass_inplace(job, error));
@@ -113,7 +118,7 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   }
   HRI_TRY(hri_pass_workspace(job, backend, error));
   HRI_TRY(verify(job, options, HRI_PASS_WORKSPACE, error));
-  return options->check_each ? HR_OK : hri_job_check(job, error);
+  return options->check_each || options->no_check ? HR_OK : hri_job_check(job, error);
 }
 
 hr_status hri_compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job, hr_error *error) {

@@ -33,11 +33,11 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "kernel/isa.h"
 #include "plan/compile.h"
 #include "plan/place.h"
 #include "program/check.h"
 #include "run/executor.h"
+#include "support/cpu.h"
 #include "support/random_family.h"
 
 /* ---- the reference backend in double and in plain fp32 ---- */
@@ -305,7 +305,7 @@ static const way ways[] = {
 
 static void finish_forward(tiny *t) {
   hri_build_control(&t->job, hri_programs_of(&t->spec));
-  hri_build_transfers(&t->job, true);
+  hri_build_transfers(&t->job, true, HRI_DEVICE);
   if (t->spec.accumulate > 1) hri_build_zero_gradients(&t->job);
   HOLDS(hri_job_ok(&t->job, error));
 }
@@ -420,36 +420,33 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
     for (uint32_t p = 0; p < job->params.count; p++) {
       const float *from;
       if (job->params.items[p].gradient != o.tensor) continue;
-      from = hri_executor_pointer(c->executor, o.tensor);
+      from = hri_executor_view(c->executor, o.tensor);
       for (uint64_t k = 0; k < job->params.items[p].elements; k++) c->g->of[p][k] = (double)from[k];
     }
   }
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   const captured *c = context;
   (void)staging, (void)bytes, (void)error;
-  if (kind == HRI_PART_WEIGHT) memcpy(tensor, c->t->values[param], c->t->job.params.items[param].elements * sizeof(float));
+  if (kind == HRI_PART_WEIGHT) memcpy(tensor->memory, c->t->values[param], c->t->job.params.items[param].elements * sizeof(float));
   return HR_OK;
 }
 
-static gradients engine_gradients(const tiny *t, hri_cpu *cpu) {
+static gradients engine_gradients(const tiny *t, hri_backend *cpu) {
   gradients g = new_gradients(t);
   captured c = {.t = t, .g = &g};
   hri_executor_options options = {.check = true, .after_node = capture, .context = &c};
   hri_transfer transfer = {.context = &c, .fill = fill};
   hri_placement placement;
-  hri_control *control;
+  const hri_control control = {.loss_scale = 1, .clip_scale = 1, .inv_tokens = t->counted ? 1.0 / (double)t->counted : 0};
   HOLDS(hri_place_job(&t->job, HRI_CHECK_GUARD, &placement, error));
   HOLDS(hri_placement_verify(&t->job, &placement, error));
   HOLDS(hri_executor_create(&t->job, &placement, cpu, &transfer, &options, &c.executor, error));
-  control = hri_executor_control(c.executor);
-  memset(control, 0, sizeof *control);
-  control->loss_scale = control->clip_scale = 1;
-  control->inv_tokens = t->counted ? 1.0 / (double)t->counted : 0;
+  hri_executor_control_set(c.executor, 0, &control, sizeof control);
   HOLDS(hri_executor_run(c.executor, HRI_LOAD, error));
   for (uint32_t i = 0; i < t->input_count; i++)
-    memcpy(hri_executor_pointer(c.executor, t->inputs[i].tensor), t->inputs[i].ints ? (const void *)t->inputs[i].ints : (const void *)t->inputs[i].floats, t->inputs[i].count * 4);
+    memcpy(hri_executor_view(c.executor, t->inputs[i].tensor), t->inputs[i].ints ? (const void *)t->inputs[i].ints : (const void *)t->inputs[i].floats, t->inputs[i].count * 4);
   if (t->job.programs[HRI_STEP].present) {
     HOLDS(hri_executor_run(c.executor, HRI_STEP, error));
   } else {
@@ -639,8 +636,7 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   differences d;
   gradients exact, engine;
   yardstick plain = {.points = 0};
-  hri_cpu *cpu = NULL;
-  hri_backend backend;
+  hri_backend *cpu = NULL;
   uint32_t trainable = 0;
   where = name;
   tiny_open(&forward, seed, 1);
@@ -652,10 +648,9 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   build(&t, shape);
   finish_forward(&t);
   if (w->isa) assert_int_equal(setenv("HEADROOM_ISA", w->isa, 1), 0);
-  HOLDS(hri_cpu_create(w->threads, &cpu, error));
+  HOLDS(cpu_open(w->threads, &cpu, error));
   if (w->isa) assert_int_equal(unsetenv("HEADROOM_ISA"), 0);
-  backend = hri_cpu_backend(cpu);
-  compile(&t, w, &backend);
+  compile(&t, w, cpu);
   if (inspect) inspect(&t, w);
   exact = exact_gradients(&t);
   measure_plain(&t, &plain, FIRST_POINTS);
@@ -670,7 +665,7 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   free_gradients(&exact);
   free_gradients(&engine);
   exact_close(&d.m);
-  hri_cpu_destroy(cpu);
+  hri_backend_close(cpu);
   tiny_close(&forward);
   tiny_close(&t);
 }
@@ -745,8 +740,7 @@ static void embed_rule(void **state) {
 static void embedding_of_the_padding_id_gets_no_gradient(void **state) {
   static const int shape[] = {23, 5, 3, 5, 2, 0};
   tiny t;
-  hri_cpu *cpu = NULL;
-  hri_backend backend;
+  hri_backend *cpu = NULL;
   gradients engine;
   double want[15] = {0};
   const input *ids, *dy;
@@ -756,9 +750,8 @@ static void embedding_of_the_padding_id_gets_no_gradient(void **state) {
   tiny_open(&t, 5, 1);
   build_embed(&t, shape);
   finish_forward(&t);
-  HOLDS(hri_cpu_create(1, &cpu, error));
-  backend = hri_cpu_backend(cpu);
-  compile(&t, &ways[1], &backend);
+  HOLDS(cpu_open(1, &cpu, error));
+  compile(&t, &ways[1], cpu);
   engine = engine_gradients(&t, cpu);
   ids = &t.inputs[0];
   dy = &t.inputs[1];
@@ -773,7 +766,7 @@ static void embedding_of_the_padding_id_gets_no_gradient(void **state) {
       fail_msg("element %u: %g instead of %g", i, engine.of[0][i], want[i]);
   for (uint32_t c = 0; c < 3; c++) assert_true(engine.of[0][2 * 3 + c] == 0);
   free_gradients(&engine);
-  hri_cpu_destroy(cpu);
+  hri_backend_close(cpu);
   tiny_close(&t);
 }
 
@@ -1030,6 +1023,95 @@ static void things_used_twice(void **state) {
   HOLD(build_tied, 5, 3, 7, 7);
 }
 
+/* ---- further producers, and columns of a fused result ---- */
+
+/* What an adapter is: rows [begin, begin + count) of a product get a second producer, of low rank, that adds to their columns. */
+static void adapt(tiny *t, const char *name, hri_id x, hri_id y, uint64_t begin, uint64_t count, uint64_t rank) {
+  char text[32];
+  hri_id a, b, low;
+  (void)snprintf(text, sizeof text, "%s.A", name);
+  a = matrix(t, text, rank, columns_of(t, x));
+  (void)snprintf(text, sizeof text, "%s.B", name);
+  b = matrix(t, text, count, rank);
+  low = linear(t, x, a, HRI_NONE);
+  t->emit.site++;
+  assert_int_not_equal(hri_node_append_plain(&t->job, HRI_OP_LINEAR, t->emit, NULL,
+                                             (hri_operand[]){HRI_R(low), HRI_R(b), HRI_ABSENT, HRI_A(hri_tensor_columns(&t->job, y, begin, count))}, 4),
+                       HRI_NONE);
+}
+
+/* B, T, H, K, D, C, rank, base frozen?: adapters of q and v of a fused qkv, then attention and a product. */
+static void build_adapters(tiny *t, const void *shape) {
+  const int *s = shape;
+  uint64_t m = (uint64_t)(s[0] * s[1]), h = (uint64_t)s[2], k = (uint64_t)s[3], d = (uint64_t)s[4], c = (uint64_t)s[5], r = (uint64_t)s[6];
+  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4]}, .f = {0.7}};
+  hri_id x = variable(t, m, c, s[7]), w = weight(t, "qkv", (h + 2 * k) * d, c, (h + 2 * k) * d, s[7], 0, 1), qkv, y, lse;
+  t->emit.layer = 0;
+  qkv = linear(t, x, w, HRI_NONE);
+  adapt(t, "q", x, qkv, 0, h * d, r);
+  adapt(t, "v", x, qkv, (h + k) * d, k * d, r);
+  y = fresh(t, m, h * d);
+  lse = fresh(t, (uint64_t)(s[0] * s[2]), (uint64_t)s[1]);
+  node(t, HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(qkv), HRI_ABSENT, HRI_W(y), HRI_W(lse)}, 4);
+  t->emit.layer = -1;
+  result(t, linear(t, y, weight(t, "o", c, h * d, c, s[7], 0, 1), HRI_NONE));
+}
+
+static void inspect_adapters(const tiny *t, const way *w) {
+  uint32_t added = 0, again = 0;
+  const hri_program *p = &t->job.programs[t->program];
+  for (size_t at = 0; at < p->order.count; at++) {
+    const hri_node *n = &t->job.nodes.items[p->order.items[at]];
+    if (n->op != HRI_OP_ACCUMULATE) continue;
+    added += n->phase == HRI_PHASE_FORWARD;
+    again += n->phase == HRI_PHASE_BACKWARD && n->origin != HRI_NONE;
+  }
+  assert_int_equal(added, 2);
+  assert_int_equal(again, w->recompute ? 2 : 0);
+}
+
+static void inspect_frozen_adapters(const tiny *t, const way *w) {
+  inspect_adapters(t, w);
+  assert_int_equal(count_nodes(t, HRI_OP_LINEAR_DW, -1), 4); /* two adapters of two matrices; nothing of the base */
+  assert_int_equal(count_nodes(t, HRI_OP_EMBED_BACKWARD, -1), 0);
+  assert_int_equal(count_nodes(t, HRI_OP_LINEAR_DX, -1), 3); /* through o, and through B twice; x is frozen */
+}
+
+/* M, F, whole first?: both halves of a product are read alone, each by an activation of its own whose results are the halves
+ * of one tensor; the product is read as a whole too, behind or before. */
+static void build_halves(tiny *t, const void *shape) {
+  const int *s = shape;
+  uint64_t m = (uint64_t)s[0], f = (uint64_t)s[1];
+  hri_id x = variable(t, m, 5, false), w = matrix(t, "w", 2 * f, 5), up, wide, whole = HRI_NONE, both;
+  t->emit.layer = 0;
+  wide = linear(t, x, w, HRI_NONE);
+  if (s[2]) whole = linear(t, wide, matrix(t, "before", 3, 2 * f), HRI_NONE);
+  up = fresh(t, m, 2 * f);
+  for (uint64_t half = 0; half < 2; half++) {
+    hri_attr attr = {.i = {half ? HR_ACTIVATION_SILU : HR_ACTIVATION_GELU_TANH}};
+    t->emit.site++;
+    hri_node_append_plain(&t->job, HRI_OP_ACTIVATION, t->emit, &attr,
+                          (hri_operand[]){HRI_R(hri_tensor_columns(&t->job, wide, half * f, f)), HRI_W(hri_tensor_columns(&t->job, up, half * f, f))}, 2);
+  }
+  if (!s[2]) whole = linear(t, wide, matrix(t, "behind", 3, 2 * f), HRI_NONE);
+  both = linear(t, up, matrix(t, "down", 3, 2 * f), HRI_NONE);
+  t->emit.layer = -1;
+  result(t, add(t, both, whole));
+}
+
+static void further_producers_and_columns(void **state) {
+  static const int small[] = {2, 7, 4, 2, 5, 6, 3, 0}, odd[] = {1, 33, 3, 1, 7, 13, 2, 0}, frozen_base[] = {2, 7, 4, 2, 5, 6, 3, 1}, one[] = {1, 1, 1, 1, 1, 1, 1, 0};
+  (void)state;
+  hold("adapters of q and v", build_adapters, small, inspect_adapters);
+  hold("adapters of q and v, odd", build_adapters, odd, inspect_adapters);
+  hold("adapters on a frozen base", build_adapters, frozen_base, inspect_frozen_adapters);
+  hold("adapters of one element", build_adapters, one, NULL);
+  HOLD(build_halves, 7, 3, 0);
+  HOLD(build_halves, 7, 3, 1);
+  HOLD(build_halves, 33, 17, 0);
+  HOLD(build_halves, 1, 4, 1);
+}
+
 /* ---- frozen parameters: no node is emitted for what nobody wants ---- */
 
 /* Which of x, w, bias train. */
@@ -1269,8 +1351,7 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   differences d;
   gradients exact, engine;
   yardstick plain = {.points = 0};
-  hri_cpu *cpu = NULL;
-  hri_backend backend;
+  hri_backend *cpu = NULL;
   char name[64];
   (void)snprintf(name, sizeof name, "model of seed %llu", (unsigned long long)seed);
   where = name;
@@ -1279,9 +1360,8 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   (void)hri_pass_head(&forward.job, HRI_STEP, forward.hidden, forward.head, forward.targets, forward.vocabulary, forward.softcap, 0, false, 0);
   differences_open(&d, &forward);
   open_model(&t, &r, forwards);
-  HOLDS(hri_cpu_create(threads, &cpu, error));
-  backend = hri_cpu_backend(cpu);
-  HOLDS(hri_compile_built(&t.spec, &backend, &options, forwards, &t.job, error));
+  HOLDS(cpu_open(threads, &cpu, error));
+  HOLDS(hri_compile_built(&t.spec, cpu, &options, forwards, &t.job, error));
   exact = exact_gradients(&t);
   measure_plain(&t, &plain, FIRST_POINTS);
   engine = engine_gradients(&t, cpu);
@@ -1290,7 +1370,7 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   free_gradients(&exact);
   free_gradients(&engine);
   exact_close(&d.m);
-  hri_cpu_destroy(cpu);
+  hri_backend_close(cpu);
   tiny_close(&forward);
   tiny_close(&t);
 }
@@ -1316,6 +1396,7 @@ int main(void) {
       cmocka_unit_test(head_norm_rule),
       cmocka_unit_test(loss_head),
       cmocka_unit_test(things_used_twice),
+      cmocka_unit_test(further_producers_and_columns),
       cmocka_unit_test(frozen_inputs_get_no_nodes),
       cmocka_unit_test(unreached_parameters_are_refused),
       cmocka_unit_test(ways_are_different_programs),

@@ -13,7 +13,7 @@
 
 #include <headroom/graph.h>
 
-#include "api/plan.h"
+#include "plan/plan.h"
 #include "program/check.h"
 
 /* ---- jobs ---- */
