@@ -69,11 +69,12 @@ typedef struct hr_job {
   hr_device device;
   hr_purpose purpose;
 
-  uint32_t sequence_length;     /* --seq: tokens per row */
-  uint32_t micro_batch;         /* --micro-batch: rows per micro-step */
-  uint32_t accumulate;          /* --accumulate: micro-steps per optimizer step */
-  uint64_t budget_bytes;        /* --budget: device tier; 0 = what is usable now */
-  bool budget_given;            /* refuses a budget of 0 instead */
+  uint32_t sequence_length;     /* --seq: tokens per row; 0: of the model */
+  uint32_t micro_batch;         /* rows per micro-step */
+  uint32_t accumulate;          /* micro-steps per optimizer step */
+  uint64_t batch_tokens;        /* tokens per optimizer step, of which hr_job_finish makes `accumulate`; 0: as `accumulate` says */
+  uint64_t budget_bytes;        /* --budget: device tier; 0 = what is usable now, refused with HR_GIVEN_BUDGET */
+  double budget_share;          /* a share of what is usable instead: hr_job_finish makes bytes of it; 0: none */
   uint64_t host_budget_bytes;   /* --host-budget; 0 = no limit stated */
   hr_precision precision;
   hr_moments moments;
@@ -111,17 +112,18 @@ typedef struct hr_job {
 enum {
   HR_GIVEN_SEQUENCE = 1 << 0, HR_GIVEN_MICRO_BATCH = 1 << 1, HR_GIVEN_ACCUMULATE = 1 << 2, HR_GIVEN_RECOMPUTE = 1 << 3,
   HR_GIVEN_LOSS_CHUNK = 1 << 4, HR_GIVEN_UPDATE = 1 << 5, HR_GIVEN_ATTENTION = 1 << 6, HR_GIVEN_OPTIMIZER = 1 << 7,
-  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11, HR_GIVEN_THREADS = 1 << 12
+  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11, HR_GIVEN_THREADS = 1 << 12,
+  HR_GIVEN_BUDGET = 1 << 13
 };
 
-/* Defaults of every field (the values that `headroom plan MODEL` uses); model and device are left empty.
- * Learning rate 5e-5, AdamW 0.9/0.999/1e-8, no decay, clip 1.0, STOP (at most 10 skipped in a row), linear schedule, 1 x min(1024, max positions), no
- * accumulation, keep all, flash, chunked loss on auto. */
+/* Defaults of every field (the values that `headroom plan MODEL` uses), those of the table of fields (headroom/field.h); the model is
+ * left empty, the device is the name "cpu". A job is always made by this function: it grows. */
 void hr_job_init(hr_job *job);
 
 /* Checks ranges and the legality table (pairs of options that exclude each other, each with its reason) and fills what
- * depends on other fields (sequence and context from the model, every from sqrt, loss_chunk from AUTO, budget from the device,
- * threads). USAGE names the option; `job` is then unchanged. */
+ * depends on other fields (a device of which only the name is there, sequence and context from the model, accumulate from
+ * batch_tokens, every from sqrt, loss_chunk from AUTO, budget from the device, threads). USAGE names the option; `job` is then
+ * unchanged. */
 hr_status hr_job_finish(hr_job *job, hr_error *error);
 
 /* Reads the value of --recompute: "none", "selective", "auto", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...". USAGE

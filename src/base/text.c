@@ -61,43 +61,6 @@ char *hri_size_text(uint64_t bytes, char out[32]) {
   return out;
 }
 
-bool hri_size_parse(const char *text, uint64_t whole, uint64_t *bytes) {
-  static const struct {
-    const char *name;
-    double factor;
-  } units[] = {{"", 1},          {"b", 1},          {"k", 1024.0},     {"kib", 1024.0},     {"m", 1048576.0},
-               {"mib", 1048576.0}, {"g", 1073741824.0}, {"gib", 1073741824.0}, {"t", 1099511627776.0},
-               {"tib", 1099511627776.0}, {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"tb", 1e12}};
-  char *end;
-  double value;
-  size_t i;
-  if (!text || !(isdigit((unsigned char)*text) || *text == '.')) return false;
-  if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) return false;
-  value = strtod(text, &end);
-  while (*end == ' ') end++;
-  if (strcmp(end, "%") == 0) {
-    if (value > 100) return false;
-    *bytes = (uint64_t)((double)whole * value / 100);
-    return true;
-  }
-  for (i = 0; i < sizeof units / sizeof *units; i++) {
-    if (strcasecmp(end, units[i].name) != 0) continue;
-    value *= units[i].factor;
-    if (!(value < 9.2e18)) return false;
-    if (units[i].factor == 1.0) { /* plain bytes are exact, not rounded through a double */
-      char *stop;
-      unsigned long long exact = strtoull(text, &stop, 10);
-      if (stop == end || (stop < end && *stop == ' ')) {
-        *bytes = exact;
-        return true;
-      }
-    }
-    *bytes = (uint64_t)value;
-    return true;
-  }
-  return false;
-}
-
 /* Edit distance with insert, delete, replace; words are short option and model names. */
 static size_t edit_distance(const char *a, const char *b) {
   size_t row[64], i, j, n = strlen(a), m = strlen(b);

@@ -14,6 +14,7 @@
 #include <headroom/graph.h>
 
 #include "api/plan.h"
+#include "job/job.h"
 #include "program/check.h"
 
 /* ---- jobs ---- */
