@@ -1,6 +1,9 @@
-/* Joins neighbours that would otherwise pass over memory twice:
+/* Joins neighbours that would otherwise pass over memory twice, where the rule of an op takes a sum in front of it or
+ * behind it:
  *   add(a, b) -> s ; norm(s) -> y              =>  norm with residual: s and y in one pass
  *   norm_backward -> t ; add(r, t) -> g        =>  norm_backward with the residual gradient added */
+#include <assert.h>
+
 #include "pass/pass.h"
 
 static bool same_tensor(const hri_job *job, hri_id a, hri_id b) {
@@ -11,27 +14,34 @@ static bool same_tensor(const hri_job *job, hri_id a, hri_id b) {
   return x->storage == y->storage && x->offset == y->offset && x->value == y->value && hri_tensor_bytes(x) == hri_tensor_bytes(y);
 }
 
-static bool fuse_add_norm(hri_job *job, hri_id first, hri_id second) {
-  hri_operand *add = hri_operands(job, &job->nodes.items[first]), *norm = hri_operands(job, &job->nodes.items[second]);
-  if (job->nodes.items[first].op != HRI_OP_ADD || job->nodes.items[second].op != HRI_OP_NORM) return false;
-  if (norm[3].tensor != HRI_NONE || !same_tensor(job, add[2].tensor, norm[0].tensor)) return false;
-  norm[0].tensor = add[0].tensor;
-  norm[3] = HRI_R(add[1].tensor);
-  norm[4] = HRI_W(add[2].tensor);
+/* add(a, b) -> s; op(s) -> y  =>  op(a, residual b) -> s, y, where the rule of the op takes a sum before it. */
+static bool fuse_before(hri_job *job, hri_id first, hri_id second) {
+  hri_operand *add = hri_operands(job, &job->nodes.items[first]), *into = hri_operands(job, &job->nodes.items[second]);
+  const hri_rule *rule = hri_rule_get(job->nodes.items[second].op);
+  uint8_t x = rule->takes_sum_before.x, residual = rule->takes_sum_before.residual, to = rule->takes_sum_before.to;
+  if (!hri_rule_get(job->nodes.items[first].op)->sum || residual == 0) return false;
+  if (into[residual].tensor != HRI_NONE || !same_tensor(job, add[2].tensor, into[x].tensor)) return false;
+  assert(into[to].tensor == HRI_NONE);
+  into[x].tensor = add[0].tensor;
+  into[residual] = HRI_R(add[1].tensor);
+  into[to] = HRI_W(add[2].tensor);
   return true;
 }
 
-/* The intermediate gradient must have no other reader: the caller passes its count. */
-static bool fuse_norm_backward(hri_job *job, hri_id first, hri_id second, const uint32_t *reads) {
-  hri_operand *back = hri_operands(job, &job->nodes.items[first]), *add = hri_operands(job, &job->nodes.items[second]);
+/* op -> t; add(r, t) -> g  =>  op(residual r) -> g, where the rule of the op takes a sum behind it. The intermediate
+ * result must have no other reader: the caller passes its count. */
+static bool fuse_behind(hri_job *job, hri_id first, hri_id second, const uint32_t *reads) {
+  hri_operand *from = hri_operands(job, &job->nodes.items[first]), *add = hri_operands(job, &job->nodes.items[second]);
+  const hri_rule *rule = hri_rule_get(job->nodes.items[first].op);
+  uint8_t residual = rule->takes_sum_behind.residual, to = rule->takes_sum_behind.to;
   int other;
-  if (job->nodes.items[first].op != HRI_OP_NORM_BACKWARD || job->nodes.items[second].op != HRI_OP_ADD || back[4].tensor != HRI_NONE) return false;
-  if (same_tensor(job, back[5].tensor, add[1].tensor)) other = 0;
-  else if (same_tensor(job, back[5].tensor, add[0].tensor)) other = 1;
+  if (!hri_rule_get(job->nodes.items[second].op)->sum || residual == 0 || from[residual].tensor != HRI_NONE) return false;
+  if (same_tensor(job, from[to].tensor, add[1].tensor)) other = 0;
+  else if (same_tensor(job, from[to].tensor, add[0].tensor)) other = 1;
   else return false;
-  if (reads[job->tensors.items[back[5].tensor].value] != 1) return false;
-  back[4] = HRI_R(add[other].tensor);
-  back[5] = HRI_W(add[2].tensor);
+  if (reads[job->tensors.items[from[to].tensor].value] != 1) return false;
+  from[residual] = HRI_R(add[other].tensor);
+  from[to] = HRI_W(add[2].tensor);
   return true;
 }
 
@@ -64,12 +74,12 @@ hr_status hri_pass_fuse(hri_job *job, hr_error *error) {
       hri_id before = kept > 0 ? p->order.items[kept - 1] : HRI_NONE;
       bool waits = job->nodes.items[id].wait_count > 0 || (before != HRI_NONE && job->nodes.items[before].wait_count > 0);
       if (before != HRI_NONE && !waits && job->nodes.items[before].lane == job->nodes.items[id].lane) {
-        if (fuse_add_norm(job, before, id)) {
+        if (fuse_before(job, before, id)) {
           p->order.items[kept - 1] = id;
           becomes[before] = id;
           continue;
         }
-        if (fuse_norm_backward(job, before, id, reads)) {
+        if (fuse_behind(job, before, id, reads)) {
           becomes[id] = before;
           continue;
         }

@@ -22,12 +22,12 @@ static void merge_node(hri_job *job, const hri_node *node, uint32_t at, hri_merg
   const hri_rule *rule = hri_rule_get(node->op);
   hri_operand *operands = hri_operands(job, node);
   for (uint8_t k = 0; k < rule->in_place_count; k++) {
-    uint32_t in = (uint32_t)rule->in_place[k].in, out = (uint32_t)rule->in_place[k].out;
+    uint32_t in = rule->in_place[k].in, out = rule->in_place[k].out, unless = rule->in_place[k].unless;
     const hri_tensor *x, *y;
     hri_id x_root, y_root;
     if (in >= node->operand_count || out >= node->operand_count || operands[in].tensor == HRI_NONE || operands[out].tensor == HRI_NONE) continue;
     if (operands[out].access != HRI_WRITE) continue;
-    if (node->op == HRI_OP_NORM && out == 5 && operands[4].tensor != HRI_NONE) continue; /* the sum takes the input's place */
+    if (unless && unless < node->operand_count && operands[unless].tensor != HRI_NONE) continue; /* that one takes the input's place */
     x = &job->tensors.items[operands[in].tensor];
     y = &job->tensors.items[operands[out].tensor];
     x_root = hri_merge_find(merge, x->storage, NULL);

@@ -25,10 +25,8 @@ typedef struct packer {
   uint64_t peak;       /* of the job, before any packing; automatic mode only, like live */
   uint64_t *live;      /* per position of the program, with what was packed so far */
   HRI_ARRAY(packed) copies;
-  HRI_ARRAY(hri_id) order;
+  hri_order order;
 } packer;
-
-static bool is_product(uint16_t op) { return op == HRI_OP_LINEAR || op == HRI_OP_LINEAR_DX || op == HRI_OP_LINEAR_DW; }
 
 static uint64_t rows_of(const hri_job *job, const hri_node *node) {
   const hri_tensor *a = &job->tensors.items[hri_operands(job, node)[0].tensor];
@@ -123,7 +121,7 @@ static hri_id make(packer *p, uint32_t at, uint64_t bytes) {
                      .layer = node.layer, .unit = node.unit};
   hri_emit emit = {.program = program, .lane = HRI_COMPUTE, .phase = carried ? HRI_PHASE_FORWARD : node.phase, .layer = node.layer, .unit = node.unit, .site = node.site,
                    .origin = HRI_NONE};
-  hri_attr attr = {.i = {node.op - HRI_OP_LINEAR, (int64_t)rows_of(job, &node)}};
+  hri_attr attr = {.i = {hri_rule_get(node.op)->product - 1, (int64_t)rows_of(job, &node)}};
   id = hri_tensor_new(job, place, hri_name(job, "%s.packed", hri_name_get(job, tensor.key)), HRI_U8, 1, &bytes, NULL);
   if (job->failed) return HRI_NONE;
   job->tensors.items[id].dtype = tensor.dtype;
@@ -147,7 +145,7 @@ static hr_status pack_node(packer *p, uint32_t at, hr_error *error) {
   packed *copy;
   uint64_t bytes = 0;
   bool pays = false;
-  if (!is_product(node->op) || job->tensors.items[hri_operands(job, node)[1].tensor].layout != HRI_PLAIN) return HR_OK;
+  if (!hri_rule_get(node->op)->product || job->tensors.items[hri_operands(job, node)[1].tensor].layout != HRI_PLAIN) return HR_OK;
   HRI_TRY(p->backend->packing(p->backend->self, job, node, &bytes, &pays, error));
   if (bytes == 0) return HR_OK;
   copy = shared(p, node);
@@ -168,13 +166,7 @@ static hr_status pack_program(packer *p, hr_error *error) {
     status = pack_node(p, at, error);
     if (status == HR_OK && !hri_array_push(&p->order, program->order.items[at])) status = hri_fail_memory(error, sizeof(hri_id), "packing");
   }
-  if (status == HR_OK) {
-    hri_array_free(&program->order);
-    program->order.items = p->order.items;
-    program->order.count = p->order.count;
-    program->order.capacity = p->order.capacity;
-    memset(&p->order, 0, sizeof p->order);
-  }
+  if (status == HR_OK) hri_order_replace(p->job, p->program, &p->order);
   hri_array_free(&p->order);
   hri_array_free(&p->copies);
   hri_free(p->live);

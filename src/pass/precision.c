@@ -26,7 +26,7 @@ static void count_readers(const hri_job *job, uint32_t *readers, bool *other) {
       hri_operand o = hri_operands(job, node)[i];
       if (o.tensor == HRI_NONE || o.access != HRI_READ) continue;
       readers[job->tensors.items[o.tensor].value]++;
-      if (node->op != HRI_OP_LINEAR || i != 1) other[job->tensors.items[o.tensor].value] = true;
+      if (hri_rule_get(node->op)->product != HRI_PRODUCT_FORWARD || i != 1) other[job->tensors.items[o.tensor].value] = true;
     }
   }
 }

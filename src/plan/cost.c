@@ -9,9 +9,6 @@ static const double ATTENTION_SHARE = 0.5, NODE_OVERHEAD_GPU = 4e-6, NODE_OVERHE
 
 /* ---- classes of nodes ---- */
 
-static bool is_product(uint16_t op) { return op == HRI_OP_LINEAR || op == HRI_OP_LINEAR_DX || op == HRI_OP_LINEAR_DW; }
-static bool is_attention(uint16_t op) { return op >= HRI_OP_ATTENTION && op <= HRI_OP_ATTENTION_CACHED; }
-
 static const double product_sizes[HR_PRODUCT_SIZES] = {24, 28, 31, 34}, attention_sizes[HR_ATTENTION_SIZES] = {6, 8, 10, 12},
                     stream_sizes[HR_STREAM_SIZES] = {20, 24, 27};
 
@@ -29,29 +26,10 @@ static uint64_t rows_of(const hri_tensor *t) { return hri_tensor_stored_elements
 static uint32_t product_side(const hri_job *job, const hri_node *node) {
   const hri_operand *o = hri_operands(job, node);
   const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
-  uint64_t sides[] = {rows_of(a), a->stored[a->rank - 1], b->stored[b->rank - 1], node->op == HRI_OP_LINEAR ? rows_of(b) : UINT64_MAX}, least = UINT64_MAX;
+  uint64_t sides[] = {rows_of(a), a->stored[a->rank - 1], b->stored[b->rank - 1], hri_rule_get(node->op)->product == HRI_PRODUCT_FORWARD ? rows_of(b) : UINT64_MAX}, least = UINT64_MAX;
   for (size_t k = 0; k < sizeof sides / sizeof *sides; k++)
     if (sides[k] < least) least = sides[k];
   return least < 128 ? 0 : least < 512 ? 1 : 2;
-}
-
-static hr_stream stream_of(uint16_t op) {
-  switch (op) {
-  case HRI_OP_ADD: return HR_STREAM_ADD;
-  case HRI_OP_NORM: case HRI_OP_HEAD_NORM: return HR_STREAM_NORM;
-  case HRI_OP_NORM_BACKWARD: case HRI_OP_HEAD_NORM_BACKWARD: return HR_STREAM_NORM_BACKWARD;
-  case HRI_OP_ACTIVATION: case HRI_OP_SOFTCAP: return HR_STREAM_ACTIVATION;
-  case HRI_OP_ACTIVATION_BACKWARD: return HR_STREAM_ACTIVATION_BACKWARD;
-  case HRI_OP_GLU: return HR_STREAM_GLU;
-  case HRI_OP_GLU_BACKWARD: return HR_STREAM_GLU_BACKWARD;
-  case HRI_OP_ROPE: return HR_STREAM_ROPE;
-  case HRI_OP_BIAS_GRADIENT: return HR_STREAM_BIAS_GRADIENT;
-  case HRI_OP_CROSS_ENTROPY: return HR_STREAM_CROSS_ENTROPY;
-  case HRI_OP_SQUARE_NORM: return HR_STREAM_SQUARE_NORM;
-  case HRI_OP_ADAMW: case HRI_OP_MOMENTUM: case HRI_OP_SGD: return HR_STREAM_ADAMW;
-  case HRI_OP_PACK: return HR_STREAM_PACK;
-  default: return HR_STREAM_COPY;
-  }
 }
 
 /* bf16 as soon as one operand is: the others are then vectors, statistics or masters of the same node. */
@@ -66,15 +44,17 @@ static uint32_t type_of(const hri_job *job, const hri_node *node) {
 static bool is_packed(const hri_job *job, const hri_node *node) { return job->tensors.items[hri_operands(job, node)[1].tensor].layout == HRI_PACKED; }
 
 hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
-  hri_rate_class c = {.table = HRI_RATE_STREAM, .kind = stream_of(node->op), .work = hri_node_bytes(job, node)};
-  if (node->lane != HRI_COMPUTE || node->op == HRI_OP_FILL || node->op == HRI_OP_SINK) return (hri_rate_class){.table = HRI_RATE_NONE};
+  const hri_rule *rule = hri_rule_get(node->op);
+  hri_rate_class c = {.table = HRI_RATE_STREAM, .kind = rule->stream, .work = hri_node_bytes(job, node)};
+  if (node->lane != HRI_COMPUTE || rule->transfer) return (hri_rate_class){.table = HRI_RATE_NONE};
   c.size = c.work > 1 ? log2(c.work) : 0;
-  if (is_product(node->op)) {
-    c = (hri_rate_class){.table = HRI_RATE_PRODUCT, .kind = (uint32_t)(node->op - HRI_OP_LINEAR) + (is_packed(job, node) ? HR_PRODUCT_KINDS / 2 : 0), .side = product_side(job, node), .work = hri_node_flops(job, node)};
+  if (rule->product) {
+    c = (hri_rate_class){.table = HRI_RATE_PRODUCT, .kind = rule->product - 1 + (is_packed(job, node) ? HR_PRODUCT_KINDS / 2 : 0),
+                         .side = product_side(job, node), .work = hri_node_flops(job, node)};
     c.size = c.work > 1 ? log2(c.work) : 0;
-  } else if (is_attention(node->op) && node->op != HRI_OP_ATTENTION_CACHED) { /* one row against the cache streams it */
-    bool backward = node->op == HRI_OP_ATTENTION_BACKWARD || node->op == HRI_OP_ATTENTION_FULL_BACKWARD;
-    c = (hri_rate_class){.table = HRI_RATE_ATTENTION, .kind = backward, .size = log2((double)node->attr.i[1]), .work = hri_node_flops(job, node)};
+  } else if (rule->attention && rule->attention != HRI_ATTENTION_CACHED) { /* one row against the cache streams it */
+    c = (hri_rate_class){.table = HRI_RATE_ATTENTION, .kind = rule->attention == HRI_ATTENTION_BACKWARD, .size = log2((double)node->attr.i[1]),
+                         .work = hri_node_flops(job, node)};
   }
   c.type = type_of(job, node);
   return c;
@@ -146,12 +126,13 @@ bool hri_cost_measured(const hri_job *job, const hr_device *device) { return dev
 /* ---- the roofline ---- */
 
 static double assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
+  const hri_rule *rule = hri_rule_get(node->op);
   double peak = type_of(job, node) && device->flops_bf16 > 0 ? device->flops_bf16 : device->flops_fp32;
   double rate = peak * device->gemm_efficiency, bandwidth = device->memory_bytes_per_second * device->memory_efficiency;
   double flops = hri_node_flops(job, node), bytes = hri_node_bytes(job, node), seconds;
   if (node->lane != HRI_COMPUTE && device->link_bytes_per_second > 0) bandwidth = device->link_bytes_per_second;
-  if (is_attention(node->op)) rate *= ATTENTION_SHARE;
-  if (!is_product(node->op) && !is_attention(node->op)) flops = 0; /* element-wise work is bound by memory */
+  if (rule->attention) rate *= ATTENTION_SHARE;
+  if (!rule->product && !rule->attention) flops = 0; /* element-wise work is bound by memory */
   seconds = rate > 0 ? flops / rate : 0;
   if (bandwidth > 0 && bytes / bandwidth > seconds) seconds = bytes / bandwidth;
   return seconds + (device->is_cpu ? NODE_OVERHEAD_CPU : NODE_OVERHEAD_GPU);

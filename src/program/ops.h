@@ -9,6 +9,8 @@
 #ifndef HRI_PROGRAM_OPS_H
 #define HRI_PROGRAM_OPS_H
 
+#include <headroom/device.h>
+
 #include "program/job.h"
 
 /* X(enumerator, name, operands as text for the dump and the check: one letter each) */
@@ -56,10 +58,11 @@
   X(SGD, "sgd", "RRUug")                   /* g, control, w, bf16 copy of w?, guard? */                     \
   /* move */                                                                                                \
   X(ZERO, "zero", "W")                     /* x */                                                          \
-  X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers */                            \
+  X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers, columns of either */         \
+  X(ACCUMULATE, "accumulate", "RA")        /* x, y: y (+)= x element by element, columns of either; sums in fp32 */ \
   X(CAST, "cast", "RW")                    /* from, to: same elements, f32 or bf16, to nearest even */       \
   X(PACK, "pack", "RW")                    /* b of a product, the same in the layout that the product reads; \
-                                              i0 0 for LINEAR, 1 for _DX, 2 for _DW; i1 the product's M */   \
+                                              i0 hri_product - 1; i1 the product's M */   \
   X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \
   X(LAST_ROW, "last_row", "RRW")           /* x[M,C], control, y[1,C]: row row_count - 1 */                 \
   X(FILL, "fill", "W")                     /* tensor; i0 parameter, i1 hri_part_kind */                     \
@@ -80,20 +83,41 @@ enum { HRI_NORM_BLOCK = 65536, HRI_MAX_OPERANDS = 10 };
 /* What the backward rules work on; filled by the autodiff pass. */
 typedef struct hri_autodiff hri_autodiff;
 
-/* What is known of an op without any backend. */
+/* The three products of a linear layer: y = x w^T, dx = dy w, dw = dy^T x. Operand 0 is a, operand 1 is b (which may be packed). */
+typedef enum hri_product { HRI_NO_PRODUCT = 0, HRI_PRODUCT_FORWARD, HRI_PRODUCT_DX, HRI_PRODUCT_DW } hri_product;
+/* What time it takes goes with pairs of positions; CACHED streams its cache instead. */
+typedef enum hri_attention { HRI_NO_ATTENTION = 0, HRI_ATTENTION_FORWARD, HRI_ATTENTION_BACKWARD, HRI_ATTENTION_CACHED } hri_attention;
+
+/* What is known of an op without any backend. Passes, plan and search decide by these facts, never by an op's name. */
 typedef struct hri_rule {
   const char *name, *operands;
-  /* Shape rule: HR_OK or INTERNAL naming what disagrees. Operand presence and access were checked before. */
+  /* Shape rule: HR_OK or INTERNAL naming what disagrees. Operand presence and access were checked before; which types go
+   * together is said here and nowhere else. */
   hr_status (*check)(const hri_job *job, const hri_node *node, hr_error *error);
   /* Emits gradient nodes; NULL: the op has no gradient and may not stand between a trainable weight and the loss. */
   void (*backward)(hri_autodiff *ad, hri_id node);
-  /* Arithmetic; bytes moved are the operands' unless `bytes` is set. */
+  /* Arithmetic; bytes moved are the operands' but for `gathers`. */
   double (*flops)(const hri_job *job, const hri_node *node);
-  /* Which output operand may be written over which input operand, element by element; -1 ends. */
-  struct { int8_t in, out; } in_place[3];
+  /* Which output operand may be written over which input operand, element by element, unless a third one is present
+   * (0: always; operand 0 never forbids). */
+  struct { uint8_t in, out, unless; } in_place[3];
   uint8_t in_place_count;
-  uint16_t wide; /* bit per operand: results that stay fp32 when activations are bf16 (statistics) */
-  bool cheap;  /* made again from its inputs at the price of a pass over memory */
+  /* Bits per operand. */
+  uint16_t wide;    /* results that stay fp32 when activations are bf16 (statistics) */
+  uint16_t cheap;   /* results that are made again at the price of a pass over memory, from what the backward keeps anyhow */
+  uint16_t views;   /* that may be column views; elsewhere hri_node_append_plain puts a copy beside the node */
+  uint16_t gathers; /* of these only as many bytes are read as are written: rows of a table */
+  /* Classes. */
+  hri_product product;
+  hri_attention attention;
+  hr_stream stream;  /* of all others: what they do to memory, for rates */
+  bool follows;      /* its results are cheap where its operand 0 is the result of a cheap op */
+  bool activation;   /* element by element between two products: what only such nodes read is worth dropping with them */
+  bool transfer;     /* moves bytes between a tensor and the host's files: no device's rates say how long */
+  bool sum;          /* operand 2 = operand 0 + operand 1, and nothing else */
+  /* Fusion. A sum in front that is operand `x` may become operands x and `residual`, with the sum written to `to`; a sum
+   * behind that takes result `to` may become operand `residual`. `residual` 0: neither. */
+  struct { uint8_t x, residual, to; } takes_sum_before, takes_sum_behind;
 } hri_rule;
 
 const hri_rule *hri_rule_get(uint16_t op);
@@ -108,6 +132,11 @@ hri_id hri_node_guard(const hri_job *job, const hri_node *node);
 double hri_node_bytes(const hri_job *job, const hri_node *node);
 double hri_node_flops(const hri_job *job, const hri_node *node);
 
+/* hri_node_append where an operand may be a column view that the op does not take: what it reads is copied out before the
+ * node, what it writes or adds is made beside and copied or accumulated in behind it. So every program is legal as it is
+ * made, and each copy is a node that plan and dumps see (strided operands make libraries allocate behind our back). */
+hri_id hri_node_append_plain(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count);
+
 /* ---- services of the autodiff pass for backward rules ---- */
 
 struct hri_autodiff {
@@ -116,19 +145,22 @@ struct hri_autodiff {
   bool accumulate;      /* gradients of parameters ADD (begin zeroed them), else the first touch WRITEs */
   hri_emit emit;        /* labels of the node being differentiated, phase backward */
   hri_id *gradient;     /* per value: tensor of its gradient so far, HRI_NONE */
+  hri_id *whole;        /* per value: a tensor that shows all of it, HRI_NONE */
+  bool *gathered;       /* per value: its gradient was begun as zero, to be added to part by part */
   bool *needed;         /* per value: requires grad */
   uint32_t *param_of;   /* per value: parameter, HRI_NONE */
   bool *touched;        /* per parameter: its gradient was written in this program */
   size_t value_count;
 };
 
-/* Gradient of a tensor so far (HRI_NONE: no path to the loss). */
-hri_id hri_ad_gradient(const hri_autodiff *ad, hri_id tensor);
+/* Gradient of a tensor so far (HRI_NONE: no path to the loss); of a view of a value, the same view of its gradient. */
+hri_id hri_ad_gradient(hri_autodiff *ad, hri_id tensor);
 /* Whether a gradient with respect to this tensor is wanted. */
 bool hri_ad_needed(const hri_autodiff *ad, hri_id tensor);
 /* A fresh tensor shaped like `like`, for a gradient. */
 hri_id hri_ad_like(hri_autodiff *ad, hri_id like, const char *suffix);
-/* Records another contribution; a second one becomes an add node. */
+/* Records another contribution to a tensor: a second one becomes an add node, one to a part of a value goes into a gradient
+ * of the whole value that begins as zero. */
 void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient);
 /* The gradient operand of a parameter: WRITE at the first touch without accumulation, else ADD. */
 hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor);
