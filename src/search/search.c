@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <headroom/field.h>
 #include <headroom/plan.h>
 
 #include "base/mem.h"
@@ -23,25 +24,16 @@ static uint32_t parts(const choice *c) {
   return (c->recompute != NULL) + (c->split > 1) + (c->chunk > 0) + (uint32_t)__builtin_popcount(c->algorithm);
 }
 
-static void append(char *out, const char *text) {
-  size_t used = strlen(out);
-  (void)snprintf(out + used, HR_FIX_TEXT_BYTES - used, "%s%s", used ? " " : "", text);
-}
-
-/* Changes that make it another training; the first two parts of a name that users know. */
-static bool apply_algorithm(unsigned algorithm, hr_job *job, char *options) {
-  char text[64];
+/* Changes that make it another training. */
+static bool apply_algorithm(unsigned algorithm, hr_job *job) {
   if (algorithm & (SGD | MOMENTUM)) {
     hr_optimizer wanted = algorithm & SGD ? HR_OPTIMIZER_SGD : HR_OPTIMIZER_MOMENTUM;
     if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == wanted) return false;
     job->optimizer = wanted;
-    append(options, algorithm & SGD ? "--optimizer sgd" : "--optimizer momentum");
   }
   if (algorithm & IN_BACKWARD) {
     if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;
-    append(options, job->clip > 0 ? "--update in-backward --clip 0" : "--update in-backward");
     job->update = HR_UPDATE_IN_BACKWARD;
-    if (job->on_nonfinite == HR_ON_NONFINITE_SKIP) append(options, "--on-nonfinite stop");
     job->on_nonfinite = HR_ON_NONFINITE_STOP;
     job->clip = 0;
     job->given |= HR_GIVEN_CLIP;
@@ -49,22 +41,17 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job, char *options) {
   if (algorithm & (BF16 | BF16_PURE)) {
     if (job->precision != HR_PRECISION_FP32 || (job->given & HR_GIVEN_PRECISION)) return false;
     job->precision = algorithm & BF16 ? HR_PRECISION_BF16 : HR_PRECISION_BF16_PURE;
-    append(options, algorithm & BF16 ? "--precision bf16" : "--precision bf16-pure");
   }
   if (algorithm & HALF_SEQUENCE) {
     if (job->sequence_length < 128) return false;
     job->sequence_length /= 2;
     if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
-    (void)snprintf(text, sizeof text, "--seq %u", job->sequence_length);
-    append(options, text);
   }
   return true;
 }
 
 /* Applies a choice; false when it does not apply to this job or changes nothing. */
-static bool apply(const choice *c, hr_job *job, char *options) {
-  char text[64];
-  options[0] = 0;
+static bool apply(const choice *c, hr_job *job) {
   if (c->recompute) {
     hr_recompute wanted;
     char before[256], after[256];
@@ -73,52 +60,53 @@ static bool apply(const choice *c, hr_job *job, char *options) {
     hr_recompute_text(&wanted, job->model.layer_count, after, sizeof after);
     if (strcmp(before, after) == 0) return false;
     job->recompute = wanted;
-    (void)snprintf(text, sizeof text, "--recompute %s", c->recompute);
-    append(options, text);
   }
   if (c->split > 1) {
     if (job->micro_batch % c->split || job->micro_batch / c->split == 0 || job->update == HR_UPDATE_IN_BACKWARD) return false;
     job->micro_batch /= c->split;
     job->accumulate *= c->split;
     if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
-    (void)snprintf(text, sizeof text, "--micro-batch %u --accumulate %u", job->micro_batch, job->accumulate);
-    append(options, text);
   }
   if (c->chunk) {
     if ((uint64_t)job->micro_batch * job->sequence_length <= c->chunk || job->loss_chunk == c->chunk) return false;
     job->loss_chunk = c->chunk;
-    (void)snprintf(text, sizeof text, "--loss-chunk %u", c->chunk);
-    append(options, text);
+    job->given |= HR_GIVEN_LOSS_CHUNK;
   }
-  return apply_algorithm(c->algorithm, job, options);
+  return apply_algorithm(c->algorithm, job);
 }
 
-/* Plans a finished job; where its levels are still to be chosen, chooses them and writes them into the options. */
-static hr_status plan_job(hr_job *job, char *options, hr_plan **plan, hr_error *error) {
-  char text[256], whole[HR_FIX_TEXT_BYTES + sizeof text], *word;
+/* Plans a finished job, with levels chosen where they are still to be. */
+static hr_status plan_job(hr_job *job, hr_plan **plan, hr_error *error) {
   if (job->recompute.kind != HR_RECOMPUTE_AUTO || job->purpose != HR_PURPOSE_TRAIN) return hr_plan_create(job, plan, error);
-  HRI_TRY(hr_plan_recompute(job, plan, NULL, error));
-  hr_recompute_text(&job->recompute, job->model.layer_count, text, sizeof text);
-  word = strstr(options, "--recompute auto");
-  if (!word) return HR_OK;
-  word += strlen("--recompute ");
-  (void)snprintf(whole, sizeof whole, "%.*s%s%s", (int)(word - options), options, text, word + strlen("auto"));
-  if (strlen(whole) < HR_FIX_TEXT_BYTES) memcpy(options, whole, strlen(whole) + 1); /* else auto says as much */
-  return HR_OK;
+  return hr_plan_recompute(job, plan, NULL, error);
+}
+
+/* The options of an alternative, with the levels that were chosen; too many to say: auto says as much. */
+static void say_options(const hr_job *base, hr_job *asked, const hr_recompute *levels, char options[HR_FIX_TEXT_BYTES]) {
+  char text[HR_FIELD_TEXT_BYTES];
+  hr_recompute before = asked->recompute;
+  asked->recompute = *levels;
+  hr_job_options(base, asked, text, sizeof text);
+  asked->recompute = before;
+  if (strlen(text) >= HR_FIX_TEXT_BYTES) hr_job_options(base, asked, text, sizeof text);
+  (void)snprintf(options, HR_FIX_TEXT_BYTES, "%.*s", HR_FIX_TEXT_BYTES - 1, text);
 }
 
 /* Plans one alternative. HR_OK with *made false when it does not apply. */
 static hr_status try_choice(const hr_job *base, const choice *c, hr_fix *fix, bool *made, hr_plan **keep, hr_error *error) {
   hr_plan *plan;
   const hr_plan_info *info;
+  hr_job asked = *base;
   hr_status status;
   *made = false;
   memset(fix, 0, sizeof *fix);
-  fix->job = *base;
-  if (!apply(c, &fix->job, fix->options) || hr_job_finish(&fix->job, NULL) != HR_OK) return HR_OK;
-  status = plan_job(&fix->job, fix->options, &plan, error);
+  if (!apply(c, &asked)) return HR_OK;
+  fix->job = asked;
+  if (hr_job_finish(&fix->job, NULL) != HR_OK) return HR_OK;
+  status = plan_job(&fix->job, &plan, error);
   if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) return status;
   if (status != HR_OK) return HR_OK;
+  say_options(base, &asked, asked.recompute.kind == HR_RECOMPUTE_AUTO ? &fix->job.recompute : &asked.recompute, fix->options);
   info = hr_plan_get(plan);
   fix->fits = info->fits;
   fix->changes_algorithm = c->algorithm != 0;
@@ -227,8 +215,7 @@ hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_er
   hr_job base = *job;
   search s = {.base = &base, .best_single = {-1, -1}};
   hr_plan *plan = NULL;
-  char options[HR_FIX_TEXT_BYTES] = "";
-  hr_status status = plan_job(&base, options, &plan, error);
+  hr_status status = plan_job(&base, &plan, error);
   *count = 0;
   if (status != HR_OK) return status;
   s.need = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].reserved_bytes + hr_plan_get(plan)->tiers[HR_TIER_DEVICE].fixed_bytes;
