@@ -114,9 +114,9 @@ typedef struct hr_field {
 } hr_field;
 
 /* The rows of jobs and runs, in the order in which people see them. */
-uint32_t hr_field_count(void);
-const hr_field *hr_field_get(uint32_t index);
-const hr_field *hr_field_find(const char *name); /* NULL: there is none */
+HR_API uint32_t hr_field_count(void);
+HR_API const hr_field *hr_field_get(uint32_t index);
+HR_API const hr_field *hr_field_find(const char *name); /* NULL: there is none */
 
 typedef struct hr_value {
   bool flag;
@@ -131,34 +131,34 @@ typedef struct hr_value {
 
 /* Reads a text. USAGE names the field, the text and what may stand there; `place` says where it stood ("job.yaml:3"), NULL or
  * "": at the option itself. The value borrows `text` (kinds with text). */
-hr_status hr_field_read(const hr_field *field, const char *text, const char *place, hr_value *value, hr_error *error);
+HR_CHECKED hr_status hr_field_read(const hr_field *field, const char *text, const char *place, hr_value *value, hr_error *error);
 /* Whether a value lies in the range of its field; USAGE names field, value and range. What `zero` stands for is none of it. */
-hr_status hr_field_check(const hr_field *field, const hr_value *value, hr_error *error);
+HR_CHECKED hr_status hr_field_check(const hr_field *field, const hr_value *value, hr_error *error);
 /* From and to the struct that the row is of: an hr_job, an hr_run_options, or the caller's own. */
-void hr_field_load(const hr_field *field, const void *home, hr_value *value);
-void hr_field_store(const hr_field *field, const hr_value *value, void *home);
+HR_API void hr_field_load(const hr_field *field, const void *home, hr_value *value);
+HR_API void hr_field_store(const hr_field *field, const hr_value *value, void *home);
 /* False for texts, paths and sizes that say nothing. */
-bool hr_field_is_set(const hr_field *field, const hr_value *value);
+HR_API bool hr_field_is_set(const hr_field *field, const hr_value *value);
 /* The value as text: reading it gives the same value again. "" when it is not set. Returns out; what does not fit is cut. PATHS
  * stand behind each other with blanks between, for people. */
 enum { HR_FIELD_TEXT_BYTES = 8192 }; /* holds every value but long texts and paths */
-char *hr_field_text(const hr_field *field, const hr_value *value, char *out, uint64_t out_bytes);
+HR_API char *hr_field_text(const hr_field *field, const hr_value *value, char *out, uint64_t out_bytes);
 
 /* ---- a job by the names of its fields ---- */
 
 /* Sets a field from text as the command line reads it, and marks it as given. "device" takes its name ("model" is opened:
  * hr_model_open). USAGE when there is no such field (hint: the nearest one) or the text is refused; the job is then as before. */
-hr_status hr_job_set(hr_job *job, const char *name, const char *text, hr_error *error);
+HR_CHECKED hr_status hr_job_set(hr_job *job, const char *name, const char *text, hr_error *error);
 /* Its value as text into out; false when a job has no such field, "" when it is not set. */
-bool hr_job_get(const hr_job *job, const char *name, char *out, uint64_t out_bytes);
+HR_API bool hr_job_get(const hr_job *job, const char *name, char *out, uint64_t out_bytes);
 
 /* The options that make `after` of `before`: "--recompute block --micro-batch 2 --accumulate 4", "" when nothing differs.
  * What a finished job made of a value that nobody gave (HR_GIVEN_LOSS_CHUNK: the chunk for its rows) is no change. Returns out. */
-char *hr_job_options(const hr_job *before, const hr_job *after, char *out, uint64_t out_bytes);
+HR_API char *hr_job_options(const hr_job *before, const hr_job *after, char *out, uint64_t out_bytes);
 /* The inverse: sets what such a text says, one hr_job_set for each option. USAGE: the job is as before. */
-hr_status hr_job_set_options(hr_job *job, const char *options, hr_error *error);
+HR_CHECKED hr_status hr_job_set_options(hr_job *job, const char *options, hr_error *error);
 /* The gravest effect among the fields in which two jobs differ. */
-hr_effect hr_job_effect(const hr_job *before, const hr_job *after);
+HR_API hr_effect hr_job_effect(const hr_job *before, const hr_job *after);
 
 /* ---- near misses ---- */
 
@@ -167,9 +167,9 @@ typedef struct hr_nearest {
   const char *word, *best;
   unsigned distance;
 } hr_nearest;
-void hr_nearest_begin(hr_nearest *search, const char *word);
-void hr_nearest_offer(hr_nearest *search, const char *candidate);
-const char *hr_nearest_end(const hr_nearest *search); /* NULL: none is near enough to be a slip of the fingers */
+HR_API void hr_nearest_begin(hr_nearest *search, const char *word);
+HR_API void hr_nearest_offer(hr_nearest *search, const char *candidate);
+HR_API const char *hr_nearest_end(const hr_nearest *search); /* NULL: none is near enough to be a slip of the fingers */
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,9 @@
 /* A job in words: what to train and how. The options of `headroom plan`, `train`, `evaluate` and `generate` are the
  * fields below, one to one, so that a plan predicts exactly what a run does.
  *
- * hr_job is plain data plus borrowed strings (paths), which must outlive the call they are passed to. */
+ * hr_job is plain data plus borrowed strings (paths), which must outlive the call they are passed to.
+ *
+ * Threads: a job is plain data of its owner; the functions touch nothing but their arguments. */
 #ifndef HEADROOM_JOB_H
 #define HEADROOM_JOB_H
 
@@ -118,28 +120,28 @@ enum {
 
 /* Defaults of every field (the values that `headroom plan MODEL` uses), those of the table of fields (headroom/field.h); the model is
  * left empty, the device is the name "cpu". A job is always made by this function: it grows. */
-void hr_job_init(hr_job *job);
+HR_API void hr_job_init(hr_job *job);
 
 /* Checks ranges and the legality table (pairs of options that exclude each other, each with its reason) and fills what
  * depends on other fields (a device of which only the name is there, sequence and context from the model, accumulate from
  * batch_tokens, every from sqrt, loss_chunk from AUTO, budget from the device, threads). USAGE names the option; `job` is then
  * unchanged. */
-hr_status hr_job_finish(hr_job *job, hr_error *error);
+HR_CHECKED hr_status hr_job_finish(hr_job *job, hr_error *error);
 
 /* Reads the value of --recompute: "none", "selective", "auto", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...". USAGE
  * on error. */
-hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error *error);
+HR_CHECKED hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error *error);
 /* Writes it back, shortest form, into out (at least 256 bytes; long lists are run-length coded). Returns out. */
-char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, char *out, uint64_t out_bytes);
+HR_API char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, char *out, uint64_t out_bytes);
 
-const char *hr_precision_name(hr_precision value);
-const char *hr_moments_name(hr_moments value);
-const char *hr_weight_packing_name(hr_weight_packing value);
-const char *hr_optimizer_name(hr_optimizer value);
-const char *hr_attention_name(hr_attention value);
-const char *hr_on_nonfinite_name(hr_on_nonfinite value);
-const char *hr_schedule_name(hr_schedule value);
-const char *hr_level_name(hr_level value);
+HR_API const char *hr_precision_name(hr_precision value);
+HR_API const char *hr_moments_name(hr_moments value);
+HR_API const char *hr_weight_packing_name(hr_weight_packing value);
+HR_API const char *hr_optimizer_name(hr_optimizer value);
+HR_API const char *hr_attention_name(hr_attention value);
+HR_API const char *hr_on_nonfinite_name(hr_on_nonfinite value);
+HR_API const char *hr_schedule_name(hr_schedule value);
+HR_API const char *hr_level_name(hr_level value);
 
 #ifdef __cplusplus
 }

@@ -84,3 +84,5 @@ bool hri_array_reserve_(void **items, size_t *capacity, size_t want, size_t byte
   *capacity = grown;
   return true;
 }
+
+void hr_free(void *memory) { hri_free(memory); }

@@ -182,7 +182,7 @@ static bool overruled(const cli_config *config, option_id id) {
 hr_status config_resume(cli_config *config, hr_error *error) {
   const char *directory = config->run.resume_directory, *text;
   char place[128];
-  hr_run *run;
+  hr_run_record *run;
   hr_status status;
   bool skip[MAX_OPTIONS];
   if (!directory) return HR_OK;

@@ -36,13 +36,15 @@ static void print_result(const cli_config *config, const hr_convert_result *r) {
 
 hr_status command_convert(cli_config *config, hr_error *error) {
   const char *source = config->operand_count > 0 ? config->operands[0] : NULL, *target = config->operand_count > 1 ? config->operands[1] : NULL;
-  hr_convert_options options = {.on_note = print_note};
+  hr_convert_options options;
   hr_convert_result result;
   if (!source || !target) {
     text_fail(error, HR_ERROR_USAGE, source ? "the target is missing" : "the model to convert is missing");
     return text_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
   }
+  hr_convert_options_init(&options);
   if (strcmp(config->own.type, "source") != 0) options.type = config->own.type;
+  options.on_note = print_note;
   options.without_tokenizer = config->own.without_tokenizer;
   options.replace = config->own.force;
   if (config->own.json) options.on_note = NULL;

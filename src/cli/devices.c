@@ -168,7 +168,7 @@ static void on_progress(void *context, double share) {
 }
 
 static hr_status probe(cli_config *config, hr_error *error) {
-  hr_probe_options options = {.seconds = config->own.probe_seconds};
+  hr_probe_options options;
   probe_screen screen = {.shown = isatty(STDERR_FILENO) == 1};
   char path[PATH_BYTES];
   hr_device device;
@@ -178,7 +178,8 @@ static hr_status probe(cli_config *config, hr_error *error) {
     text_fail(error, HR_ERROR_USAGE, "--probe measures this machine and takes no name");
     return text_hint(error, HR_ERROR_USAGE, "headroom devices --probe");
   }
-  if (!(options.seconds > 0)) return text_fail(error, HR_ERROR_USAGE, "--probe-seconds must be above 0");
+  hr_probe_options_init(&options);
+  options.seconds = config->own.probe_seconds;
   options.threads = config->job.threads;
   options.on_progress = on_progress;
   options.context = &screen;

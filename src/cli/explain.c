@@ -117,7 +117,7 @@ static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *sna
     evidence.results = results;
   }
   status = hr_explain_snapshot(&evidence, NULL, explanation, error);
-  hr_replay_results_free(results);
+  hr_free(results);
   hr_inspection_destroy(inspection);
   return status;
 }

@@ -172,18 +172,20 @@ static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) 
 
 static hr_status run(cli_config *config, const prompt_input *in, hr_error *error) {
   writer out = {.speech = &in->speech, .listener = {.speech = &in->speech}};
-  hr_generate_options options = {.prompt_ids = in->ids,
-                                 .prompt_id_count = in->id_count,
-                                 .max_tokens = config->own.max_tokens,
-                                 .temperature = config->own.temperature,
-                                 .top_k = config->own.top_k,
-                                 .top_p = config->own.top_p,
-                                 .seed = config->job.seed,
-                                 .on_event = on_event,
-                                 .on_token = on_token,
-                                 .context = &out};
+  hr_generate_options options;
   hr_generate_result result;
   hr_status status;
+  hr_generate_options_init(&options);
+  options.prompt_ids = in->ids;
+  options.prompt_id_count = in->id_count;
+  options.max_tokens = config->own.max_tokens;
+  options.temperature = config->own.temperature;
+  options.top_k = config->own.top_k;
+  options.top_p = config->own.top_p;
+  options.seed = config->job.seed;
+  options.on_event = on_event;
+  options.on_token = on_token;
+  options.context = &out;
   memset(&result, 0, sizeof result);
   out.as_json = config->own.json;
   out.quiet = config->own.quiet;

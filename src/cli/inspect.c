@@ -69,8 +69,11 @@ static hr_status read_snapshot(const char *operand, hr_snapshot **snapshot, hr_e
 }
 
 static hr_status side_open(const cli_config *config, const char *path, side *s, hr_error *error) {
-  hr_inspect_options options = {.at = config->own.at, .top = config->own.top};
+  hr_inspect_options options;
   hr_status status = read_snapshot(path, &s->snapshot, error);
+  hr_inspect_options_init(&options);
+  options.at = config->own.at;
+  options.top = config->own.top;
   if (status == HR_OK) status = find_trace(config, s->snapshot, path, &options.trace, error);
   if (status == HR_OK) status = hr_inspect(s->snapshot, &options, &s->inspection, error);
   return status;
@@ -86,7 +89,7 @@ static hr_status print_one(const cli_config *config, const side *s, hr_error *er
   if (config->own.json) status = hr_inspect_json(s->inspection, top, &text, error);
   else status = hr_inspect_text(s->inspection, top, by, &text, error);
   if (status == HR_OK) (void)fputs(text, stdout);
-  hr_inspect_text_free(text);
+  hr_free(text);
   return status;
 }
 
@@ -113,7 +116,10 @@ static hr_status export_format(const cli_config *config, hr_export_format *forma
 static hr_status write_report(const cli_config *config, const hr_inspection *p, hr_error *error) {
   const char *slash = strrchr(config->operands[0], '/');
   hr_report_line line = {.name = "room at the failure"};
-  hr_report_options how = {.title = slash && slash[1] ? slash + 1 : config->operands[0], .lines = &line};
+  hr_report_options how;
+  hr_report_options_init(&how);
+  how.title = slash && slash[1] ? slash + 1 : config->operands[0];
+  how.lines = &line;
   if (p->oom_count) { /* what was reserved, and what the device still had */
     const hr_oom_event *last = &p->ooms[p->oom_count - 1];
     line.bytes = last->reserved_bytes + last->device_free_bytes;
@@ -216,7 +222,7 @@ static hr_status compare(const cli_config *config, const side *sides, hr_error *
   if (status != HR_OK) return status;
   if (config->own.json) write_difference(sides, by, rows, count, top);
   else print_difference(sides, by, rows, count, top);
-  hr_differences_free(rows);
+  hr_free(rows);
   return HR_OK;
 }
 

@@ -47,7 +47,8 @@ static const hr_field rows[] = {
     {"fail-over", HR_FIELD_SIZE, "Plan", "SIZE", "exit 3 when the job needs more than SIZE (for CI)", HR_FOR_PLAN, OWN_PAIR(fail_over_bytes, fail_over_share)},
 
     {"probe", HR_FIELD_FLAG, "Probe", NULL, "measure this machine for a team of --threads and store it; plans then use it", HR_FOR_DEVICES, OWN(probe), .flag_only = true},
-    {"probe-seconds", HR_FIELD_NUMBER, "Probe", "X", "about how long to measure; below 5 is for a rough look", HR_FOR_DEVICES, OWN(probe_seconds), .initial = "30"},
+    {"probe-seconds", HR_FIELD_NUMBER, "Probe", "X", "about how long to measure; below 5 is for a rough look", HR_FOR_DEVICES, OWN(probe_seconds), .low = 0, .high = INFINITY,
+     .above_low = true, .initial = "30"},
 
     {"model", HR_FIELD_TEXT, "Report", "MODEL",
      "a directory, GGUF file or preset. data: its tokenizer and chat template (bytes are tokens without one); explain: plan its job (with the options of a job) "
@@ -160,6 +161,7 @@ void config_init(cli_config *config, unsigned command) {
   memset(config, 0, sizeof *config);
   config->command = command;
   hr_job_init(&config->job);
+  hr_run_options_init(&config->run);
   for (option_id id = 0; id < option_count(); id++) {
     const hr_field *o = option_get(id);
     bool counts = o->kind == HR_FIELD_U32 || o->kind == HR_FIELD_U64;

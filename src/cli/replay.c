@@ -132,7 +132,7 @@ static void print_results(const char *path, const hr_replay *r, const hr_replay_
 }
 
 hr_status command_replay(cli_config *config, hr_error *error) {
-  hr_replay_options options = {.trace = UINT32_MAX};
+  hr_replay_options options;
   hr_replay replay;
   hr_replay_result *results = NULL;
   hr_snapshot *snapshot = NULL;
@@ -140,6 +140,7 @@ hr_status command_replay(cli_config *config, hr_error *error) {
   bool asked = config->own.alloc_conf != NULL;
   hr_status status = check_words(config, error);
   if (status != HR_OK) return status;
+  hr_replay_options_init(&options);
   options.alloc_conf = config->own.alloc_conf;
   options.capacity_bytes = config->own.capacity_bytes;
   options.empty_start = config->own.empty_start;
@@ -151,7 +152,7 @@ hr_status command_replay(cli_config *config, hr_error *error) {
     if (config->own.json) write_replay(&replay, results, count, asked);
     else print_results(config->operands[0], &replay, results, count, asked);
   }
-  hr_replay_results_free(results);
+  hr_free(results);
   hr_snapshot_destroy(snapshot);
   return status;
 }

@@ -151,7 +151,7 @@ static bool machine_refused(const hr_job *job, hr_status status, const hr_error 
 }
 
 hr_status command_train(cli_config *config, hr_error *error) {
-  hr_run_options run = {0};
+  hr_run_options run;
   hr_run_result result;
   char *separator = NULL;
   cli_talk talk;
@@ -203,7 +203,7 @@ static void print_evaluation(const cli_config *config, const hr_run_result *resu
 }
 
 hr_status command_evaluate(cli_config *config, hr_error *error) {
-  hr_run_options run = {0};
+  hr_run_options run;
   hr_run_result result;
   char *separator = NULL;
   cli_talk talk;

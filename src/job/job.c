@@ -19,17 +19,26 @@ enum {
 };
 
 /* Defaults are those of transformers' TrainingArguments, but for the rows: Headroom plans one row of up to 1024 tokens. */
-void hr_job_init(hr_job *job) {
-  memset(job, 0, sizeof *job);
+static void fill_defaults(hr_home home, void *at) {
   for (uint32_t k = 0; k < hr_field_count(); k++) {
     const hr_field *f = hr_field_get(k);
     hr_value value;
     hr_status status;
-    if (f->home != HR_HOME_JOB || !f->initial) continue;
+    if (f->home != home || !f->initial) continue;
     status = hr_field_read(f, f->initial, NULL, &value, NULL);
     assert(status == HR_OK); /* a default that its own row refuses */
-    if (status == HR_OK) hr_field_store(f, &value, job);
+    if (status == HR_OK) hr_field_store(f, &value, at);
   }
+}
+
+void hr_job_init(hr_job *job) {
+  memset(job, 0, sizeof *job);
+  fill_defaults(HR_HOME_JOB, job);
+}
+
+void hr_run_options_init(hr_run_options *options) {
+  memset(options, 0, sizeof *options);
+  fill_defaults(HR_HOME_RUN, options);
 }
 
 /* ---- ranges ---- */

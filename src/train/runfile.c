@@ -355,13 +355,13 @@ hr_status hri_run_same(hri_rundir *r, hr_error *error) {
 
 /* ---- for the public ---- */
 
-struct hr_run {
+struct hr_run_record {
   char directory[PATH_BYTES], path[PATH_BYTES], checkpoint[PATH_BYTES];
   hri_json root;
 };
 
 /* The checkpoint that stands for a model that is gone: the one that the run goes on from, or the newest that looks whole. */
-static void choose_checkpoint(hr_run *run, const char *from) {
+static void choose_checkpoint(hr_run_record *run, const char *from) {
   char parent[PATH_BYTES], name[64];
   hri_file_list files = {0};
   uint64_t *steps, step;
@@ -380,8 +380,8 @@ static void choose_checkpoint(hr_run *run, const char *from) {
   if (!run->checkpoint[0]) (void)hri_checkpoint_newest(run->directory, run->checkpoint);
 }
 
-hr_status hr_run_open(const char *directory, const char *from, hr_run **run, hr_error *error) {
-  hr_run *made = hri_alloc_zero(1, sizeof *made);
+hr_status hr_run_open(const char *directory, const char *from, hr_run_record **run, hr_error *error) {
+  hr_run_record *made = hri_alloc_zero(1, sizeof *made);
   hr_status status;
   *run = NULL;
   if (!made) return hri_fail_memory(error, sizeof *made, "a run");
@@ -398,13 +398,13 @@ hr_status hr_run_open(const char *directory, const char *from, hr_run **run, hr_
   return status;
 }
 
-void hr_run_close(hr_run *run) {
+void hr_run_close(hr_run_record *run) {
   if (!run) return;
   hri_json_deinit(&run->root);
   hri_free(run);
 }
 
-const char *hr_run_state(const hr_run *run) {
+const char *hr_run_state(const hr_run_record *run) {
   const char *state;
   return hri_json_get_string(&run->root, "state", &state, NULL) == HR_OK ? state : "";
 }
@@ -426,7 +426,7 @@ static bool is_preset(const char *name) {
   return is;
 }
 
-const char *hr_run_option(const hr_run *run, const char *name, uint32_t index) {
+const char *hr_run_option(const hr_run_record *run, const char *name, uint32_t index) {
   const char *given = text_at(&run->root, "options", name, index), *absolute = text_at(&run->root, "absolute", name, index);
   if (absolute && hri_path_exists(absolute)) return absolute;
   if (strcmp(name, "model") != 0 || index > 0 || !given || hri_path_exists(given) || is_preset(given)) return given;
