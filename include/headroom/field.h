@@ -160,17 +160,6 @@ HR_CHECKED hr_status hr_job_set_options(hr_job *job, const char *options, hr_err
 /* The gravest effect among the fields in which two jobs differ. */
 HR_API hr_effect hr_job_effect(const hr_job *before, const hr_job *after);
 
-/* ---- near misses ---- */
-
-/* The name that somebody may have meant: begin with what was written, offer names, ask for the best. */
-typedef struct hr_nearest {
-  const char *word, *best;
-  unsigned distance;
-} hr_nearest;
-HR_API void hr_nearest_begin(hr_nearest *search, const char *word);
-HR_API void hr_nearest_offer(hr_nearest *search, const char *candidate);
-HR_API const char *hr_nearest_end(const hr_nearest *search); /* NULL: none is near enough to be a slip of the fingers */
-
 #ifdef __cplusplus
 }
 #endif

@@ -54,6 +54,8 @@ void hri_free(void *memory) {
   free(memory);
 }
 
+void hr_free(void *memory) { hri_free(memory); }
+
 char *hri_strdup(const char *text) {
   size_t bytes;
   char *copy;
@@ -84,5 +86,3 @@ bool hri_array_reserve_(void **items, size_t *capacity, size_t want, size_t byte
   *capacity = grown;
   return true;
 }
-
-void hr_free(void *memory) { hri_free(memory); }

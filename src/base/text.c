@@ -61,29 +61,34 @@ char *hri_size_text(uint64_t bytes, char out[32]) {
   return out;
 }
 
-/* Edit distance with insert, delete, replace; words are short option and model names. */
-static size_t edit_distance(const char *a, const char *b) {
-  size_t row[64], i, j, n = strlen(a), m = strlen(b);
-  if (n >= 63 || m >= 63) return 64;
-  for (j = 0; j <= m; j++) row[j] = j;
-  for (i = 1; i <= n; i++) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (j = 1; j <= m; j++) {
-      size_t replace = diagonal + (a[i - 1] != b[j - 1]), best = row[j] + 1;
-      diagonal = row[j];
-      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-      row[j] = replace < best ? replace : best;
+/* Edit distance with insert, delete, replace and swapped neighbours; words are short option and model names. */
+uint32_t hri_word_distance(const char *a, const char *b) {
+  uint32_t rows[3][HRI_WORD_MAX + 1] = {{0}}, *before = rows[0], *last = rows[1], *now = rows[2], *swap;
+  size_t n = strlen(a), m = strlen(b);
+  if (n > HRI_WORD_MAX || m > HRI_WORD_MAX) return HRI_WORD_MAX;
+  for (uint32_t j = 0; j <= m; j++) last[j] = j;
+  for (uint32_t i = 1; i <= n; i++) {
+    now[0] = i;
+    for (uint32_t j = 1; j <= m; j++) {
+      uint32_t least = last[j - 1] + (a[i - 1] != b[j - 1]);
+      if (last[j] + 1 < least) least = last[j] + 1;
+      if (now[j - 1] + 1 < least) least = now[j - 1] + 1;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < least) least = before[j - 2] + 1;
+      now[j] = least;
     }
+    swap = before;
+    before = last;
+    last = now;
+    now = swap;
   }
-  return row[m];
+  return last[m];
 }
 
 const char *hri_nearest(const char *word, const char *const *names, size_t count) {
   const char *best = NULL;
   size_t i, best_distance = strlen(word) / 3 + 2;
   for (i = 0; i < count; i++) {
-    size_t distance = edit_distance(word, names[i]);
+    size_t distance = hri_word_distance(word, names[i]);
     if (distance < best_distance) {
       best_distance = distance;
       best = names[i];

@@ -1,4 +1,4 @@
-/* A growable text with a sticky failure flag, and bytes as text. */
+/* A growable text with a sticky failure flag; sizes and near misses for messages. */
 #ifndef HRI_BASE_TEXT_H
 #define HRI_BASE_TEXT_H
 
@@ -19,7 +19,19 @@ static inline const char *hri_text_get(const hri_text *text) { return text->char
 
 /* "1.50 GiB" into `out` (at least 32 bytes); returns out. */
 char *hri_size_text(uint64_t bytes, char out[32]);
+enum { HRI_WORD_MAX = 48 };
+/* Edits that make one word of the other: insert, delete, replace, swap neighbours. HRI_WORD_MAX when one of them is longer than that. */
+uint32_t hri_word_distance(const char *a, const char *b);
 /* The nearest of `names` (count) to `word` by edit distance, or NULL if none is near. */
 const char *hri_nearest(const char *word, const char *const *names, size_t count);
+
+/* The name that somebody may have meant: begin with what was written, offer names, ask for the best (nearest.c). */
+typedef struct hri_near {
+  const char *word, *best;
+  uint32_t distance;
+} hri_near;
+void hri_near_begin(hri_near *search, const char *word);
+void hri_near_offer(hri_near *search, const char *candidate);
+const char *hri_near_end(const hri_near *search); /* NULL: none is near enough to be a slip of the fingers */
 
 #endif

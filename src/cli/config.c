@@ -36,26 +36,26 @@ static void list_commands(unsigned bits, char *out, size_t bytes) {
 static hr_status unknown_option(const cli_config *config, const char *word, const char *name, hr_error *error) {
   option_id known = option_find(name, false);
   char names[128];
-  hr_nearest search;
+  hri_near search;
   if (known < option_count()) {
     list_commands(option_get(known)->commands, names, sizeof names);
-    text_fail(error, HR_ERROR_USAGE, "%s is no option of `headroom %s`, but of: %s", word, command_of(config)->name,
+    hri_fail(error, HR_ERROR_USAGE, "%s is no option of `headroom %s`, but of: %s", word, command_of(config)->name,
               names);
   } else {
-    text_fail(error, HR_ERROR_USAGE, "unknown option %s", word);
+    hri_fail(error, HR_ERROR_USAGE, "unknown option %s", word);
   }
-  hr_nearest_begin(&search, name);
+  hri_near_begin(&search, name);
   for (option_id id = 0; id < option_count(); id++)
     if (option_get(id)->commands & config->command && !option_get(id)->positional)
-      hr_nearest_offer(&search, option_get(id)->name);
-  if (known == option_count() && hr_nearest_end(&search))
-    return text_hint(error, HR_ERROR_USAGE, "--%s", hr_nearest_end(&search));
-  return text_hint(error, HR_ERROR_USAGE, "headroom %s --help", command_of(config)->name);
+      hri_near_offer(&search, option_get(id)->name);
+  if (known == option_count() && hri_near_end(&search))
+    return hri_hint(error, HR_ERROR_USAGE, "--%s", hri_near_end(&search));
+  return hri_hint(error, HR_ERROR_USAGE, "headroom %s --help", command_of(config)->name);
 }
 
 static hr_status missing_value(const hr_field *o, hr_error *error) {
-  text_fail(error, HR_ERROR_USAGE, "--%s wants a value", o->name);
-  return text_hint(error, HR_ERROR_USAGE, "--%s %s", o->name, o->operand);
+  hri_fail(error, HR_ERROR_USAGE, "--%s wants a value", o->name);
+  return hri_hint(error, HR_ERROR_USAGE, "--%s %s", o->name, o->operand);
 }
 
 /* The words after an option that takes one value, or all up to the next option. */
@@ -109,8 +109,8 @@ static hr_status take_operand(cli_config *config, char *word, hr_error *error) {
     config->operands[config->operand_count++] = word;
     return HR_OK;
   }
-  text_fail(error, HR_ERROR_USAGE, "'%s' is one argument too many", word);
-  return text_hint(error, HR_ERROR_USAGE, "headroom %s %s", command->name, command->operands);
+  hri_fail(error, HR_ERROR_USAGE, "'%s' is one argument too many", word);
+  return hri_hint(error, HR_ERROR_USAGE, "headroom %s %s", command->name, command->operands);
 }
 
 hr_status config_arguments(cli_config *config, int count, char **words, hr_error *error) {

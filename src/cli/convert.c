@@ -39,8 +39,8 @@ hr_status command_convert(cli_config *config, hr_error *error) {
   hr_convert_options options;
   hr_convert_result result;
   if (!source || !target) {
-    text_fail(error, HR_ERROR_USAGE, source ? "the target is missing" : "the model to convert is missing");
-    return text_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
+    hri_fail(error, HR_ERROR_USAGE, source ? "the target is missing" : "the model to convert is missing");
+    return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
   }
   hr_convert_options_init(&options);
   if (strcmp(config->own.type, "source") != 0) options.type = config->own.type;

@@ -34,8 +34,8 @@ static hr_status take_device(cli_config *config, const hr_oom_failure *failure, 
   if (config_chosen(config, &config->job.budget_bytes)) return HR_OK;
   if (total <= others) {
     if (config_chosen(config, &config->job.device)) return HR_OK;
-    text_fail(error, HR_ERROR_USAGE, "there is no total of the device to plan for");
-    return text_hint(error, HR_ERROR_USAGE, "--device NAME (headroom devices lists them) or --budget SIZE");
+    hri_fail(error, HR_ERROR_USAGE, "there is no total of the device to plan for");
+    return hri_hint(error, HR_ERROR_USAGE, "--device NAME (headroom devices lists them) or --budget SIZE");
   }
   (void)snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)(total - others));
   return config_set(config, option_at(config, &config->job.budget_bytes), bytes, ORIGIN_FLAG, "", error);

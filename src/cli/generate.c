@@ -35,9 +35,9 @@ static hr_status read_file(const char *path, char **text, size_t *count, hr_erro
     *count += got;
   }
   if (ferror(file))
-    status = text_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
+    status = hri_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
   else if (*count > PROMPT_LIMIT)
-    status = text_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
+    status = hri_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
   text_close(file);
   return status;
 }
@@ -47,7 +47,7 @@ static hr_status read_prompt(const cli_config *config, char **text, size_t *coun
   hr_status status = HR_OK;
   if (prompt && path) {
     origin first = config_origin(config, &config->own.prompt), second = config_origin(config, &config->own.prompt_file);
-    if (first == second) return text_fail(error, HR_ERROR_USAGE, "--prompt and --prompt-file exclude each other");
+    if (first == second) return hri_fail(error, HR_ERROR_USAGE, "--prompt and --prompt-file exclude each other");
     if (first > second) path = NULL; /* the stronger origin rules */
   }
   if (path) {
@@ -56,10 +56,10 @@ static hr_status read_prompt(const cli_config *config, char **text, size_t *coun
     *count = strlen(prompt);
     *text = text_copy(prompt, *count);
   } else {
-    text_fail(error, HR_ERROR_USAGE, "there is nothing to continue");
-    return text_hint(error, HR_ERROR_USAGE, "--prompt TEXT, or --prompt-file FILE (- for standard input)");
+    hri_fail(error, HR_ERROR_USAGE, "there is nothing to continue");
+    return hri_hint(error, HR_ERROR_USAGE, "--prompt TEXT, or --prompt-file FILE (- for standard input)");
   }
-  if (status == HR_OK && *count == 0) status = text_fail(error, HR_ERROR_USAGE, "the prompt is empty");
+  if (status == HR_OK && *count == 0) status = hri_fail(error, HR_ERROR_USAGE, "the prompt is empty");
   return status;
 }
 
@@ -145,9 +145,9 @@ static hr_status check_chat(const cli_config *config, hr_error *error) {
   const char *const *const of_chats[] = {&config->own.system, &config->run.data.chat_template};
   for (size_t k = 0; k < sizeof of_chats / sizeof *of_chats; k++)
     if (*of_chats[k] && !config->own.chat) {
-      text_fail(error, HR_ERROR_USAGE, "--%s is of a conversation, and the prompt is continued as it stands",
+      hri_fail(error, HR_ERROR_USAGE, "--%s is of a conversation, and the prompt is continued as it stands",
                 option_get(option_at(config, of_chats[k]))->name);
-      return text_hint(error, HR_ERROR_USAGE, "add --chat");
+      return hri_hint(error, HR_ERROR_USAGE, "add --chat");
     }
   return HR_OK;
 }

@@ -263,7 +263,7 @@ static void print_bash(void) {
 
 hr_status command_help(cli_config *config, hr_error *error) {
   const cli_command *topic;
-  hr_nearest search;
+  hri_near search;
   if (config->own.man) {
     print_man();
     return HR_OK;
@@ -281,10 +281,10 @@ hr_status command_help(cli_config *config, hr_error *error) {
     help_command(topic, stdout);
     return HR_OK;
   }
-  hr_nearest_begin(&search, config->operands[0]);
+  hri_near_begin(&search, config->operands[0]);
   for (unsigned i = 0; i < command_count; i++)
-    hr_nearest_offer(&search, commands[i].name);
-  text_fail(error, HR_ERROR_USAGE, "there is no command '%s'", config->operands[0]);
-  return text_hint(error, HR_ERROR_USAGE, "headroom help%s%s", hr_nearest_end(&search) ? " " : "",
-                   hr_nearest_end(&search) ? hr_nearest_end(&search) : "");
+    hri_near_offer(&search, commands[i].name);
+  hri_fail(error, HR_ERROR_USAGE, "there is no command '%s'", config->operands[0]);
+  return hri_hint(error, HR_ERROR_USAGE, "headroom help%s%s", hri_near_end(&search) ? " " : "",
+                   hri_near_end(&search) ? hri_near_end(&search) : "");
 }

@@ -180,9 +180,9 @@ void config_deinit(cli_config *config) {
 static hr_status open_model(cli_config *config, hr_error *error) {
   const char *source = config->run.model_source;
   if (source && source[0]) return hr_model_open(source, &config->job.model, error);
-  text_fail(error, HR_ERROR_USAGE, "no MODEL is given");
-  if (config->run.data_path_count > 1) return text_hint(error, HR_ERROR_USAGE, "put MODEL first; --data takes all that follows it");
-  return text_hint(error, HR_ERROR_USAGE, "a preset such as gpt2-124m, a directory, or a config.json");
+  hri_fail(error, HR_ERROR_USAGE, "no MODEL is given");
+  if (config->run.data_path_count > 1) return hri_hint(error, HR_ERROR_USAGE, "put MODEL first; --data takes all that follows it");
+  return hri_hint(error, HR_ERROR_USAGE, "a preset such as gpt2-124m, a directory, or a config.json");
 }
 
 hr_status config_job(cli_config *config, hr_purpose purpose, hr_error *error) {

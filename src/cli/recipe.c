@@ -21,7 +21,7 @@ typedef struct recipe {
 static size_t line_of(const recipe *r) { return r->event.start_mark.line + 1; }
 
 static hr_status malformed(const recipe *r, const char *what, hr_error *error) {
-  return text_fail(error, HR_ERROR_INPUT, "%s:%zu: %s", r->path, line_of(r), what);
+  return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s", r->path, line_of(r), what);
 }
 
 static hr_status next_event(recipe *r, hr_error *error) {
@@ -32,8 +32,8 @@ static hr_status next_event(recipe *r, hr_error *error) {
     return HR_OK;
   }
   if (r->parser.error == YAML_MEMORY_ERROR)
-    return text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
-  return text_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
+    return hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
+  return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
                    r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
                    r->parser.problem ? r->parser.problem : "it cannot be read as YAML");
 }
@@ -51,14 +51,14 @@ static bool is_key(const recipe *r, option_id id) { return id != option_at(r->co
 
 static hr_status find_key(const recipe *r, option_id *id, hr_error *error) {
   const char *name = scalar(r);
-  hr_nearest search;
+  hri_near search;
   *id = option_find(name, true);
   if (*id < option_count() && is_key(r, *id)) return HR_OK;
-  text_fail(error, HR_ERROR_USAGE, "%s:%zu: unknown key '%s'", r->path, line_of(r), name);
-  hr_nearest_begin(&search, name);
+  hri_fail(error, HR_ERROR_USAGE, "%s:%zu: unknown key '%s'", r->path, line_of(r), name);
+  hri_near_begin(&search, name);
   for (option_id each = 0; each < option_count(); each++)
-    if (is_key(r, each)) hr_nearest_offer(&search, option_get(each)->name);
-  return hr_nearest_end(&search) ? text_hint(error, HR_ERROR_USAGE, "%s", hr_nearest_end(&search)) : HR_ERROR_USAGE;
+    if (is_key(r, each)) hri_near_offer(&search, option_get(each)->name);
+  return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "%s", hri_near_end(&search)) : HR_ERROR_USAGE;
 }
 
 static hr_status set(recipe *r, option_id id, const char *text, const char *place, hr_error *error) {
@@ -96,7 +96,7 @@ static hr_status read_pair(recipe *r, hr_error *error) {
   status = find_key(r, &id, error);
   if (status != HR_OK) return status;
   if (r->seen[id]) {
-    text_fail(error, HR_ERROR_USAGE, "%s:%zu: '%s' stands in line %zu already", r->path, line, scalar(r), r->seen[id]);
+    hri_fail(error, HR_ERROR_USAGE, "%s:%zu: '%s' stands in line %zu already", r->path, line, scalar(r), r->seen[id]);
     return HR_ERROR_USAGE;
   }
   r->seen[id] = line;
@@ -136,7 +136,7 @@ hr_status config_recipe(cli_config *config, hr_error *error) {
   file = text_open(r.path, "the recipe", error);
   if (!file) return error->code;
   if (!yaml_parser_initialize(&r.parser))
-    status = text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
+    status = hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
   else {
     yaml_parser_set_input_file(&r.parser, file);
     status = read_document(&r, error);

@@ -15,6 +15,8 @@
 
 #include <headroom/device.h>
 
+#include "base/text.h"
+
 /* ---- numbers as text ---- */
 
 char *text_size(uint64_t bytes, char out[TEXT_BYTES]) {
@@ -130,13 +132,15 @@ bool text_unescape(const char *text, char *out) {
 
 /* ---- memory ---- */
 
+void text_refused(size_t bytes) {
+  uint64_t room;
+  const char *limit = hr_host_limit_now(&room);
+  (void)fprintf(stderr, "headroom: the host refused %zu bytes for the command line\n  %s leaves %s\n", bytes, limit, SIZE_TEXT(room));
+  exit(hr_status_exit_code(HR_ERROR_MEMORY));
+}
+
 static void *must(void *memory, size_t bytes) {
-  if (!memory) {
-    uint64_t room;
-    const char *limit = hr_host_limit_now(&room);
-    (void)fprintf(stderr, "headroom: the host refused %zu bytes for the command line\n  %s leaves %s\n", bytes, limit, SIZE_TEXT(room));
-    exit(hr_status_exit_code(HR_ERROR_MEMORY));
-  }
+  if (!memory) text_refused(bytes);
   return memory;
 }
 
@@ -164,8 +168,8 @@ static bool is_callers_pipe(int fd, const struct stat *info) {
 
 static hr_status refuse_kind(const char *path, const char *what, mode_t mode, hr_error *error) {
   const char *kind = S_ISFIFO(mode) ? "a FIFO" : S_ISDIR(mode) ? "a directory" : S_ISSOCK(mode) ? "a socket" : "a device";
-  hr_status status = text_fail(error, HR_ERROR_INPUT, "%s %s is %s, not a file", what, path, kind);
-  return text_hint(error, status, "name a file, or - for standard input where the command takes it");
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s %s is %s, not a file", what, path, kind);
+  return hri_hint(error, status, "name a file, or - for standard input where the command takes it");
 }
 
 /* Endless devices (/dev/zero) are no input; a terminal and /dev/null are. */
@@ -184,7 +188,7 @@ FILE *text_open(const char *path, const char *what, hr_error *error) {
   if (strcmp(path, "-") == 0) return standard_input(what, error);
   fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 || fstat(fd, &info) != 0) {
-    text_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
+    hri_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
     if (fd >= 0) (void)close(fd);
     return NULL;
   }
@@ -195,7 +199,7 @@ FILE *text_open(const char *path, const char *what, hr_error *error) {
   }
   file = fcntl(fd, F_SETFL, 0) == 0 ? fdopen(fd, "rb") : NULL;
   if (file) return file;
-  text_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
+  hri_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
   (void)close(fd);
   return NULL;
 }
@@ -205,24 +209,6 @@ void text_close(FILE *file) {
 }
 
 /* ---- errors ---- */
-
-hr_status text_fail(hr_error *error, hr_status code, const char *format, ...) {
-  va_list args;
-  memset(error, 0, sizeof *error);
-  error->code = code;
-  va_start(args, format);
-  (void)vsnprintf(error->message, sizeof error->message, format, args);
-  va_end(args);
-  return code;
-}
-
-hr_status text_hint(hr_error *error, hr_status code, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  (void)vsnprintf(error->hint, sizeof error->hint, format, args);
-  va_end(args);
-  return code;
-}
 
 /* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. */
 static void print_plain(const char *text) {

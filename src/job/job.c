@@ -211,7 +211,7 @@ static hr_status fill_budget(hr_job *job, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "give a size such as 6GiB, or a share such as 90%%");
   }
   if (job->budget_bytes == 0) job->budget_bytes = job->device.usable_bytes;
-  if (job->device.is_cpu || job->budget_bytes <= job->device.usable_bytes) return HR_OK;
+  if (job->device.usable_now || job->budget_bytes <= job->device.usable_bytes) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--budget is %s and %s has %s", hri_size_text(job->budget_bytes, a), job->device.name, hri_size_text(job->device.usable_bytes, b));
   return hri_hint(error, HR_ERROR_USAGE, "leave --budget out for all of it, or name a larger --device");
 }

@@ -12,12 +12,12 @@ static const hr_field *job_field(const char *name) {
 }
 
 static hr_status no_field(const char *name, hr_error *error) {
-  hr_nearest search;
+  hri_near search;
   hri_fail(error, HR_ERROR_USAGE, "a job has no field '%.80s'", name);
-  hr_nearest_begin(&search, name);
+  hri_near_begin(&search, name);
   for (uint32_t k = 0; k < hr_field_count(); k++)
-    if (hr_field_get(k)->home == HR_HOME_JOB) hr_nearest_offer(&search, hr_field_get(k)->name);
-  return hr_nearest_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "%s", hr_nearest_end(&search)) : HR_ERROR_USAGE;
+    if (hr_field_get(k)->home == HR_HOME_JOB) hri_near_offer(&search, hr_field_get(k)->name);
+  return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "%s", hri_near_end(&search)) : HR_ERROR_USAGE;
 }
 
 hr_status hr_job_set(hr_job *job, const char *name, const char *text, hr_error *error) {

@@ -209,19 +209,19 @@ static hr_status read_size(const hr_field *f, hr_value *v, const char *text, con
 static hr_status read_choice(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
   char list[200] = "";
   size_t used = 0;
-  hr_nearest search;
-  hr_nearest_begin(&search, text);
+  hri_near search;
+  hri_near_begin(&search, text);
   for (uint64_t i = 0; f->words[i]; i++) {
     if (strcmp(text, f->words[i]) == 0) {
       v->count = i;
       v->text = f->words[i];
       return HR_OK;
     }
-    hr_nearest_offer(&search, f->words[i]);
+    hri_near_offer(&search, f->words[i]);
     used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", f->words[i]);
   }
   hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not one of: %s", where, text, list);
-  return hr_nearest_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--%s %s", f->name, hr_nearest_end(&search)) : HR_ERROR_USAGE;
+  return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--%s %s", f->name, hri_near_end(&search)) : HR_ERROR_USAGE;
 }
 
 static hr_status read_text(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {

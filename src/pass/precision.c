@@ -4,6 +4,7 @@
  * stay fp32, and so does all arithmetic. With masters each trainable matrix gets an fp32 master weight, which the
  * optimizer updates and whose rounded copy the products read. Without, the update rounds stochastically, and a gradient
  * that one product writes once may be bf16: nothing is added to it. Later passes take their types from here. */
+#include <assert.h>
 #include <string.h>
 
 #include "pass/pass.h"
@@ -67,6 +68,7 @@ static void apply(hri_job *job, const bool *narrow, size_t values) {
   for (size_t t = 0; t < job->tensors.count; t++) {
     hri_tensor *tensor = &job->tensors.items[t];
     if (tensor->value >= values || !narrow[tensor->value]) continue;
+    assert(tensor->dtype == HRI_F32); /* each is halved once */
     tensor->dtype = HRI_BF16;
     tensor->offset /= 2;
     tensor->value_offset /= 2;

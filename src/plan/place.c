@@ -7,139 +7,109 @@
  * time, so that the result is the same on every machine. */
 #include "plan/place.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 60 };
+enum { ROUNDS = 60, GROUP = 8 };
 static const uint64_t WORK = 12u * 1000 * 1000; /* interval comparisons per program */
-
-/* ---- lives ---- */
-
-static void hull(hri_storage_life *life, uint32_t begin, uint32_t end) {
-  if (begin < life->begin) life->begin = begin;
-  if (end > life->end) life->end = end;
-}
-
-/* Ticks of each position of one program. */
-hr_status hri_node_ticks(const hri_job *job, uint8_t kind, uint32_t start, hri_storage_life *ticks, uint32_t *end, hr_error *error) {
-  const hri_program *p = &job->programs[kind];
-  hri_clocks clocks;
-  uint32_t spine = 0, count = (uint32_t)p->order.count, off_spine = 0;
-  for (uint32_t at = 0; at < count; at++) {
-    ticks[at] = (hri_storage_life){start + 2 * spine, start + 2 * spine};
-    if (job->nodes.items[p->order.items[at]].lane == HRI_COMPUTE) spine++;
-    else off_spine++;
-  }
-  *end = start + 2 * spine + 1;
-  if (off_spine == 0) return HR_OK;
-  HRI_TRY(hri_clocks_init(&clocks, job, kind, error));
-  for (uint32_t at = 0; at < count; at++) {
-    uint32_t lo, hi, index = 0;
-    if (job->nodes.items[p->order.items[at]].lane == HRI_COMPUTE) continue;
-    lo = clocks.clock[at][HRI_COMPUTE]; /* spine nodes before it: the last one has index lo - 1 */
-    hi = spine;
-    for (uint32_t b = 0; b < count; b++) {
-      if (job->nodes.items[p->order.items[b]].lane != HRI_COMPUTE) continue;
-      if (b > at && hri_happens_before(&clocks, at, b)) {
-        hi = index;
-        break;
-      }
-      index++;
-    }
-    ticks[at].begin = lo == 0 ? start : start + 2 * (lo - 1) + 1;
-    ticks[at].end = hi == 0 ? start : start + 2 * hi - 1;
-  }
-  hri_clocks_deinit(&clocks);
-  return HR_OK;
-}
-
-hr_status hri_storage_lives(const hri_job *job, hri_storage_life *lives, hri_program_span spans[HRI_PROGRAM_COUNT], hr_error *error) {
-  uint32_t start = 0;
-  for (size_t s = 0; s < job->storages.count; s++) lives[s] = (hri_storage_life){UINT32_MAX, 0};
-  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
-    const hri_program *p = &job->programs[kind];
-    hri_storage_life *ticks;
-    hr_status status;
-    spans[kind] = (hri_program_span){start, start};
-    if (!p->present) continue;
-    ticks = hri_alloc((p->order.count + 1) * sizeof *ticks);
-    if (!ticks) return hri_fail_memory(error, p->order.count * sizeof *ticks, "lives");
-    status = hri_node_ticks(job, kind, start, ticks, &spans[kind].end, error);
-    for (uint32_t at = 0; status == HR_OK && at < p->order.count; at++) {
-      const hri_node *node = &job->nodes.items[p->order.items[at]];
-      for (uint32_t i = 0; i < node->operand_count; i++)
-        if (hri_operands(job, node)[i].tensor != HRI_NONE)
-          hull(&lives[job->tensors.items[hri_operands(job, node)[i].tensor].storage], ticks[at].begin, ticks[at].end);
-    }
-    hri_free(ticks);
-    HRI_TRY(status);
-    start = spans[kind].end + 1;
-  }
-  for (size_t s = 0; s < job->storages.count; s++) {
-    const hri_storage *storage = &job->storages.items[s];
-    if (storage->dead) lives[s] = (hri_storage_life){UINT32_MAX, 0};
-    if (storage->dead || !storage->scope || lives[s].begin > lives[s].end) continue;
-    for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-      if ((storage->scope & HRI_IN(kind)) && job->programs[kind].present) hull(&lives[s], spans[kind].begin, spans[kind].end);
-  }
-  return HR_OK;
-}
 
 /* ---- the greedy ---- */
 
 typedef struct item { uint64_t bytes; uint32_t begin, end; hri_id storage; } item;
 
+/* What lies there already, in order of offsets; as arrays, since best_fit goes through all of it for every item. */
+typedef struct shelf {
+  int32_t *begin, *end;  /* lives; signed, which every vector unit compares */
+  uint64_t *low, *high;  /* bytes */
+  uint32_t count;
+} shelf;
+
 typedef struct placer {
   const hri_job *job;
-  uint64_t *offsets;
-  HRI_ARRAY(item) fixed;      /* placed for good, sorted by offset: carried by several programs */
+  hri_placement *out;
+  uint64_t *offsets, guard;
+  uint8_t tier;
   HRI_ARRAY(item) items;      /* of the program at hand */
-  uint32_t *order, *best_order, *sorted; /* indices into items; sorted = placed, by offset */
+  shelf fixed, placed;        /* carried by several programs, placed for good; the same and the items placed so far */
+  uint32_t *order, *best_order; /* indices into items */
   uint64_t *at, *best_at;     /* offsets per item */
   uint64_t work;
 } placer;
 
-/* Lowest best-fitting offset for `it` above the given placed sets. Both lists are sorted by offset and merged. */
-static uint64_t best_fit(placer *p, const item *it, uint32_t placed) {
+typedef int32_t quad __attribute__((vector_size(16))); /* gcc's and clang's: of no instruction set in particular */
+
+/* Whether any of GROUP neighbours on the shelf is alive together with [begin, end]. One in twenty is, so most of a shelf is
+ * passed over in groups. */
+static bool any_meets(const shelf *s, uint32_t from, quad begin, quad end) {
+  uint64_t halves[2];
+  quad any = {0};
+  for (uint32_t k = from; k < from + GROUP; k += 4) {
+    quad ends, begins;
+    memcpy(&ends, s->end + k, sizeof ends);
+    memcpy(&begins, s->begin + k, sizeof begins);
+    any |= (ends >= begin) & (begins <= end);
+  }
+  memcpy(halves, &any, sizeof halves);
+  return (halves[0] | halves[1]) != 0;
+}
+
+/* Lowest of the best-fitting gaps for `it`: the smallest one that holds it, else on top of everything it meets. */
+static uint64_t best_fit(const shelf *s, const item *it) {
   uint64_t cursor = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
-  size_t f = 0, k = 0;
-  p->work += p->fixed.count + placed;
-  for (;;) {
-    uint64_t low, high;
-    const item *next;
-    while (f < p->fixed.count && (p->fixed.items[f].end < it->begin || p->fixed.items[f].begin > it->end)) f++;
-    while (k < placed && (p->items.items[p->sorted[k]].end < it->begin || p->items.items[p->sorted[k]].begin > it->end)) k++;
-    if (f >= p->fixed.count && k >= placed) break;
-    if (k >= placed || (f < p->fixed.count && p->offsets[p->fixed.items[f].storage] <= p->at[p->sorted[k]])) {
-      next = &p->fixed.items[f++];
-      low = p->offsets[next->storage];
-    } else {
-      next = &p->items.items[p->sorted[k]];
-      low = p->at[p->sorted[k++]];
+  const int32_t begin = (int32_t)it->begin, end = (int32_t)it->end;
+  const quad begins = {begin, begin, begin, begin}, ends = {end, end, end, end};
+  for (uint32_t from = 0; from < s->count; from += GROUP) {
+    const uint32_t to = s->count - from < GROUP ? s->count : from + GROUP;
+    if (to - from == GROUP && !any_meets(s, from, begins, ends)) continue;
+    for (uint32_t k = from; k < to; k++) {
+      if (s->end[k] < begin || s->begin[k] > end) continue;
+      if (s->low[k] >= cursor + it->bytes && s->low[k] - cursor < best_gap) {
+        best_gap = s->low[k] - cursor;
+        best = cursor;
+      }
+      if (s->high[k] > cursor) cursor = s->high[k];
     }
-    high = low + next->bytes;
-    if (low >= cursor + it->bytes && low - cursor < best_gap) {
-      best_gap = low - cursor;
-      best = cursor;
-    }
-    if (high > cursor) cursor = high;
   }
   return best == UINT64_MAX ? cursor : best;
 }
 
+static void insert(shelf *s, uint64_t offset, const item *it) {
+  uint32_t low = 0, high = s->count, after;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (s->low[middle] <= offset) low = middle + 1;
+    else high = middle;
+  }
+  after = s->count++ - low;
+  memmove(s->begin + low + 1, s->begin + low, after * sizeof *s->begin);
+  memmove(s->end + low + 1, s->end + low, after * sizeof *s->end);
+  memmove(s->low + low + 1, s->low + low, after * sizeof *s->low);
+  memmove(s->high + low + 1, s->high + low, after * sizeof *s->high);
+  assert(it->begin <= it->end && it->end <= INT32_MAX);
+  s->begin[low] = (int32_t)it->begin;
+  s->end[low] = (int32_t)it->end;
+  s->low[low] = offset;
+  s->high[low] = offset + it->bytes;
+}
+
+static void copy_shelf(shelf *to, const shelf *from) {
+  memcpy(to->begin, from->begin, from->count * sizeof *to->begin);
+  memcpy(to->end, from->end, from->count * sizeof *to->end);
+  memcpy(to->low, from->low, from->count * sizeof *to->low);
+  memcpy(to->high, from->high, from->count * sizeof *to->high);
+  to->count = from->count;
+}
+
 static uint64_t greedy(placer *p, uint32_t count, uint32_t *top) {
   uint64_t peak = 0;
+  copy_shelf(&p->placed, &p->fixed);
   for (uint32_t n = 0; n < count; n++) {
-    uint32_t i = p->order[n], low = 0, high = n;
-    uint64_t offset = best_fit(p, &p->items.items[i], n), end = offset + p->items.items[i].bytes;
-    p->at[i] = offset;
-    while (low < high) { /* keep `sorted` by offset */
-      uint32_t middle = (low + high) / 2;
-      if (p->at[p->sorted[middle]] <= offset) low = middle + 1;
-      else high = middle;
-    }
-    memmove(p->sorted + low + 1, p->sorted + low, (n - low) * sizeof *p->sorted);
-    p->sorted[low] = i;
+    const item *it = &p->items.items[p->order[n]];
+    uint64_t offset = best_fit(&p->placed, it), end = offset + it->bytes;
+    p->work += p->placed.count;
+    p->at[p->order[n]] = offset;
+    insert(&p->placed, offset, it);
     if (end > peak) {
       peak = end;
       *top = n;
@@ -202,249 +172,170 @@ static hr_status place_items(placer *p, uint64_t bound, uint64_t enough, uint32_
   return HR_OK;
 }
 
+static bool reserve_shelf(shelf *s, size_t count) {
+  s->begin = hri_alloc((count + 1) * sizeof *s->begin);
+  s->end = hri_alloc((count + 1) * sizeof *s->end);
+  s->low = hri_alloc((count + 1) * sizeof *s->low);
+  s->high = hri_alloc((count + 1) * sizeof *s->high);
+  return s->begin && s->end && s->low && s->high;
+}
+
+static void free_shelf(shelf *s) {
+  hri_free(s->begin);
+  hri_free(s->end);
+  hri_free(s->low);
+  hri_free(s->high);
+}
+
 static hr_status reserve_scratch(placer *p, size_t count, hr_error *error) {
   p->order = hri_alloc((count + 1) * sizeof *p->order);
   p->best_order = hri_alloc((count + 1) * sizeof *p->best_order);
-  p->sorted = hri_alloc((count + 1) * sizeof *p->sorted);
   p->at = hri_alloc((count + 1) * sizeof *p->at);
   p->best_at = hri_alloc((count + 1) * sizeof *p->best_at);
-  return p->order && p->best_order && p->sorted && p->at && p->best_at ? HR_OK : hri_fail_memory(error, count * 28, "placement");
+  if (reserve_shelf(&p->fixed, count) && reserve_shelf(&p->placed, count) && p->order && p->best_order && p->at && p->best_at) return HR_OK;
+  return hri_fail_memory(error, count * 72, "placement");
 }
 
-static int by_offset(const void *a, const void *b, void *context) {
-  const uint64_t *offsets = context;
-  const item *x = a, *y = b;
-  return offsets[x->storage] < offsets[y->storage] ? -1 : offsets[x->storage] > offsets[y->storage];
+static void free_scratch(placer *p) {
+  hri_free(p->order);
+  hri_free(p->best_order);
+  hri_free(p->at);
+  hri_free(p->best_at);
+  free_shelf(&p->fixed);
+  free_shelf(&p->placed);
+  hri_array_free(&p->items);
 }
 
-/* ---- live bytes ---- */
+/* ---- a tier ---- */
 
-/* Most live bytes at any tick of [from, to], from per-tick differences. */
-static hr_status live_bytes(const hri_job *job, const hri_storage_life *lives, uint8_t tier, uint64_t guard, uint32_t ticks, int64_t **series, hr_error *error) {
-  int64_t *delta = hri_alloc_zero((size_t)ticks + 2, sizeof *delta), sum = 0;
-  if (!delta) return hri_fail_memory(error, (uint64_t)ticks * sizeof *delta, "the live-bytes series");
-  for (size_t s = 0; s < job->storages.count; s++) {
-    int64_t bytes;
-    if (lives[s].begin > lives[s].end || job->storages.items[s].tier != tier) continue;
-    bytes = (int64_t)hri_round_up(job->storages.items[s].bytes + guard, HRI_STORAGE_ALIGN);
-    delta[lives[s].begin] += bytes;
-    delta[lives[s].end + 1] -= bytes;
+/* Programs that the job has. */
+static uint16_t present(const hri_job *job) {
+  uint16_t all = 0;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    if (job->programs[kind].present) all |= (uint16_t)HRI_IN(kind);
+  return all;
+}
+
+/* Carried by all programs: alive throughout. */
+static bool at_bottom(const hri_storage *storage, uint16_t all) { return storage->scope && (storage->scope & all) == all; }
+
+static bool in_tier(const placer *p, hri_id s) { return p->job->storages.items[s].tier == p->tier && p->out->lives[s].begin <= p->out->lives[s].end; }
+
+static bool add_item(placer *p, hri_id s) {
+  item it = {hri_placed_bytes(&p->job->storages.items[s], p->guard), p->out->lives[s].begin, p->out->lives[s].end, s};
+  return hri_array_push(&p->items, it);
+}
+
+static uint64_t highest_end(const placer *p) {
+  uint64_t peak = 0;
+  for (size_t i = 0; i < p->items.count; i++) {
+    uint64_t end = p->offsets[p->items.items[i].storage] + p->items.items[i].bytes;
+    if (end > peak) peak = end;
   }
-  for (uint32_t t = 0; t <= ticks; t++) {
-    sum += delta[t];
-    delta[t] = sum;
+  return peak;
+}
+
+/* What some programs carry: placed above the bottom, for good. Offsets are relative to `base` until the end. */
+static hr_status place_carried(placer *p, uint16_t all, uint64_t *base, uint64_t *peak, hr_error *error) {
+  for (hri_id s = 0; s < p->job->storages.count; s++) {
+    const hri_storage *storage = &p->job->storages.items[s];
+    if (!in_tier(p, s) || !storage->scope) continue;
+    if (at_bottom(storage, all)) {
+      p->offsets[s] = *base;
+      *base += hri_placed_bytes(storage, p->guard);
+    } else if (!add_item(p, s)) {
+      return hri_fail_memory(error, sizeof(item), "placement");
+    }
   }
-  *series = delta;
+  HRI_TRY(place_items(p, 0, 0, &p->out->rounds, error));
+  *peak = highest_end(p);
+  for (size_t i = 0; i < p->items.count; i++) insert(&p->fixed, p->offsets[p->items.items[i].storage], &p->items.items[i]);
   return HR_OK;
 }
 
-static uint32_t tick_count(const hri_program_span spans[HRI_PROGRAM_COUNT]) {
-  uint32_t ticks = 0;
-  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-    if (spans[kind].end > ticks) ticks = spans[kind].end;
-  return ticks + 1;
+/* The most live bytes of each program, and the program of the most that is not done. */
+static int largest_program(const placer *p, const hri_live_series *live, unsigned done, uint64_t *bound) {
+  int pick = -1;
+  *bound = 0;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    uint64_t high = 0;
+    if ((done & HRI_IN((unsigned)kind)) || !p->job->programs[kind].present) continue;
+    for (uint32_t t = p->out->spans[kind].begin; t <= p->out->spans[kind].end; t++)
+      if (live->total[t] > high) high = live->total[t];
+    if (pick >= 0 && high <= *bound) continue;
+    pick = kind;
+    *bound = high;
+  }
+  return pick;
 }
 
-static hr_status place_tier(const hri_job *job, uint8_t tier, uint64_t guard, hri_placement *out, hr_error *error) {
-  placer p = {.job = job, .offsets = out->offsets};
-  uint64_t base = 0, peak = 0;
-  int64_t *series = NULL;
-  uint16_t all = 0;
-  hr_status status = live_bytes(job, out->lives, tier, guard, tick_count(out->spans), &series, error);
-  if (status != HR_OK) return status;
-  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-    if (job->programs[kind].present) all |= (uint16_t)HRI_IN(kind);
-  HRI_TRY_OUT(reserve_scratch(&p, job->storages.count, error));
-  for (size_t s = 0; s < job->storages.count; s++) { /* carried by all programs: the bottom */
-    const hri_storage *st = &job->storages.items[s];
-    item it = {hri_round_up(st->bytes + guard, HRI_STORAGE_ALIGN), out->lives[s].begin, out->lives[s].end, (hri_id)s};
-    if (st->tier != tier || it.begin > it.end) continue;
-    if (st->scope && (st->scope & all) == all) {
-      out->offsets[s] = base;
-      base += it.bytes;
-    } else if (st->scope && !hri_array_push(&p.items, it)) {
-      status = hri_fail_memory(error, sizeof it, "placement");
-      goto out;
-    }
+static hr_status place_local(placer *p, int kind, uint64_t bound, uint64_t *peak, hr_error *error) {
+  uint64_t own;
+  p->items.count = 0;
+  for (hri_id s = 0; s < p->job->storages.count; s++) {
+    const hri_storage *storage = &p->job->storages.items[s];
+    if (in_tier(p, s) && !storage->scope && storage->program == kind && !add_item(p, s)) return hri_fail_memory(error, sizeof(item), "placement");
   }
-  /* offsets of everything else are relative to the base until the end */
-  HRI_TRY_OUT(place_items(&p, 0, 0, &out->rounds, error));
-  for (size_t i = 0; i < p.items.count; i++) {
-    uint64_t end = out->offsets[p.items.items[i].storage] + p.items.items[i].bytes;
-    if (end > peak) peak = end;
-    if (!hri_array_push(&p.fixed, p.items.items[i])) {
-      status = hri_fail_memory(error, sizeof(item), "placement");
-      goto out;
-    }
+  HRI_TRY(place_items(p, bound, *peak, &p->out->rounds, error));
+  own = highest_end(p);
+  if (own > *peak) *peak = own;
+  return HR_OK;
+}
+
+static hr_status place_tier(placer *p, hr_error *error) {
+  const uint16_t all = present(p->job);
+  uint64_t base = 0, peak = 0, bound;
+  unsigned done = 0;
+  hri_live_series live;
+  hr_status status;
+  HRI_TRY(hri_live_series_make(p->job, p->out->lives, p->out->spans, p->tier, p->guard, false, &live, error));
+  p->out->lower_bound_bytes[p->tier] = live.peak_bytes;
+  if (live.peak_bytes == 0) {
+    hri_live_series_deinit(&live);
+    return HR_OK;
   }
-  if (p.fixed.count) qsort_r(p.fixed.items, p.fixed.count, sizeof *p.fixed.items, by_offset, out->offsets);
-  /* programs from the largest bound down: the others need only stay below it (series counts the base as well) */
-  for (unsigned done = 0, turn = 0; turn < HRI_PROGRAM_COUNT; turn++) {
-    int pick = -1;
-    uint64_t bound = 0, program_peak = 0;
-    for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
-      uint64_t high = 0;
-      if ((done & HRI_IN((unsigned)kind)) || !job->programs[kind].present) continue;
-      for (uint32_t t = out->spans[kind].begin; t <= out->spans[kind].end; t++)
-        if ((uint64_t)series[t] > high) high = (uint64_t)series[t];
-      if (pick < 0 || high > bound) {
-        pick = kind;
-        bound = high;
-      }
-    }
-    if (pick < 0) break;
-    done |= HRI_IN((unsigned)pick);
-    p.items.count = 0;
-    for (size_t s = 0; s < job->storages.count; s++) {
-      const hri_storage *st = &job->storages.items[s];
-      item it = {hri_round_up(st->bytes + guard, HRI_STORAGE_ALIGN), out->lives[s].begin, out->lives[s].end, (hri_id)s};
-      if (st->tier != tier || st->scope || st->program != pick || it.begin > it.end) continue;
-      if (!hri_array_push(&p.items, it)) {
-        status = hri_fail_memory(error, sizeof it, "placement");
-        goto out;
-      }
-    }
-    HRI_TRY_OUT(place_items(&p, bound - base, peak, &out->rounds, error));
-    for (size_t i = 0; i < p.items.count; i++) {
-      uint64_t end = out->offsets[p.items.items[i].storage] + p.items.items[i].bytes;
-      if (end > program_peak) program_peak = end;
-    }
-    if (program_peak > peak) peak = program_peak;
-    if (bound > out->lower_bound_bytes[tier]) out->lower_bound_bytes[tier] = bound;
+  HRI_TRY_OUT(place_carried(p, all, &base, &peak, error));
+  /* programs from the largest bound down: the others need only stay below it (the series counts the base as well) */
+  for (int kind; (kind = largest_program(p, &live, done, &bound)) >= 0; done |= HRI_IN((unsigned)kind)) {
+    assert(bound >= base);
+    HRI_TRY_OUT(place_local(p, kind, bound - base, &peak, error));
   }
-  for (size_t s = 0; s < job->storages.count; s++) {
-    const hri_storage *st = &job->storages.items[s];
-    if (st->tier == tier && out->lives[s].begin <= out->lives[s].end && !(st->scope && (st->scope & all) == all)) out->offsets[s] += base;
+  for (hri_id s = 0; s < p->job->storages.count; s++) {
+    if (!in_tier(p, s)) continue;
+    if (!at_bottom(&p->job->storages.items[s], all)) p->offsets[s] += base;
+    assert(p->offsets[s] % HRI_STORAGE_ALIGN == 0 && p->offsets[s] + p->job->storages.items[s].bytes <= base + peak);
   }
-  out->peak_bytes[tier] = base + peak;
+  p->out->peak_bytes[p->tier] = base + peak;
+  assert(p->out->peak_bytes[p->tier] >= live.peak_bytes);
 out:
-  hri_free(series);
-  hri_free(p.order);
-  hri_free(p.best_order);
-  hri_free(p.sorted);
-  hri_free(p.at);
-  hri_free(p.best_at);
-  hri_array_free(&p.items);
-  hri_array_free(&p.fixed);
+  hri_live_series_deinit(&live);
   return status;
 }
 
 hr_status hri_place_job(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
+  placer p = {.job = job, .out = out, .guard = guard};
+  hr_status status = HR_OK;
   memset(out, 0, sizeof *out);
-  out->offsets = hri_alloc_zero(job->storages.count, sizeof *out->offsets);
+  p.offsets = out->offsets = hri_alloc_zero(job->storages.count, sizeof *out->offsets);
   out->lives = hri_alloc(job->storages.count * sizeof *out->lives);
   if (!out->offsets || !out->lives) {
-    hri_placement_deinit(out);
-    return hri_fail_memory(error, job->storages.count * 16, "placement");
+    status = hri_fail_memory(error, job->storages.count * 16, "placement");
+    goto out;
   }
-  {
-    hr_status status = hri_storage_lives(job, out->lives, out->spans, error);
-    for (uint8_t tier = 0; tier < HRI_TIER_COUNT && status == HR_OK; tier++) status = place_tier(job, tier, guard, out, error);
-    if (status != HR_OK) hri_placement_deinit(out);
-    return status;
+  HRI_TRY_OUT(reserve_scratch(&p, job->storages.count, error));
+  HRI_TRY_OUT(hri_storage_lives(job, out->lives, out->spans, error));
+  for (p.tier = 0; p.tier < HRI_TIER_COUNT; p.tier++) {
+    p.items.count = p.fixed.count = 0;
+    HRI_TRY_OUT(place_tier(&p, error));
   }
+out:
+  free_scratch(&p);
+  if (status != HR_OK) hri_placement_deinit(out);
+  return status;
 }
 
 void hri_placement_deinit(hri_placement *placement) {
   hri_free(placement->offsets);
   hri_free(placement->lives);
   memset(placement, 0, sizeof *placement);
-}
-
-hr_status hri_live_bound(const hri_job *job, uint64_t bound[HRI_TIER_COUNT], hr_error *error) {
-  hri_storage_life *lives = hri_alloc(job->storages.count * sizeof *lives);
-  hri_program_span spans[HRI_PROGRAM_COUNT];
-  hr_status status = HR_OK;
-  if (!lives) return hri_fail_memory(error, job->storages.count * sizeof *lives, "lives");
-  status = hri_storage_lives(job, lives, spans, error);
-  for (uint8_t tier = 0; tier < HRI_TIER_COUNT && status == HR_OK; tier++) {
-    int64_t *series;
-    uint32_t ticks = tick_count(spans);
-    bound[tier] = 0;
-    status = live_bytes(job, lives, tier, 0, ticks, &series, error);
-    if (status != HR_OK) break;
-    for (uint32_t t = 0; t <= ticks; t++)
-      if ((uint64_t)series[t] > bound[tier]) bound[tier] = (uint64_t)series[t];
-    hri_free(series);
-  }
-  hri_free(lives);
-  return status;
-}
-
-/* ---- independent verification ---- */
-
-static bool all_before(const hri_clocks *c, const uint32_t *a, uint32_t a_count, const uint32_t *b, uint32_t b_count) {
-  for (uint32_t i = 0; i < a_count; i++)
-    for (uint32_t j = 0; j < b_count; j++)
-      if (a[i] == b[j] || !hri_happens_before(c, a[i], b[j])) return false;
-  return true;
-}
-
-typedef struct touchers { uint32_t begin, count; } touchers;
-
-static hr_status verify_program(const hri_job *job, const hri_placement *pl, uint8_t kind, hr_error *error) {
-  const hri_program *p = &job->programs[kind];
-  touchers *list = hri_alloc_zero(job->storages.count + 1, sizeof *list);
-  uint32_t *positions = NULL, total = 0;
-  hri_clocks clocks;
-  hr_status status = hri_clocks_init(&clocks, job, kind, error);
-  if (status != HR_OK || !list) {
-    hri_free(list);
-    return status != HR_OK ? status : hri_fail_memory(error, job->storages.count, "verification");
-  }
-  for (int fill = 0; fill < 2; fill++) { /* counting sort of touch positions by storage */
-    for (uint32_t at = 0; at < p->order.count; at++) {
-      const hri_node *node = &job->nodes.items[p->order.items[at]];
-      for (uint32_t i = 0; i < node->operand_count; i++) {
-        hri_id t = hri_operands(job, node)[i].tensor, s;
-        if (t == HRI_NONE) continue;
-        s = job->tensors.items[t].storage;
-        if (fill) positions[list[s].begin + list[s].count] = at;
-        list[s].count++;
-        total += !fill;
-      }
-    }
-    if (fill) break;
-    positions = hri_alloc(((size_t)total + 1) * sizeof *positions);
-    if (!positions) {
-      status = hri_fail_memory(error, total, "verification");
-      goto out;
-    }
-    for (size_t s = 0, sum = 0; s < job->storages.count; s++) {
-      list[s].begin = (uint32_t)sum;
-      sum += list[s].count;
-      list[s].count = 0;
-    }
-  }
-  for (hri_id a = 0; a < job->storages.count && status == HR_OK; a++)
-    for (hri_id b = a + 1; b < job->storages.count; b++) {
-      const hri_storage *x = &job->storages.items[a], *y = &job->storages.items[b];
-      bool x_here = x->scope ? (x->scope & HRI_IN(kind)) != 0 : list[a].count > 0, y_here = y->scope ? (y->scope & HRI_IN(kind)) != 0 : list[b].count > 0;
-      if (x->tier != y->tier || x->dead || y->dead || !x_here || !y_here) continue;
-      if (pl->lives[a].begin > pl->lives[a].end || pl->lives[b].begin > pl->lives[b].end) continue;
-      if (pl->offsets[a] + x->bytes <= pl->offsets[b] || pl->offsets[b] + y->bytes <= pl->offsets[a]) continue;
-      if (!x->scope && !y->scope && (all_before(&clocks, positions + list[a].begin, list[a].count, positions + list[b].begin, list[b].count) ||
-                                     all_before(&clocks, positions + list[b].begin, list[b].count, positions + list[a].begin, list[a].count)))
-        continue;
-      status = hri_fail(error, HR_ERROR_INTERNAL, "program %s: storages %u (%s) and %u (%s) share bytes while both may be alive",
-                        hri_program_name((hri_program_kind)kind), a, hri_name_get(job, x->key), b, hri_name_get(job, y->key));
-      break;
-    }
-out:
-  hri_free(list);
-  hri_free(positions);
-  hri_clocks_deinit(&clocks);
-  return status;
-}
-
-hr_status hri_placement_verify(const hri_job *job, const hri_placement *placement, hr_error *error) {
-  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-    if (job->programs[kind].present) HRI_TRY(verify_program(job, placement, kind, error));
-  for (size_t s = 0; s < job->storages.count; s++) {
-    const hri_storage *st = &job->storages.items[s];
-    if (st->dead || placement->lives[s].begin > placement->lives[s].end) continue;
-    if (placement->offsets[s] % st->align || placement->offsets[s] + st->bytes > placement->peak_bytes[st->tier])
-      return hri_fail(error, HR_ERROR_INTERNAL, "storage %zu (%s) is misplaced", s, hri_name_get(job, st->key));
-  }
-  return HR_OK;
 }

@@ -1,3 +1,6 @@
+/* Storages, tensors, nodes, orders and names of a job: how they are made, and what is read off them. Pools only grow and ids are
+ * indices, so a pointer into a pool is good until the next thing is made. A refused allocation sets job->failed and every
+ * later call returns HRI_NONE: callers check once, with hri_job_ok. */
 #include "program/job.h"
 
 #include <assert.h>
@@ -195,6 +198,7 @@ hri_id hri_control_double(hri_job *job, uint64_t offset, const char *name) {
 hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
   hri_node node = {0};
   if (job->failed) return HRI_NONE;
+  assert(emit.program < HRI_PROGRAM_COUNT && emit.lane < HRI_LANE_COUNT && emit.phase < HRI_PHASE_COUNT);
   node.op = op;
   node.lane = emit.lane;
   node.phase = emit.phase;
@@ -264,6 +268,7 @@ void hri_node_add_wait(hri_job *job, hri_id id, hri_id on) {
   uint32_t begin = (uint32_t)job->waits.count;
   if (job->failed || id == HRI_NONE || on == HRI_NONE) return;
   node = &job->nodes.items[id];
+  assert(id != on && job->nodes.items[on].program == node->program); /* waits do not cross programs, whose lanes join at the end */
   for (uint32_t i = 0; i < node->wait_count; i++)
     if (job->waits.items[node->wait_begin + i].node == on) return;
   wait = (hri_wait){job->nodes.items[on].lane, on};

@@ -1,3 +1,4 @@
+/* The table of rules, what is read off it, and the services that rules use: plain copies beside column views, gradients. */
 #include "program/ops.h"
 
 #include <assert.h>
@@ -176,6 +177,7 @@ hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor) {
   if (ad->job->failed || tensor == HRI_NONE || !hri_ad_needed(ad, tensor)) return operand;
   value = value_of(ad, tensor);
   param = ad->param_of[value];
+  assert(param != HRI_NONE && ad->job->params.items[param].gradient != HRI_NONE); /* what is needed and no result is a trainable parameter */
   operand.tensor = ad->job->params.items[param].gradient;
   operand.access = ad->accumulate || ad->touched[param] ? HRI_ADD : HRI_WRITE;
   ad->touched[param] = true;

@@ -202,7 +202,7 @@ static void test_defaults_are_legal(void **state) {
     if (f->home == HR_HOME_JOB && f->initial && !hri_field_is_default(f, &h->job)) fail_msg("--%s is not made as %s", f->name, f->initial);
   }
   if (hr_job_finish(&h->job, &error) != HR_OK) fail_msg("%s", error.message);
-  assert_true(h->job.device.is_cpu); /* of the name */
+  assert_true(h->job.device.usable_now); /* of the name */
   free(h);
 }
 

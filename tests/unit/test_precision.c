@@ -13,8 +13,8 @@
 
 #include <headroom/graph.h>
 
-#include "api/plan.h"
 #include "job/job.h"
+#include "plan/plan.h"
 #include "program/check.h"
 
 /* ---- jobs ---- */

@@ -143,7 +143,7 @@ static void one_seed(uint64_t seed, double *worst_gap, census *seen) {
   }
   for (int tier = 0; tier < HRI_TIER_COUNT; tier++) {
     uint64_t bound[HRI_TIER_COUNT];
-    assert_int_equal(hri_live_bound(&job, bound, &error), HR_OK);
+    assert_int_equal(hri_live_bound(&job, 0, bound, &error), HR_OK);
     assert_int_equal(bound[tier], placement.lower_bound_bytes[tier]);
     assert_true(placement.peak_bytes[tier] >= placement.lower_bound_bytes[tier]);
     if (placement.lower_bound_bytes[tier]) {
@@ -198,7 +198,7 @@ static void automatic_packing_is_free(void **state) {
       hr_error error = {0};
       spec.weight_packing = packed ? HR_WEIGHT_PACKING_AUTO : HR_WEIGHT_PACKING_OFF;
       if (hri_compile(&spec, &backend, &options, &job, &error) != HR_OK) fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
-      assert_int_equal(hri_live_bound(&job, bound[packed], &error), HR_OK);
+      assert_int_equal(hri_live_bound(&job, 0, bound[packed], &error), HR_OK);
       count_job(&job, &seen);
       hri_job_deinit(&job);
     }

@@ -1,0 +1,36 @@
+/* The plan object: a compiled job, its placement, and what is read off it. */
+#ifndef HRI_PLAN_PLAN_H
+#define HRI_PLAN_PLAN_H
+
+#include <headroom/plan.h>
+
+#include "backend/backend.h"
+#include "plan/breakdown.h"
+#include "plan/compile.h"
+#include "plan/cost.h"
+
+struct hr_plan {
+  hr_job spec;
+  hr_plan_info info;
+  hri_backend *backend;    /* of the job's device; owned */
+  hri_job job;
+  hri_placement placement;
+  hri_breakdown breakdown[HR_TIER_COUNT];
+};
+
+/* hr_plan_create with test options (check after each pass, passes left out, the simulated host tier). */
+hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **plan, hr_error *error);
+
+/* The same for a job that `build` makes (as hri_build does for models). */
+typedef hr_status (*hri_build_fn)(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error);
+hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **plan, hr_error *error);
+
+/* How often an optimizer step of a training plan runs a program. */
+static inline uint32_t hri_runs_per_step(const hr_plan *plan, hri_program_kind program) {
+  uint32_t k = plan->spec.accumulate;
+  if (program == HRI_STEP) return k == 1;
+  if (program == HRI_MICRO) return k > 1 ? k : 0;
+  return (program == HRI_BEGIN || program == HRI_UPDATE) && k > 1;
+}
+
+#endif
