@@ -41,20 +41,21 @@ bool hr_job_get(const hr_job *job, const char *name, char *out, uint64_t out_byt
 
 /* ---- changes ---- */
 
-/* What nobody gave and hr_job_finish makes of other fields differs with them, and is no change of its own. */
-static void load_said(const hr_field *f, const hr_job *job, hr_value *value) {
-  hr_field_load(f, job, value);
-  if (f->given == HR_GIVEN_LOSS_CHUNK && !(job->given & f->given)) value->count = HR_LOSS_CHUNK_AUTO;
+/* A chunk that nobody gave, and one that was cut to fewer rows, follow from other fields: no change of their own. */
+static bool follows(const hr_field *f, const hr_job *before, const hr_job *after) {
+  uint64_t rows = (uint64_t)after->micro_batch * after->sequence_length;
+  if (f->given != HR_GIVEN_LOSS_CHUNK) return false;
+  return !((before->given | after->given) & f->given) || (after->loss_chunk == rows && before->loss_chunk > rows);
 }
 
 /* Levels are compared for all layers, and said as briefly as they were given. */
 static bool differs(const hr_field *f, const hr_job *before, const hr_job *after, char text[HR_FIELD_TEXT_BYTES]) {
   char old[HR_FIELD_TEXT_BYTES];
   hr_value value;
-  if (f->home != HR_HOME_JOB) return false;
-  load_said(f, before, &value);
+  if (f->home != HR_HOME_JOB || follows(f, before, after)) return false;
+  hr_field_load(f, before, &value);
   hr_field_text(f, &value, old, sizeof old);
-  load_said(f, after, &value);
+  hr_field_load(f, after, &value);
   if (strcmp(old, hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES)) == 0) return false;
   value.layer_count = 0;
   hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES);

@@ -1,0 +1,107 @@
+/* Changes of a job, as values. What they are called is in which fields the job differs (hr_job_options). */
+#include <stdio.h>
+#include <string.h>
+
+#include <headroom/field.h>
+
+#include "search/search.h"
+
+/* What each choice of levels is. */
+static const hr_recompute levels[HRI_LEVELS_COUNT] = {
+    [HRI_LEVELS_SELECTIVE] = {.kind = HR_RECOMPUTE_SELECTIVE},
+    [HRI_LEVELS_MLP] = {.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_MLP}, .level_count = 1},
+    [HRI_LEVELS_ATTENTION] = {.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_ATTENTION}, .level_count = 1},
+    [HRI_LEVELS_BLOCK] = {.kind = HR_RECOMPUTE_BLOCK},
+    [HRI_LEVELS_SQRT] = {.kind = HR_RECOMPUTE_SQRT},
+    [HRI_LEVELS_AUTO] = {.kind = HR_RECOMPUTE_AUTO},
+};
+
+uint32_t hri_change_parts(const hri_change *c) {
+  return (c->levels != HRI_LEVELS_KEPT) + (c->split > 1) + (c->chunk > 0) + (uint32_t)__builtin_popcount(c->algorithm);
+}
+
+/* ---- levels ---- */
+
+static uint8_t level_at(const hr_recompute *r, uint32_t layer) {
+  if (r->level_count == 0) return HR_LEVEL_KEEP;
+  return r->levels[layer < r->level_count ? layer : r->level_count - 1]; /* the last repeats */
+}
+
+/* LEVELS that are the same everywhere may be a kind of their own. */
+static hr_recompute_kind kind_of(const hr_recompute *r, uint32_t layers) {
+  if (r->kind != HR_RECOMPUTE_LEVELS) return r->kind;
+  for (uint32_t l = 1; l < layers; l++)
+    if (level_at(r, l) != level_at(r, 0)) return r->kind;
+  return level_at(r, 0) == HR_LEVEL_KEEP ? HR_RECOMPUTE_NONE : level_at(r, 0) == HR_LEVEL_BLOCK ? HR_RECOMPUTE_BLOCK : r->kind;
+}
+
+static bool same_levels(const hr_recompute *a, const hr_recompute *b, uint32_t layers) {
+  if (kind_of(a, layers) != kind_of(b, layers)) return false;
+  if (kind_of(a, layers) == HR_RECOMPUTE_EVERY) return a->every == b->every;
+  for (uint32_t l = 0; kind_of(a, layers) == HR_RECOMPUTE_LEVELS && l < layers; l++)
+    if (level_at(a, l) != level_at(b, l)) return false;
+  return true;
+}
+
+/* ---- applying ---- */
+
+static void free_chunk(hr_job *job) {
+  if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
+}
+
+static bool apply_algorithm(unsigned algorithm, hr_job *job) {
+  if (algorithm & (HRI_CHANGE_SGD | HRI_CHANGE_MOMENTUM)) {
+    hr_optimizer wanted = algorithm & HRI_CHANGE_SGD ? HR_OPTIMIZER_SGD : HR_OPTIMIZER_MOMENTUM;
+    if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == wanted) return false;
+    job->optimizer = wanted;
+  }
+  if (algorithm & HRI_CHANGE_IN_BACKWARD) {
+    if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;
+    job->update = HR_UPDATE_IN_BACKWARD;
+    job->on_nonfinite = HR_ON_NONFINITE_STOP;
+    job->clip = 0;
+    job->given |= HR_GIVEN_CLIP;
+  }
+  if (algorithm & (HRI_CHANGE_BF16 | HRI_CHANGE_BF16_PURE)) {
+    if (job->precision != HR_PRECISION_FP32 || (job->given & HR_GIVEN_PRECISION)) return false;
+    job->precision = algorithm & HRI_CHANGE_BF16 ? HR_PRECISION_BF16 : HR_PRECISION_BF16_PURE;
+  }
+  if (algorithm & HRI_CHANGE_HALF_SEQUENCE) {
+    if (job->sequence_length < 128) return false;
+    job->sequence_length /= 2;
+    free_chunk(job);
+  }
+  return true;
+}
+
+bool hri_change_apply(const hri_change *c, hr_job *job) {
+  if (c->levels != HRI_LEVELS_KEPT) {
+    if (same_levels(&job->recompute, &levels[c->levels], job->model.layer_count)) return false;
+    job->recompute = levels[c->levels];
+  }
+  if (c->split > 1) {
+    if (job->micro_batch % c->split || job->micro_batch / c->split == 0 || job->update == HR_UPDATE_IN_BACKWARD) return false;
+    job->micro_batch /= c->split;
+    job->accumulate *= c->split;
+    free_chunk(job);
+  }
+  if (c->chunk) {
+    if ((uint64_t)job->micro_batch * job->sequence_length <= c->chunk || job->loss_chunk == c->chunk) return false;
+    job->loss_chunk = c->chunk;
+    job->given |= HR_GIVEN_LOSS_CHUNK; /* chosen, not what follows from the rows */
+  }
+  return apply_algorithm(c->algorithm, job) && hr_job_finish(job, NULL) == HR_OK;
+}
+
+/* ---- words ---- */
+
+void hri_change_text(const hri_change *c, const hr_job *base, const hr_job *changed, char out[HR_FIX_TEXT_BYTES]) {
+  char text[HR_FIELD_TEXT_BYTES];
+  hr_job_options(base, changed, text, sizeof text);
+  if (strlen(text) >= HR_FIX_TEXT_BYTES && c->levels == HRI_LEVELS_AUTO) { /* a level for each layer: auto says as much */
+    hr_job asked = *changed;
+    asked.recompute = levels[HRI_LEVELS_AUTO];
+    hr_job_options(base, &asked, text, sizeof text);
+  }
+  (void)snprintf(out, HR_FIX_TEXT_BYTES, "%.*s", HR_FIX_TEXT_BYTES - 1, text);
+}
