@@ -17,9 +17,22 @@ const char *hr_phase_name(uint32_t phase) { return phase < HRI_PHASE_COUNT ? hri
 const char *hr_lane_name(uint32_t lane) { return lane < HRI_LANE_COUNT ? hri_lane_name((hri_lane)lane) : "?"; }
 const char *hr_tier_name(uint32_t tier) { return tier < HRI_TIER_COUNT ? hri_tier_name((hri_tier)tier) : "?"; }
 
-_Static_assert((int)HRI_ROLE_COUNT == (int)HR_ROLE_COUNT && (int)HRI_PHASE_COUNT == (int)HR_PHASE_COUNT && (int)HRI_LANE_COUNT == (int)HR_LANE_COUNT &&
-                   (int)HRI_TIER_COUNT == (int)HR_TIER_COUNT,
-               "public and internal enumerations agree");
+#define SAME(name) ((int)HRI_##name == (int)HR_##name)
+_Static_assert(SAME(ROLE_WEIGHT) && SAME(ROLE_MASTER_WEIGHT) && SAME(ROLE_GRADIENT) && SAME(ROLE_OPTIMIZER_STATE) &&
+               SAME(ROLE_ACTIVATION) && SAME(ROLE_LOGITS) && SAME(ROLE_WORKSPACE) && SAME(ROLE_INPUT) &&
+               SAME(ROLE_QUANTIZATION) && SAME(ROLE_COMMUNICATION) && SAME(ROLE_CACHE) && SAME(ROLE_CONTROL) &&
+               SAME(ROLE_COUNT),
+               "roles are those of the public header");
+_Static_assert(SAME(PHASE_LOAD) && SAME(PHASE_FORWARD) && SAME(PHASE_LOSS) && SAME(PHASE_BACKWARD) &&
+               SAME(PHASE_OPTIMIZER) && SAME(PHASE_EVALUATE) && SAME(PHASE_GENERATE) && SAME(PHASE_SAVE) &&
+               SAME(PHASE_COUNT),
+               "phases are those of the public header");
+_Static_assert((int)HRI_COMPUTE == (int)HR_LANE_COMPUTE && (int)HRI_COPY_IN == (int)HR_LANE_COPY_IN &&
+                   (int)HRI_COPY_OUT == (int)HR_LANE_COPY_OUT && (int)HRI_COMMUNICATION_LANE == (int)HR_LANE_COMMUNICATION &&
+                   (int)HRI_DISK_LANE == (int)HR_LANE_DISK && (int)HRI_HOST_LANE == (int)HR_LANE_HOST && SAME(LANE_COUNT),
+               "lanes are those of the public header");
+_Static_assert((int)HRI_DEVICE == (int)HR_TIER_DEVICE && (int)HRI_HOST == (int)HR_TIER_HOST && (int)HRI_DISK == (int)HR_TIER_DISK && SAME(TIER_COUNT),
+               "tiers are those of the public header");
 
 /* ---- making ---- */
 
@@ -44,9 +57,6 @@ static void describe_tier(hr_plan *plan, int tier) {
   hr_tier_plan *t = &plan->info.tiers[tier];
   const hri_breakdown *b = &plan->breakdown[tier];
   const hri_node *node;
-  t->peak_bytes = plan->placement.peak_bytes[tier];
-  t->reserved_bytes = hri_round_up(t->peak_bytes, plan->backend->granule);
-  t->lower_bound_bytes = plan->placement.lower_bound_bytes[tier];
   t->peak_layer = -1;
   memcpy(t->at_peak_by_role, b->at_peak_by_role, sizeof t->at_peak_by_role);
   memcpy(t->max_by_role, b->max_by_role, sizeof t->max_by_role);
@@ -103,7 +113,6 @@ static void describe(hr_plan *plan) {
     if (plan->job.params.items[p].trainable) info->trainable_parameter_count += elements;
   }
   for (size_t s = 0; s < plan->job.storages.count; s++) info->storage_count += plan->placement.lives[s].begin <= plan->placement.lives[s].end;
-  describe_fit(plan);
 }
 
 static double now(void) {
@@ -149,14 +158,27 @@ out:
   return status;
 }
 
-hr_status hri_plan_finish(hr_plan *plan, hr_error *error) {
-  const double begin = now();
-  assert(!plan->finished);
-  HRI_TRY(hri_job_check(&plan->job, error));
+hr_status hri_plan_place(hr_plan *plan, hr_error *error) {
+  const uint64_t least = hri_plan_need(plan);
+  const bool perhaps = plan->info.fits;
+  assert(!plan->placed);
   HRI_TRY(hri_placement_make(&plan->job, guard_of(&plan->spec), &plan->placement, error));
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
+    plan->info.tiers[tier].peak_bytes = plan->placement.peak_bytes[tier];
+    plan->info.tiers[tier].reserved_bytes = hri_round_up(plan->placement.peak_bytes[tier], plan->backend->granule);
+  }
+  describe_fit(plan);
+  plan->placed = true;
+  assert(hri_plan_need(plan) >= least && (perhaps || !plan->info.fits)); /* a bound is one */
+  return HR_OK;
+}
+
+static hr_status finish(hr_plan *plan, hr_error *error) {
+  const double begin = now();
+  HRI_TRY(hri_job_check(&plan->job, error));
+  HRI_TRY(hri_plan_place(plan, error));
   for (uint8_t tier = 0; tier < HR_TIER_COUNT; tier++) HRI_TRY(hri_breakdown_make(&plan->job, &plan->placement, tier, &plan->breakdown[tier], error));
   describe(plan);
-  plan->finished = true;
   plan->info.plan_seconds += now() - begin;
   return HR_OK;
 }
@@ -165,7 +187,7 @@ hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *op
   hr_plan *plan;
   hr_status status;
   HRI_TRY(draft_with(spec, options, NULL, build, context, &plan, error));
-  status = hri_plan_finish(plan, error);
+  status = finish(plan, error);
   if (status == HR_OK) *out = plan;
   else hr_plan_destroy(plan);
   return status;
