@@ -5,25 +5,48 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#ifndef __wasi__
 #include <sys/resource.h>
+#endif
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/scratch.h"
 #include "base/text.h"
+
+#ifdef __wasi__ /* one thread, and no limits */
+static const char *reason_of(int number, char *buffer, size_t bytes) {
+  (void)buffer;
+  (void)bytes;
+  return strerror(number);
+}
+
+static bool size_limit(unsigned long long *bytes) {
+  *bytes = 0;
+  return false;
+}
+#else
+static const char *reason_of(int number, char *buffer, size_t bytes) { return strerror_r(number, buffer, bytes); }
+
+static bool size_limit(unsigned long long *bytes) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+  *bytes = limit.rlim_cur;
+  return true;
+}
+#endif
 
 hr_status (hri_fail_errno)(hr_error *error, int number, const char *verb, const char *path) {
   hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
-  struct rlimit limit;
+  unsigned long long limit;
   char reason[128];
-  const char *text = strerror_r(number, reason, sizeof reason);
+  const char *text = reason_of(number, reason, sizeof reason);
   hri_fail(error, code, "cannot %s %s: %s", verb, path, text);
   switch (number) {
   case ENOENT: return hri_hint(error, code, "check the path");
   case EACCES: case EPERM: case EROFS: return hri_hint(error, code, "check the permissions of the file and its directory");
   case EFBIG:
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return hri_hint(error, code, "name another file system, one that takes larger files");
-    hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path, (unsigned long long)limit.rlim_cur);
+    if (!size_limit(&limit)) return hri_hint(error, code, "name another file system, one that takes larger files");
+    hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path, limit);
     return hri_hint(error, code, "lift it with ulimit -f unlimited");
   case ENOSPC: case EDQUOT: return hri_hint(error, code, "free some disk space or name another directory");
   default: return code;
@@ -117,10 +140,20 @@ hr_status hri_file_pwrite(int fd, const char *path, const void *from, uint64_t b
   return HR_OK;
 }
 
+#ifdef __wasi__ /* the file is sized only, as on file systems that cannot */
+static int allocate(int fd, uint64_t bytes) {
+  (void)fd;
+  (void)bytes;
+  return ENOTSUP;
+}
+#else
+static int allocate(int fd, uint64_t bytes) { return fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno; }
+#endif
+
 hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *error) {
   int failed;
   do {
-    failed = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
+    failed = allocate(fd, bytes);
   } while (failed == EINTR);
   if (failed == 0) return HR_OK;
   if (failed == ENOSPC || failed == EDQUOT || failed == EFBIG) {
@@ -163,40 +196,16 @@ hr_status hri_file_write_new(const char *path, const void *bytes, uint64_t count
   return hri_file_finish(fd, path, hri_file_write_all(fd, path, bytes, count, error), error);
 }
 
-static void parent_of(const char *path, char out[4096]) {
+void hri_path_parent(const char *path, char out[4096]) {
   const char *slash = strrchr(path, '/');
   (void)snprintf(out, 4096, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
-}
-
-hr_status hri_file_can_replace(const char *path, hr_error *error) {
-  char parent[4096];
-  hri_scratch *scratch;
-  size_t length = strlen(path);
-  if (length >= sizeof parent) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
-  if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path)) return hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
-  parent_of(path, parent);
-  HRI_TRY(hri_scratch_open(parent, false, &scratch, error));
-  hri_scratch_close(scratch);
-  return HR_OK;
-}
-
-hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error) {
-  char parent[4096];
-  hri_scratch *scratch;
-  hr_status status;
-  if (strlen(path) >= sizeof parent) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
-  parent_of(path, parent);
-  HRI_TRY(hri_scratch_open(parent, false, &scratch, error));
-  status = hri_scratch_replace(scratch, path, bytes, count, true, error);
-  hri_scratch_close(scratch);
-  return status;
 }
 
 /* A directory that a crash takes back, takes all in it along: so its entry is made to last in the one above it. */
 static hr_status make_one(const char *path, hr_error *error) {
   char parent[4096];
   if (mkdir(path, 0755) != 0) return errno == EEXIST && hri_path_is_dir(path) ? HR_OK : hri_fail_errno(error, errno, "create directory", path);
-  parent_of(path, parent);
+  hri_path_parent(path, parent);
   return hri_dir_sync(parent, error);
 }
 
