@@ -12,7 +12,9 @@
 _Static_assert(sizeof(hr_optimizer) == sizeof(unsigned) && sizeof(hr_packing) == sizeof(unsigned),
                "FIELD_ENUM copies an unsigned");
 
-static const char *const optimizers[] = {"adamw", "sgd", "momentum", NULL};
+#define WORD(id, word) word,
+static const char *const optimizers[] = {HR_OPTIMIZERS(WORD) NULL};
+#undef WORD
 static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", NULL};
 static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};

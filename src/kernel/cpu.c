@@ -334,33 +334,22 @@ static hr_status run_advance(call *c) {
   return HR_OK;
 }
 
-/* g, control, w, `states` moments, bf16 copy of w?, guard? (the executor's). The step of the random bits is the one that ADVANCE has just counted. */
-static hri_update_args update_args(const call *c, uint32_t states) {
+/* g, control, w, the tensors of the state, bf16 copy of w?, guard? (the executor's). The step of the random bits is the one that
+ * ADVANCE has just counted. */
+static hr_status run_update(call *c) {
   const hri_control *control = pointer(c, 1);
+  uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
+  const double *f = c->node->attr.f;
   hri_update_args a = {.n = elements(c, 2), .w = pointer(c, 2), .w_real = real(c, 2), .copy = pointer(c, 3 + states), .g = pointer(c, 0),
                        .gradient_real = real(c, 0), .threads = threads(c)};
-  if (states > 0) a.m = pointer(c, 3), a.moment_real = real(c, 3);
-  if (states > 1) a.v = pointer(c, 4);
+  hri_update_numbers n = {.number = {f[0], f[1], f[2]}, .learning_rate = control->learning_rate, .weight_decay = f[3],
+                          .gradient_scale = control->clip_scale / control->loss_scale, .t = control->applied_steps};
+  for (uint32_t k = 0; k < states; k++) {
+    a.state[k] = pointer(c, 3 + k);
+    if (hri_optimizer_get(kind)->tensors[k].narrow) a.state_real = real(c, 3 + k);
+  }
   a.rounding = (hri_rounding){.seed = control->seed, .step = (uint64_t)control->applied_steps, .site = c->node->site};
-  return a;
-}
-
-static hr_status run_adamw(call *c) {
-  const hri_control *control = pointer(c, 1);
-  const double *f = c->node->attr.f;
-  hri_adamw_factors factors = hri_adamw_factors_make(control->learning_rate, f[0], f[1], f[2], f[3], control->applied_steps, control->clip_scale / control->loss_scale);
-  hri_update_args a = update_args(c, 2);
-  c->cpu->kernels.adamw(&a, &factors);
-  return HR_OK;
-}
-
-static hr_status run_sgd(call *c) {
-  const hri_control *control = pointer(c, 1);
-  const double *f = c->node->attr.f;
-  hri_sgd_factors factors = {.learning_rate = (float)control->learning_rate, .weight_decay = (float)f[3], .momentum = (float)f[0],
-                             .gradient_scale = (float)(control->clip_scale / control->loss_scale)};
-  hri_update_args a = update_args(c, c->node->op == HRI_OP_MOMENTUM ? 1 : 0);
-  c->cpu->kernels.sgd(&a, &factors);
+  c->cpu->kernels.update[kind](&a, &n);
   return HR_OK;
 }
 
@@ -397,12 +386,12 @@ static hr_status run_last_row(call *c) {
 
 static hr_status run_fill(call *c) {
   const hri_transfer *t = c->launch->transfer;
-  return t->fill(t->context, (uint32_t)c->node->attr.i[0], (hri_part_kind)c->node->attr.i[1], pointer(c, 0), scratch(c), scratch_bytes(c), c->error);
+  return t->fill(t->context, (uint32_t)c->node->attr.i[0], (uint32_t)c->node->attr.i[1], pointer(c, 0), scratch(c), scratch_bytes(c), c->error);
 }
 
 static hr_status run_sink(call *c) {
   const hri_transfer *t = c->launch->transfer;
-  return t->sink(t->context, (uint32_t)c->node->attr.i[0], (hri_part_kind)c->node->attr.i[1], pointer(c, 0), scratch(c), scratch_bytes(c), c->error);
+  return t->sink(t->context, (uint32_t)c->node->attr.i[0], (uint32_t)c->node->attr.i[1], pointer(c, 0), scratch(c), scratch_bytes(c), c->error);
 }
 
 /* ---- the table ---- */
@@ -419,7 +408,9 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_ATTENTION_CACHED] = run_attention_cached,
     [HRI_OP_CROSS_ENTROPY] = run_cross_entropy, [HRI_OP_LOSS_SUM] = run_loss_sum,
     [HRI_OP_SQUARE_NORM] = run_square_norm, [HRI_OP_CLIP] = run_clip, [HRI_OP_FOUND_INF] = run_found_inf, [HRI_OP_ADVANCE] = run_advance,
-    [HRI_OP_ADAMW] = run_adamw, [HRI_OP_MOMENTUM] = run_sgd, [HRI_OP_SGD] = run_sgd,
+#define HRI_RUN_UPDATE(id, ...) [HRI_OP_##id] = run_update,
+    HRI_OPTIMIZERS(HRI_RUN_UPDATE)
+#undef HRI_RUN_UPDATE
     [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_CAST] = run_cast, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
     [HRI_OP_FILL] = run_fill, [HRI_OP_SINK] = run_sink,
 };

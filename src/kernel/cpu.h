@@ -21,8 +21,8 @@ uint32_t hri_cpu_distinct_products(const hri_job *job);
  * tensor in the arena, of the type that the job gave it, `staging` planned scratch. */
 typedef struct hri_transfer {
   void *context;
-  hr_status (*fill)(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
-  hr_status (*sink)(void *context, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+  hr_status (*fill)(void *context, uint32_t param, uint32_t what, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+  hr_status (*sink)(void *context, uint32_t param, uint32_t what, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 } hri_transfer;
 
 /* Where operands lie at run time. */

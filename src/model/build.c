@@ -58,11 +58,6 @@ uint64_t hri_staging_bytes(uint64_t bytes, uint32_t team) {
 
 /* ---- parameters, inputs, control ---- */
 
-static hri_state_kind state_kind(const hr_job *spec) {
-  if (spec->purpose != HR_PURPOSE_TRAIN || spec->optimizer == HR_OPTIMIZER_SGD) return HRI_STATE_NONE;
-  return spec->optimizer == HR_OPTIMIZER_ADAMW ? HRI_STATE_ADAM : HRI_STATE_MOMENTUM;
-}
-
 uint16_t hri_programs_of(const hr_job *spec) {
   uint16_t all = HRI_IN(HRI_LOAD);
   bool generate = spec->purpose == HR_PURPOSE_GENERATE || spec->with_generation;
@@ -80,8 +75,17 @@ static hri_id param_tensor(hri_job *job, const hri_param_request *p, hri_role ro
   return hri_tensor_new(job, place, hri_name(job, "%s%s", p->name, suffix), HRI_F32, p->rank, p->dims, p->stored);
 }
 
+/* A tensor of the state of a parameter: shaped like it, or a list of entries where several elements share one. */
+static hri_id state_tensor(hri_job *job, const hri_param_request *p, uint16_t scope, const hri_state_tensor *s, uint64_t elements) {
+  hri_place place = {.scope = scope, .tier = HRI_DEVICE, .role = HRI_ROLE_OPTIMIZER_STATE, .layer = p->layer, .unit = p->unit};
+  uint64_t entries = hri_state_entries(s, elements);
+  uint32_t key = hri_name(job, "%s.%s", p->name, s->name);
+  return s->per == 1 ? hri_tensor_new(job, place, key, s->dtype, p->rank, p->dims, p->stored) : hri_tensor_new(job, place, key, s->dtype, 1, &entries, NULL);
+}
+
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *p) {
   hri_param param = {0};
+  const hri_optimizer *row = hri_optimizer_get(spec->optimizer);
   bool train = spec->purpose == HR_PURPOSE_TRAIN && !p->frozen;
   uint16_t all = hri_programs_of(spec), gradient_scope = spec->accumulate > 1 ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : 0;
   param.key = hri_name(job, "%s", p->name);
@@ -91,17 +95,17 @@ uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_r
   param.segment = HRI_NONE;
   param.trainable = train;
   param.decay = p->decay;
-  param.state_kind = (uint8_t)(train ? state_kind(spec) : HRI_STATE_NONE);
+  param.state_kind = (uint8_t)spec->optimizer;
   param.init = (uint8_t)p->init;
   param.init_std = p->init_std;
   param.site = (uint32_t)job->params.count;
-  param.gradient = param.master = param.state[0] = param.state[1] = HRI_NONE;
+  param.gradient = param.master = HRI_NONE;
+  for (uint32_t k = 0; k < HRI_STATE_TENSORS; k++) param.state[k] = HRI_NONE;
   param.weight = param_tensor(job, p, HRI_ROLE_WEIGHT, all, 0, "");
   if (train) param.gradient = param_tensor(job, p, HRI_ROLE_GRADIENT, gradient_scope, HRI_STEP, ".grad");
-  if (param.state_kind != HRI_STATE_NONE) param.state[0] = param_tensor(job, p, HRI_ROLE_OPTIMIZER_STATE, all, 0, ".exp_avg");
-  if (param.state_kind == HRI_STATE_ADAM) param.state[1] = param_tensor(job, p, HRI_ROLE_OPTIMIZER_STATE, all, 0, ".exp_avg_sq");
   if (job->failed) return HRI_NONE;
   param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);
+  for (uint32_t k = 0; train && k < row->tensor_count; k++) param.state[k] = state_tensor(job, p, all, &row->tensors[k], param.elements);
   if (!hri_array_push(&job->params, param)) {
     job->failed = true;
     return HRI_NONE;
@@ -148,8 +152,8 @@ static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t position
 
 /* ---- load and save ---- */
 
-static void move_part(hri_job *job, hri_emit emit, hri_op op, hri_id tensor, uint32_t param, hri_part_kind kind) {
-  hri_attr attr = {.i = {param, kind}};
+static void move_part(hri_job *job, hri_emit emit, hri_op op, hri_id tensor, uint32_t param, uint32_t what) {
+  hri_attr attr = {.i = {param, what}};
   hri_place place = {.program = emit.program, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = emit.layer, .unit = emit.unit};
   hri_id staging;
   uint64_t dims[1];
@@ -165,10 +169,9 @@ void hri_build_transfers(hri_job *job, bool load) {
     hri_param param = job->params.items[p];
     hri_emit e = {.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
                   .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE};
-    move_part(job, e, op, param.master != HRI_NONE ? param.master : param.weight, p, HRI_PART_WEIGHT);
+    move_part(job, e, op, param.master != HRI_NONE ? param.master : param.weight, p, HRI_MOVED_WEIGHT);
     if (load && param.master != HRI_NONE) hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(param.master), HRI_W(param.weight)}, 2);
-    for (uint32_t k = 0; k < 2; k++)
-      if (param.state[k] != HRI_NONE) move_part(job, e, op, param.state[k], p, (hri_part_kind)(HRI_PART_STATE0 + k));
+    for (uint32_t k = 0; k < HRI_STATE_TENSORS && param.state[k] != HRI_NONE; k++) move_part(job, e, op, param.state[k], p, HRI_MOVED_STATE + k);
   }
 }
 

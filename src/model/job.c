@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "model/build.h"
+#include "program/optimizer.h"
 
 enum {
   DEFAULT_SEQUENCE = 1024,
@@ -48,7 +49,9 @@ void hr_job_init(hr_job *job) {
 static const char *const precision_names[] = {"fp32", "bf16", "bf16-pure"};
 static const char *const moments_names[] = {"fp32", "bf16"};
 static const char *const weight_packing_names[] = {"auto", "off", "transient", "persistent"};
-static const char *const optimizer_names[] = {"adamw", "sgd", "momentum"};
+#define WORD(id, word) word,
+static const char *const optimizer_names[] = {HR_OPTIMIZERS(WORD)};
+#undef WORD
 static const char *const attention_names[] = {"flash", "materialized"};
 static const char *const on_nonfinite_names[] = {"stop", "skip"};
 static const char *const schedule_names[] = {"constant", "linear", "cosine", "wsd"};
@@ -198,7 +201,8 @@ static hr_status check_numbers(const hr_job *job, hr_error *error) {
       return hri_fail(error, HR_ERROR_USAGE, "%s is %g; it must lie between %g and %g", numbers[i].option, numbers[i].value, numbers[i].low, numbers[i].high);
   if (job->beta1 == 1 || job->beta2 == 1) return hri_fail(error, HR_ERROR_USAGE, "--betas: each must be below 1");
   if (job->momentum == 1) return hri_fail(error, HR_ERROR_USAGE, "--momentum is 1; it must be below 1");
-  if (job->optimizer == HR_OPTIMIZER_ADAMW && job->epsilon == 0) return hri_fail(error, HR_ERROR_USAGE, "--eps is 0; adamw divides by it where a gradient is 0");
+  if (hri_optimizer_get(job->optimizer)->divides_by_epsilon && job->epsilon == 0)
+    return hri_fail(error, HR_ERROR_USAGE, "--eps is 0; %s divides by it where a gradient is 0", hr_optimizer_name(job->optimizer));
   if (job->max_skipped == 0) {
     hri_fail(error, HR_ERROR_USAGE, "--max-skipped is 0; it must be at least 1");
     return hri_hint(error, HR_ERROR_USAGE, "give --on-nonfinite stop to end the run at the first such step");
@@ -211,7 +215,7 @@ static hr_status check_kinds(const hr_job *job, hr_error *error) {
     const char *option;
     unsigned value, last;
   } kinds[] = {
-      {"purpose", (unsigned)job->purpose, HR_PURPOSE_GENERATE},      {"--optimizer", (unsigned)job->optimizer, HR_OPTIMIZER_MOMENTUM},
+      {"purpose", (unsigned)job->purpose, HR_PURPOSE_GENERATE},      {"--optimizer", (unsigned)job->optimizer, HR_OPTIMIZER_COUNT - 1},
       {"--attention", (unsigned)job->attention, HR_ATTENTION_MATERIALIZED}, {"--update", (unsigned)job->update, HR_UPDATE_IN_BACKWARD},
       {"--precision", (unsigned)job->precision, HR_PRECISION_BF16_PURE}, {"--moments", (unsigned)job->moments, HR_MOMENTS_BF16},
       {"--weight-packing", (unsigned)job->weight_packing, HR_WEIGHT_PACKING_PERSISTENT},

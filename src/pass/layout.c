@@ -1,14 +1,18 @@
 /* Gathers the parameters of each unit into segments: contiguous runs with the same (dtypes, trainable, decay, state
  * kind), each parameter aligned to 256 elements, so that blockwise quantizers never cross a parameter and do not depend
  * on the rank count. Gradients and states mirror the segments. */
+#include <string.h>
+
 #include "pass/pass.h"
 
 static hri_dtype dtype_of(const hri_job *job, hri_id tensor) { return tensor == HRI_NONE ? HRI_DTYPE_COUNT : (hri_dtype)job->tensors.items[tensor].dtype; }
 
 static bool same_segment(const hri_segment *s, const hri_job *job, const hri_param *p) {
   const hri_param *first = &job->params.items[s->param_begin];
+  for (uint32_t k = 0; k < HRI_STATE_TENSORS; k++)
+    if (dtype_of(job, first->state[k]) != dtype_of(job, p->state[k])) return false;
   return s->unit == p->unit && s->dtype == dtype_of(job, p->weight) && s->trainable == p->trainable && s->decay == p->decay && s->state_kind == p->state_kind &&
-         dtype_of(job, first->gradient) == dtype_of(job, p->gradient) && dtype_of(job, first->state[0]) == dtype_of(job, p->state[0]);
+         dtype_of(job, first->gradient) == dtype_of(job, p->gradient);
 }
 
 /* Parameters are sorted by segment: execution order of units, decayed matrices first. */
@@ -26,7 +30,8 @@ static hr_status assign(hri_job *job, hr_error *error) {
     if (s == HRI_NONE) {
       hri_segment fresh = {.unit = param->unit, .layer = param->layer, .dtype = job->tensors.items[param->weight].dtype, .trainable = param->trainable,
                            .decay = param->decay, .state_kind = param->state_kind, .weight = HRI_NONE, .gradient = HRI_NONE, .master = HRI_NONE,
-                           .state = {HRI_NONE, HRI_NONE}, .param_begin = p};
+                           .param_begin = p};
+      memset(fresh.state, 0xFF, sizeof fresh.state); /* HRI_NONE */
       s = (uint32_t)job->segments.count;
       if (!hri_array_push(&job->segments, fresh)) return hri_fail_memory(error, sizeof fresh, "segments");
     }
@@ -38,13 +43,13 @@ static hr_status assign(hri_job *job, hr_error *error) {
   return HR_OK;
 }
 
-/* One storage for `count` elements of a segment, labelled like the first member's own storage. */
-static hri_id gather(hri_job *job, const hri_segment *segment, hri_id member, const char *what) {
+/* One storage for so many entries of a segment, labelled like the first member's own storage. */
+static hri_id gather(hri_job *job, const hri_segment *segment, hri_id member, uint64_t entries, const char *what) {
   hri_storage storage;
   uint64_t bytes;
   if (member == HRI_NONE || job->failed) return HRI_NONE;
   storage = job->storages.items[job->tensors.items[member].storage];
-  if (!hri_mul(segment->elements, hri_dtype_bytes((hri_dtype)job->tensors.items[member].dtype), &bytes)) job->failed = true;
+  if (!hri_mul(entries, hri_dtype_bytes((hri_dtype)job->tensors.items[member].dtype), &bytes)) job->failed = true;
   storage.bytes = bytes;
   storage.segment = (uint32_t)(segment - job->segments.items);
   storage.key = segment->layer >= 0 ? hri_name(job, "layers.%d.%s.%s", segment->layer, segment->decay ? "matrices" : "vectors", what)
@@ -71,11 +76,12 @@ hr_status hri_pass_layout(hri_job *job, bool gradients_apart, hr_error *error) {
   for (size_t s = 0; s < job->segments.count; s++) {
     hri_segment *segment = &job->segments.items[s];
     const hri_param first = job->params.items[segment->param_begin];
-    segment->weight = gather(job, segment, first.weight, "weight");
-    segment->master = gather(job, segment, first.master, "master");
-    if (!gradients_apart) segment->gradient = gather(job, segment, first.gradient, "gradient");
-    segment->state[0] = gather(job, segment, first.state[0], "exp_avg");
-    segment->state[1] = gather(job, segment, first.state[1], "exp_avg_sq");
+    const hri_optimizer *row = hri_optimizer_get(segment->state_kind);
+    segment->weight = gather(job, segment, first.weight, segment->elements, "weight");
+    segment->master = gather(job, segment, first.master, segment->elements, "master");
+    if (!gradients_apart) segment->gradient = gather(job, segment, first.gradient, segment->elements, "gradient");
+    for (uint32_t k = 0; segment->trainable && k < row->tensor_count; k++)
+      segment->state[k] = gather(job, segment, first.state[k], hri_state_entries(&row->tensors[k], segment->elements), row->tensors[k].name);
   }
   HRI_TRY(hri_job_ok(job, error));
   status = hri_merge_init(&merge, job, error);
@@ -86,8 +92,8 @@ hr_status hri_pass_layout(hri_job *job, bool gradients_apart, hr_error *error) {
     redirect(job, &merge, param->weight, segment->weight, param->segment_offset);
     redirect(job, &merge, param->master, segment->master, param->segment_offset);
     redirect(job, &merge, param->gradient, segment->gradient, param->segment_offset);
-    redirect(job, &merge, param->state[0], segment->state[0], param->segment_offset);
-    redirect(job, &merge, param->state[1], segment->state[1], param->segment_offset);
+    for (uint32_t k = 0; k < hri_optimizer_get(param->state_kind)->tensor_count; k++)
+      redirect(job, &merge, param->state[k], segment->state[k], param->segment_offset / hri_optimizer_get(param->state_kind)->tensors[k].per);
   }
   hri_merge_apply(&merge, job);
   hri_merge_deinit(&merge);

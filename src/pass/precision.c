@@ -50,8 +50,8 @@ static void mark_parameters(hri_job *job, const hri_precision_options *o, const 
     narrow[weight] = true;
     if (!param->trainable) continue;
     if (o->small_gradients && uses == 1 && !other[weight]) narrow[job->tensors.items[param->gradient].value] = true;
-    for (int k = 0; k < 2; k++)
-      if (o->small_moments && param->state[k] != HRI_NONE) narrow[job->tensors.items[param->state[k]].value] = true;
+    for (uint32_t k = 0; o->small_moments && k < hri_optimizer_get(param->state_kind)->tensor_count; k++)
+      if (hri_optimizer_get(param->state_kind)->tensors[k].narrow) narrow[job->tensors.items[param->state[k]].value] = true;
   }
 }
 

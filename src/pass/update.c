@@ -19,15 +19,17 @@ static hri_emit update_emit(uint8_t program, const hri_param *param) {
 
 /* `guard`: a flag, HRI_NONE for an update that is never skipped. */
 static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t program, const hri_param *param, hri_id guard) {
-  double decay = param->decay ? o->weight_decay : 0;
-  hri_attr attr = {.i = {param->segment, (int64_t)param->segment_offset, (int64_t)param->elements}, .f = {o->beta1, o->beta2, o->epsilon, decay}};
+  const hri_optimizer *row = hri_optimizer_get(param->state_kind);
+  hri_attr attr = {.i = {param->segment, (int64_t)param->segment_offset, (int64_t)param->elements}};
   bool master = param->master != HRI_NONE;
-  uint32_t states = o->op == HRI_OP_ADAMW ? 2 : o->op == HRI_OP_MOMENTUM ? 1 : 0, count = 5 + states;
-  hri_operand operands[7] = {HRI_R(param->gradient), HRI_R(job->control), HRI_U(master ? param->master : param->weight)};
+  uint32_t states = row->tensor_count, count = 5 + states;
+  hri_operand operands[5 + HRI_STATE_TENSORS] = {HRI_R(param->gradient), HRI_R(job->control), HRI_U(master ? param->master : param->weight)};
+  for (uint32_t k = 0; k < HRI_STATE_NUMBERS; k++) attr.f[k] = o->numbers[param->state_kind][k];
+  attr.f[HRI_STATE_NUMBERS] = param->decay ? o->weight_decay : 0;
   for (uint32_t k = 0; k < states; k++) operands[3 + k] = HRI_U(param->state[k]);
   operands[3 + states] = (hri_operand){master ? param->weight : HRI_NONE, HRI_UPDATE_ACCESS};
   operands[4 + states] = HRI_R(guard);
-  return hri_node_new(job, (uint16_t)o->op, update_emit(program, param), &attr, operands, count);
+  return hri_node_new(job, row->op, update_emit(program, param), &attr, operands, count);
 }
 
 static hri_id make_advance(hri_job *job, uint8_t program, hri_id guard) {

@@ -20,7 +20,7 @@
 #include "base/mem.h"
 
 #define HRI_NONE 0xFFFFFFFFu /* no tensor, node, storage, unit, name */
-enum { HRI_MAX_RANK = 5, HRI_STORAGE_ALIGN = 256, HRI_SEGMENT_ALIGN_ELEMENTS = 256, HRI_VOCABULARY_ALIGN = 64 };
+enum { HRI_MAX_RANK = 5, HRI_STORAGE_ALIGN = 256, HRI_SEGMENT_ALIGN_ELEMENTS = 256, HRI_VOCABULARY_ALIGN = 64, HRI_STATE_TENSORS = 4 };
 
 typedef enum hri_dtype { HRI_F32 = 0, HRI_BF16, HRI_F16, HRI_F64, HRI_I32, HRI_I64, HRI_U8, HRI_DTYPE_COUNT } hri_dtype;
 typedef enum hri_tier { HRI_DEVICE = 0, HRI_HOST, HRI_DISK, HRI_TIER_COUNT } hri_tier;
@@ -110,13 +110,11 @@ typedef struct hri_segment {
   int32_t layer;
   uint8_t dtype, quantization;
   bool trainable, decay;
-  uint8_t state_kind;  /* hri_state_kind */
+  uint8_t state_kind;  /* the optimizer of its row (program/optimizer.h); of no meaning for frozen ones */
   uint64_t elements;   /* each parameter padded to HRI_SEGMENT_ALIGN_ELEMENTS */
-  hri_id weight, gradient, master, state[2]; /* storages; HRI_NONE when absent */
+  hri_id weight, gradient, master, state[HRI_STATE_TENSORS]; /* storages; HRI_NONE when absent */
   uint32_t param_begin, param_count;
 } hri_segment;
-
-typedef enum hri_state_kind { HRI_STATE_NONE = 0, HRI_STATE_MOMENTUM, HRI_STATE_ADAM } hri_state_kind;
 
 typedef struct hri_param {
   uint32_t key, spec;  /* name; index in the model's parameter table, HRI_NONE for programs built from ops */
@@ -128,7 +126,7 @@ typedef struct hri_param {
   uint64_t elements;   /* stored */
   uint64_t segment_offset; /* elements */
   uint32_t site;
-  hri_id weight, gradient, master, state[2]; /* tensors; HRI_NONE when absent */
+  hri_id weight, gradient, master, state[HRI_STATE_TENSORS]; /* tensors; HRI_NONE when absent */
 } hri_param;
 
 /* What a rotary table is made from: the inverse frequency of each pair, and a factor on cosines and sines. */

@@ -9,6 +9,9 @@ static const hri_rule rules[HRI_OP_COUNT] = {
 #define HRI_OP_RULE(id, name_text, operand_text) [HRI_OP_##id] = {.name = name_text, .operands = operand_text, HRI_RULE_##id},
     HRI_OPS(HRI_OP_RULE)
 #undef HRI_OP_RULE
+#define HRI_OPTIMIZER_RULE(id, name_text, operand_text, ...) [HRI_OP_##id] = {.name = name_text, .operands = operand_text, HRI_RULE_OF_OPTIMIZERS},
+    HRI_OPTIMIZERS(HRI_OPTIMIZER_RULE)
+#undef HRI_OPTIMIZER_RULE
 };
 
 const hri_rule *hri_rule_get(uint16_t op) { return &rules[op]; }

@@ -343,22 +343,22 @@ struct hr_run {
 };
 
 /* The tensor that holds a parameter's true values. */
-static hri_id truth(const hri_param *param) { return param->master != HRI_NONE ? param->master : param->weight; }
+static hri_id truth(const hri_param *param) { return hri_moved_tensor(param, HRI_MOVED_WEIGHT); }
 
-static hr_status fill(void *context, uint32_t p, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t p, uint32_t what, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hr_run *run = context;
   const hri_job *job = &run->plan->job;
   const hri_param *param = &job->params.items[p];
-  const hri_tensor *t = &job->tensors.items[kind == HRI_PART_WEIGHT ? truth(param) : param->state[kind - HRI_PART_STATE0]];
+  const hri_tensor *t = &job->tensors.items[hri_moved_tensor(param, what)];
   (void)error;
   memset(tensor, 0, hri_tensor_bytes(t));
-  if (kind == HRI_PART_WEIGHT)
+  if (what == HRI_MOVED_WEIGHT)
     hri_initialise(run->plan->cpu, param, run->plan->spec.seed, hri_tensor_elements(t), t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32, tensor, staging, bytes);
   return HR_OK;
 }
 
-static hr_status sink(void *context, uint32_t p, hri_part_kind kind, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
-  (void)context, (void)p, (void)kind, (void)tensor, (void)staging, (void)bytes;
+static hr_status sink(void *context, uint32_t p, uint32_t what, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+  (void)context, (void)p, (void)what, (void)tensor, (void)staging, (void)bytes;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "graphs are read with hr_run_get_parameter");
 }
 

@@ -178,9 +178,9 @@ uint32_t hri_move_type(hri_file_dtype dtype) {
   return dtype == HRI_FILE_F32 ? HRI_GGML_F32 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F16;
 }
 
-hri_real hri_real_of(const hri_job *job, uint32_t param, hri_part_kind kind) {
+hri_real hri_real_of(const hri_job *job, uint32_t param, uint32_t what) {
   const hri_param *p = &job->params.items[param];
-  hri_id id = kind != HRI_PART_WEIGHT ? p->state[kind - HRI_PART_STATE0] : p->master != HRI_NONE ? p->master : p->weight;
+  hri_id id = hri_moved_tensor(p, what);
   return job->tensors.items[id].dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
 }
 
@@ -235,13 +235,13 @@ static hr_status fill_weight(hri_source *s, const hri_param_spec *spec, hri_real
   return hri_moves_run(s->cpu, moves, spec->part_count, staging, staging_bytes, error);
 }
 
-static hr_status fill_state(hri_source *s, const hri_param *param, hri_part_kind kind, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status fill_state(hri_source *s, const hri_param *param, uint32_t what, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   char name[128];
   const hri_safetensor *found;
   uint32_t index;
   uint64_t have = 0;
   hri_move move;
-  (void)snprintf(name, sizeof name, "%s.%s", hri_name_get(s->job, param->key), kind == HRI_PART_STATE0 ? "exp_avg" : "exp_avg_sq");
+  (void)snprintf(name, sizeof name, "%s.%s", hri_name_get(s->job, param->key), hri_optimizer_get(param->state_kind)->tensors[what - HRI_MOVED_STATE].name);
   index = hri_weights_find(s->states, name);
   if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the checkpoint's optimizer.safetensors has no tensor %s", name);
   found = hri_weights_get(s->states, index);
@@ -270,17 +270,17 @@ void hri_initialise(const hri_cpu *cpu, const hri_param *param, uint64_t seed, u
   }
 }
 
-hr_status hri_source_fill(void *context, uint32_t p, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_source_fill(void *context, uint32_t p, uint32_t what, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_source *s = context;
   const hri_param *param = &s->job->params.items[p];
-  hri_real real = hri_real_of(s->job, p, kind);
+  hri_real real = hri_real_of(s->job, p, what);
   hri_param_spec spec;
   uint64_t elements;
   hri_param_get(s->model, param->spec, &spec);
   elements = spec.dims[0] * (spec.rank == 2 ? spec.dims[1] : 1);
-  if (kind == HRI_PART_WEIGHT && (s->weights || s->gguf)) HRI_TRY(fill_weight(s, &spec, real, tensor, staging, staging_bytes, error));
-  else if (kind == HRI_PART_WEIGHT) hri_initialise(s->cpu, param, s->seed, elements, real, tensor, staging, staging_bytes);
-  else if (s->states) HRI_TRY(fill_state(s, param, kind, elements, real, tensor, staging, staging_bytes, error));
+  if (what == HRI_MOVED_WEIGHT && (s->weights || s->gguf)) HRI_TRY(fill_weight(s, &spec, real, tensor, staging, staging_bytes, error));
+  else if (what == HRI_MOVED_WEIGHT) hri_initialise(s->cpu, param, s->seed, elements, real, tensor, staging, staging_bytes);
+  else if (s->states) HRI_TRY(fill_state(s, param, what, elements, real, tensor, staging, staging_bytes, error));
   else hri_cpu_table(s->cpu)->zero(tensor, (int64_t)(elements * hri_real_bytes(real)), (int)hri_cpu_threads(s->cpu));
   memset(hri_real_at(tensor, (int64_t)elements, real), 0, (param->elements - elements) * hri_real_bytes(real)); /* padded vocabulary rows */
   return HR_OK;

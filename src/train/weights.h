@@ -37,7 +37,7 @@ void hri_source_close(hri_source *source);
  * hri_safetensors_digest_begin and _end. */
 hr_status hri_source_digest_begin(hri_source *source, hr_error *error);
 hr_status hri_source_digest_end(hri_source *source, hri_file_list *files, hr_error *error);
-hr_status hri_source_fill(void *source, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_source_fill(void *source, uint32_t param, uint32_t what, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 
 /* The initial values of a parameter's `elements` logical elements: the same numbers in either type, rounded for bf16, which
  * goes through the staging. */
@@ -51,7 +51,7 @@ uint32_t hri_source_find(const hri_source *source, const hri_param_part *part);
 /* Shape of a part in its file; returns the rank. */
 uint32_t hri_part_shape(const hri_param_spec *spec, const hri_param_part *part, uint64_t shape[2]);
 /* The type of what FILL and SINK move: of the master where there is one. */
-hri_real hri_real_of(const hri_job *job, uint32_t param, hri_part_kind kind);
+hri_real hri_real_of(const hri_job *job, uint32_t param, uint32_t what);
 /* F32, BF16 or F16 as a type of hri_move. */
 uint32_t hri_move_type(hri_file_dtype dtype);
 
@@ -103,7 +103,7 @@ typedef struct hri_sink {
  * and is not in its place yet. The carry must outlive the sink. */
 hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory, const hri_sink_options *options, hr_error *error);
 /* DIVERGED: a value is not finite; the tensor and the element are named. */
-hr_status hri_sink_write(void *sink, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_sink_write(void *sink, uint32_t param, uint32_t what, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 /* Completes the files, and adds them to `files` (may be NULL). The directory is the caller's to sync and to publish. */
 hr_status hri_sink_finish(hri_sink *sink, hri_file_list *files, hr_error *error);
 void hri_sink_abort(hri_sink *sink); /* also after finish: frees what is left */

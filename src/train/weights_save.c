@@ -94,7 +94,7 @@ static void list_weight(hri_sink *sink, const hri_param_spec *spec, uint32_t k, 
 
 static void list_state(hri_sink *sink, const hri_param *param, const hri_param_spec *spec, uint32_t k, uint32_t at) {
   bool narrow = sink->job->tensors.items[param->state[k]].dtype == HRI_BF16;
-  (void)snprintf(sink->state_names[at], sizeof sink->state_names[at], "%s.%s", hri_name_get(sink->job, param->key), k == 0 ? "exp_avg" : "exp_avg_sq");
+  (void)snprintf(sink->state_names[at], sizeof sink->state_names[at], "%s.%s", hri_name_get(sink->job, param->key), hri_optimizer_get(param->state_kind)->tensors[k].name);
   sink->state_tensors[at] = (hri_safetensor){.name = sink->state_names[at], .dtype = narrow ? HRI_FILE_BF16 : HRI_FILE_F32, .rank = spec->rank,
                                              .shape = {spec->dims[0], spec->dims[1]}};
 }
@@ -104,8 +104,8 @@ static hr_status list_tensors(hri_sink *sink, hr_error *error) {
   sink->tensors = hri_alloc_zero((size_t)params * HRI_PARAM_PARTS, sizeof *sink->tensors);
   sink->names = hri_alloc_zero((size_t)params * HRI_PARAM_PARTS, sizeof *sink->names);
   sink->first_tensor = hri_alloc_zero((size_t)params + 1, sizeof *sink->first_tensor);
-  sink->state_tensors = hri_alloc_zero((size_t)params * 2, sizeof *sink->state_tensors);
-  sink->state_names = hri_alloc_zero((size_t)params * 2, sizeof *sink->state_names);
+  sink->state_tensors = hri_alloc_zero((size_t)params * HRI_STATE_TENSORS, sizeof *sink->state_tensors);
+  sink->state_names = hri_alloc_zero((size_t)params * HRI_STATE_TENSORS, sizeof *sink->state_names);
   sink->first_state = hri_alloc_zero((size_t)params + 1, sizeof *sink->first_state);
   if (!sink->tensors || !sink->names || !sink->first_tensor || !sink->state_tensors || !sink->state_names || !sink->first_state)
     return hri_fail_memory(error, (uint64_t)params * 800, "the list of tensors to save");
@@ -116,7 +116,7 @@ static hr_status list_tensors(hri_sink *sink, hr_error *error) {
     sink->first_tensor[p] = t;
     for (uint32_t k = 0; k < spec.part_count; k++) list_weight(sink, &spec, k, t++);
     sink->first_state[p] = st;
-    for (uint32_t k = 0; sink->options.states && k < 2 && param->state[k] != HRI_NONE; k++) list_state(sink, param, &spec, k, st++);
+    for (uint32_t k = 0; sink->options.states && k < HRI_STATE_TENSORS && param->state[k] != HRI_NONE; k++) list_state(sink, param, &spec, k, st++);
   }
   sink->first_tensor[params] = t;
   sink->first_state[params] = st;
@@ -178,22 +178,22 @@ static hr_status write_state_bytes(const hri_move *move, uint64_t offset, uint64
   return hri_safetensors_writer_write(move->file, move->index, offset, memory, count, error);
 }
 
-hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_sink_write(void *context, uint32_t p, uint32_t what, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_sink *sink = context;
   void *base = (void *)(uintptr_t)tensor; /* only read */
-  hri_real real = hri_real_of(sink->job, p, kind);
+  hri_real real = hri_real_of(sink->job, p, what);
   hri_move moves[HRI_PARAM_PARTS];
   hri_param_spec spec;
   uint64_t columns;
-  uint32_t count = kind == HRI_PART_WEIGHT ? 0 : 1;
+  uint32_t count = what == HRI_MOVED_WEIGHT ? 0 : 1;
   hri_param_get(sink->model, sink->job->params.items[p].spec, &spec);
   columns = spec.rank == 2 ? spec.dims[1] : 1;
-  if (kind != HRI_PART_WEIGHT && !sink->states) return HR_OK;
-  if (kind != HRI_PART_WEIGHT)
-    moves[0] = (hri_move){.bytes = write_state_bytes, .file = sink->states, .index = sink->first_state[p] + (kind == HRI_PART_STATE1), .out = true,
+  if (what != HRI_MOVED_WEIGHT && !sink->states) return HR_OK;
+  if (what != HRI_MOVED_WEIGHT)
+    moves[0] = (hri_move){.bytes = write_state_bytes, .file = sink->states, .index = sink->first_state[p] + what - HRI_MOVED_STATE, .out = true,
                           .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = spec.dims[0], .columns = columns, .at = base, .real = real,
-                          .finite = true, .path = STATES_FILE, .name = sink->state_names[sink->first_state[p] + (kind == HRI_PART_STATE1)]};
-  for (uint32_t k = 0; kind == HRI_PART_WEIGHT && k < spec.part_count; k++) {
+                          .finite = true, .path = STATES_FILE, .name = sink->state_names[sink->first_state[p] + what - HRI_MOVED_STATE]};
+  for (uint32_t k = 0; what == HRI_MOVED_WEIGHT && k < spec.part_count; k++) {
     const hri_param_part *part = &spec.parts[k];
     uint32_t index = sink->first_tensor[p] + k;
     moves[count++] = (hri_move){.bytes = write_bytes, .file = sink->weights, .index = index, .out = true, .type = hri_move_type(sink->tensors[index].dtype),

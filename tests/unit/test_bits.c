@@ -270,7 +270,7 @@ static uint64_t hash_parameters(const hri_session *s) {
     const hri_param *param = &job->params.items[p];
     hash = hash_tensor(hash, s, param->weight);
     hash = hash_tensor(hash, s, param->master);
-    for (int k = 0; k < 2; k++) hash = hash_tensor(hash, s, param->state[k]);
+    for (int k = 0; k < HRI_STATE_TENSORS; k++) hash = hash_tensor(hash, s, param->state[k]);
   }
   return hash;
 }

@@ -426,10 +426,10 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
   }
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, uint32_t what, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   const captured *c = context;
   (void)staging, (void)bytes, (void)error;
-  if (kind == HRI_PART_WEIGHT) memcpy(tensor, c->t->values[param], c->t->job.params.items[param].elements * sizeof(float));
+  if (what == HRI_MOVED_WEIGHT) memcpy(tensor, c->t->values[param], c->t->job.params.items[param].elements * sizeof(float));
   return HR_OK;
 }
 

@@ -134,7 +134,7 @@ typedef struct engine {
   uint64_t step;
 } engine;
 
-static bool is_update(uint16_t op) { return op == HRI_OP_ADAMW || op == HRI_OP_MOMENTUM || op == HRI_OP_SGD; }
+static bool is_update(uint16_t op) { return hri_optimizer_of(op) != HRI_NONE; }
 
 /* The first `count` elements of a tensor in the arena, widened. */
 static void widened(const engine *e, hri_id id, uint64_t count, float *to) {
@@ -155,14 +155,14 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
   }
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, uint32_t what, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   engine *e = context;
-  return hri_source_fill(&e->session.source, param, kind, tensor, staging, bytes, error);
+  return hri_source_fill(&e->session.source, param, what, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t param, uint32_t what, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   engine *e = context;
-  return hri_sink_write(e->session.sink, param, kind, tensor, staging, bytes, error);
+  return hri_sink_write(e->session.sink, param, what, tensor, staging, bytes, error);
 }
 
 /* hri_session_load with a hook in the executor. */

@@ -85,8 +85,6 @@ static const struct {
     {HRI_OP_SOFTCAP, "ww"},
 };
 
-#define OPERANDS(enumerator, name, operands) operands,
-static const char *const operands_of[] = {HRI_OPS(OPERANDS)};
 
 static bool holds(char want, uint8_t type, hr_precision precision) {
   bool pure = precision == HR_PRECISION_BF16_PURE;
@@ -100,7 +98,7 @@ static bool holds(char want, uint8_t type, hr_precision precision) {
 static uint32_t check_node(const hri_job *job, const hri_node *node, hr_precision precision) {
   for (size_t k = 0; k < sizeof types_of / sizeof *types_of; k++) {
     if (types_of[k].op != node->op) continue;
-    assert_int_equal(strlen(types_of[k].types), strlen(operands_of[node->op]));
+    assert_int_equal(strlen(types_of[k].types), strlen(hri_rule_get(node->op)->operands));
     for (uint32_t i = 0; i < node->operand_count && types_of[k].types[i]; i++) { /* scratch stands behind */
       char want = types_of[k].types[i];
       hri_id id = hri_operands(job, node)[i].tensor;
@@ -156,7 +154,7 @@ static void check_param(const setting *s, const hr_plan *plan, const hri_param *
   }
   if (s->purpose != HR_PURPOSE_TRAIN) return;
   if (t[param->gradient].dtype != gradient) fail_msg("%s, accumulate %u, %s: the gradient of %s is %s", s->model, s->accumulate, hr_precision_name(s->precision), name, hri_dtype_name(t[param->gradient].dtype));
-  for (int k = 0; k < 2; k++)
+  for (int k = 0; k < HRI_STATE_TENSORS; k++)
     if (param->state[k] != HRI_NONE && t[param->state[k]].dtype != state) fail_msg("%s: state %d of %s is %s", s->model, k, name, hri_dtype_name(t[param->state[k]].dtype));
 }
 
@@ -182,7 +180,7 @@ static void check_bytes(const setting *s, const hri_job *job) {
     weight += expected_bytes(job, param->weight, elements);
     master += expected_bytes(job, param->master, elements);
     gradient += expected_bytes(job, param->gradient, elements);
-    for (int k = 0; k < 2; k++) states += expected_bytes(job, param->state[k], elements);
+    for (int k = 0; k < HRI_STATE_TENSORS; k++) states += expected_bytes(job, param->state[k], elements);
   }
   assert_int_equal(role_bytes(job, HRI_ROLE_WEIGHT), weight);
   assert_int_equal(role_bytes(job, HRI_ROLE_MASTER_WEIGHT), master);

@@ -390,7 +390,7 @@ static void guards_stand_at_ops_that_only_change_things(void **state) {
     assert_int_equal(strspn(letters, "RrUu"), hri_guard_position(op));
     guarded++;
   }
-  assert_int_equal(guarded, 4); /* advance, adamw, momentum, sgd */
+  assert_int_equal(guarded, 1 + HR_OPTIMIZER_COUNT); /* advance, and each update */
 }
 
 /* All guards of the step read `flag` from now on. */

@@ -100,7 +100,7 @@ static void test_variants_carry_the_same_in_the_same_arena(void **state) {
       assert_ptr_equal(hri_executor_control(beside), hri_executor_control(base));
       for (size_t p = 0; p < plan->job.params.count; p++) {
         assert_ptr_equal(hri_executor_pointer(beside, variant->job.params.items[p].weight), hri_executor_pointer(base, plan->job.params.items[p].weight));
-        for (int m = 0; m < 2; m++)
+        for (int m = 0; m < HRI_STATE_TENSORS; m++)
           if (plan->job.params.items[p].state[m] != HRI_NONE)
             assert_ptr_equal(hri_executor_pointer(beside, variant->job.params.items[p].state[m]), hri_executor_pointer(base, plan->job.params.items[p].state[m]));
       }

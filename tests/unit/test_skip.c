@@ -154,7 +154,7 @@ static copy take(const hri_session *s) {
     const hri_param *param = &s->plan->job.params.items[p];
     take_tensor(s, param->weight, &c);
     take_tensor(s, param->master, &c);
-    for (int k = 0; k < 2; k++) take_tensor(s, param->state[k], &c);
+    for (int k = 0; k < HRI_STATE_TENSORS; k++) take_tensor(s, param->state[k], &c);
   }
   assert_true(c.count > 1000);
   return c;
