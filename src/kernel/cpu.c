@@ -360,7 +360,22 @@ static hr_status run_zero(call *c) {
   return HR_OK;
 }
 
+/* Elements and bytes from row to row of an operand. */
+static int64_t row_stride(const call *c, uint32_t index) { return tensor(c, index)->stride ? (int64_t)tensor(c, index)->stride : columns(c, index); }
+static int64_t row_pitch(const call *c, uint32_t index) { return (int64_t)hri_dtype_size((hri_dtype)tensor(c, index)->dtype, (uint64_t)row_stride(c, index)); }
+
+static hr_status run_accumulate(call *c) {
+  c->cpu->kernels.accumulate(pointer(c, 1), real(c, 1), row_stride(c, 1), pointer(c, 0), real(c, 0), row_stride(c, 0), rows(c, 0), columns(c, 0), adds(c, 1),
+                             threads(c));
+  return HR_OK;
+}
+
 static hr_status run_copy(call *c) {
+  if (tensor(c, 0)->stride || tensor(c, 1)->stride) {
+    int64_t width = (int64_t)hri_tensor_bytes(tensor(c, 0)) / rows(c, 0);
+    c->cpu->kernels.copy_rows(pointer(c, 1), row_pitch(c, 1), pointer(c, 0), row_pitch(c, 0), width, rows(c, 0), threads(c));
+    return HR_OK;
+  }
   c->cpu->kernels.copy(pointer(c, 1), pointer(c, 0), (int64_t)hri_tensor_bytes(tensor(c, 0)), threads(c));
   return HR_OK;
 }
@@ -411,7 +426,7 @@ static const adapter adapters[HRI_OP_COUNT] = {
 #define HRI_RUN_UPDATE(id, ...) [HRI_OP_##id] = run_update,
     HRI_OPTIMIZERS(HRI_RUN_UPDATE)
 #undef HRI_RUN_UPDATE
-    [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_CAST] = run_cast, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
+    [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_ACCUMULATE] = run_accumulate, [HRI_OP_CAST] = run_cast, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
     [HRI_OP_FILL] = run_fill, [HRI_OP_SINK] = run_sink,
 };
 

@@ -226,6 +226,10 @@ typedef struct hri_cpu_kernels {
   void (*glu_backward)(hr_activation kind, void *dgu, const void *dy, const void *gu, int64_t rows, int64_t width,
                        hri_real real, int threads);
   void (*rope)(const hri_rope_args *args);
+  /* y = x, or y += x, for rows of columns; each operand in its own type and with its own elements from row to row. The sum
+   * is made in fp32 and rounded once. */
+  void (*accumulate)(void *y, hri_real y_real, int64_t y_stride, const void *x, hri_real x_real, int64_t x_stride, int64_t rows, int64_t columns,
+                     bool adds, int threads);
   /* y[n] = cap * tanh(x / cap); y may alias x. */
   void (*softcap)(void *y, const void *x, float cap, int64_t n, hri_real real, int threads);
   /* y[n] = f(x) with the vector math of ops/vmath.h, one thread; y may alias x. */
@@ -252,6 +256,8 @@ typedef struct hri_cpu_kernels {
 
   /* ---- move ---- */
   void (*copy)(void *to, const void *from, int64_t bytes, int threads);
+  /* `rows` rows of `width` bytes, from one pitch (bytes from row to row) to another. */
+  void (*copy_rows)(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows, int threads);
   void (*zero)(void *to, int64_t bytes, int threads);
   void (*fill)(float *y, float value, int64_t n, int threads);
   /* to[n] = from[n] in another type, to the nearest, ties to even (base/real.h); the same type copies. No aliasing. */

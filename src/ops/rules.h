@@ -38,7 +38,7 @@ HRI_RULE_FN(square_norm); HRI_FLOPS_FN(square_norm);
 HRI_RULE_FN(found_inf);
 HRI_RULE_FN(control_only);
 HRI_RULE_FN(update); HRI_FLOPS_FN(update);
-HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(cast); HRI_RULE_FN(pack); HRI_RULE_FN(select); HRI_RULE_FN(last_row);
+HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_BACK_FN(copy); HRI_RULE_FN(accumulate); HRI_BACK_FN(accumulate); HRI_RULE_FN(cast); HRI_RULE_FN(pack); HRI_RULE_FN(select); HRI_RULE_FN(last_row);
 
 /* FLOPs of the backward linears equal the forward's. */
 #define HRI_RULE_EMBED .check = hri_check_embed, .backward = hri_back_embed, .gathers = 1 << 1
@@ -95,7 +95,9 @@ HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_RULE_FN(cast); HRI_RULE_FN(pack); HRI_R
 #define HRI_RULE_ADVANCE .check = hri_check_control_only
 #define HRI_RULE_OF_OPTIMIZERS .check = hri_check_update, .flops = hri_flops_update, .stream = HR_STREAM_ADAMW
 #define HRI_RULE_ZERO .check = hri_check_any
-#define HRI_RULE_COPY .check = hri_check_copy
+#define HRI_RULE_COPY .check = hri_check_copy, .backward = hri_back_copy, .views = 1 << 0 | 1 << 1
+#define HRI_RULE_ACCUMULATE .check = hri_check_accumulate, .backward = hri_back_accumulate, .flops = hri_flops_add, \
+  .stream = HR_STREAM_ADD, .views = 1 << 0 | 1 << 1
 #define HRI_RULE_CAST .check = hri_check_cast
 #define HRI_RULE_PACK .check = hri_check_pack, .stream = HR_STREAM_PACK
 #define HRI_RULE_SELECT .check = hri_check_select

@@ -7,10 +7,14 @@
 
 #include "pass/pass.h"
 
+/* A result has one node that writes it and any number that add to it; the gradient of the result is the gradient of each. */
+static bool makes(uint8_t access) { return access == HRI_WRITE || access == HRI_ADD; }
+
 static void requires_grad(hri_autodiff *ad, const hri_program *p, size_t node_count) {
   hri_job *job = ad->job;
   for (uint32_t i = 0; i < job->params.count; i++) {
     size_t value = job->tensors.items[job->params.items[i].weight].value;
+    ad->whole[value] = job->params.items[i].weight;
     ad->param_of[value] = i;
     ad->needed[value] = job->params.items[i].trainable;
   }
@@ -18,11 +22,14 @@ static void requires_grad(hri_autodiff *ad, const hri_program *p, size_t node_co
     const hri_node *node = &job->nodes.items[p->order.items[at]];
     const hri_operand *operands = hri_operands(job, node);
     bool needed = false;
+    for (uint32_t i = 0; i < node->operand_count; i++)
+      if (operands[i].tensor != HRI_NONE && hri_tensor_is_whole(job, &job->tensors.items[operands[i].tensor]))
+        ad->whole[job->tensors.items[operands[i].tensor].value] = operands[i].tensor;
     if (!hri_rule_get(node->op)->backward) continue;
     for (uint32_t i = 0; i < node->operand_count; i++)
       if (operands[i].tensor != HRI_NONE && operands[i].access == HRI_READ && ad->needed[job->tensors.items[operands[i].tensor].value]) needed = true;
     for (uint32_t i = 0; needed && i < node->operand_count; i++)
-      if (operands[i].tensor != HRI_NONE && operands[i].access == HRI_WRITE) ad->needed[job->tensors.items[operands[i].tensor].value] = true;
+      if (operands[i].tensor != HRI_NONE && makes(operands[i].access)) ad->needed[job->tensors.items[operands[i].tensor].value] = true;
   }
 }
 
@@ -48,14 +55,17 @@ hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id
   job->current_pass = HRI_PASS_AUTODIFF;
   ad.gradient = hri_alloc(values * sizeof *ad.gradient);
   ad.param_of = hri_alloc(values * sizeof *ad.param_of);
+  ad.whole = hri_alloc(values * sizeof *ad.whole);
   ad.needed = hri_alloc_zero(values, sizeof *ad.needed);
+  ad.gathered = hri_alloc_zero(values, sizeof *ad.gathered);
   ad.touched = hri_alloc_zero(job->params.count, sizeof *ad.touched);
-  if (!ad.gradient || !ad.param_of || !ad.needed || !ad.touched || job->failed) {
-    status = hri_fail_memory(error, values * 9, "differentiation");
+  if (!ad.gradient || !ad.param_of || !ad.whole || !ad.gathered || !ad.needed || !ad.touched || job->failed) {
+    status = hri_fail_memory(error, values * 14, "differentiation");
     goto out;
   }
   memset(ad.gradient, 0xFF, values * sizeof *ad.gradient);
   memset(ad.param_of, 0xFF, values * sizeof *ad.param_of);
+  memset(ad.whole, 0xFF, values * sizeof *ad.whole);
   requires_grad(&ad, p, forward_count);
   /* only the head's few nodes write gradients so far; scan those of the loss phase */
   {
@@ -73,7 +83,7 @@ hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id
     if (node.phase != HRI_PHASE_FORWARD || !rule->backward) continue;
     for (uint32_t i = 0; i < node.operand_count; i++) {
       hri_operand o = job->operands.items[node.operand_begin + i];
-      if (o.tensor != HRI_NONE && o.access == HRI_WRITE && hri_ad_gradient(&ad, o.tensor) != HRI_NONE) reached = true;
+      if (o.tensor != HRI_NONE && makes(o.access) && ad.gradient[job->tensors.items[o.tensor].value] != HRI_NONE) reached = true;
     }
     if (!reached) continue;
     ad.emit = (hri_emit){.program = program, .lane = HRI_COMPUTE, .phase = HRI_PHASE_BACKWARD, .layer = node.layer, .unit = node.unit,
@@ -89,6 +99,8 @@ hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id
 out:
   hri_free(ad.gradient);
   hri_free(ad.param_of);
+  hri_free(ad.whole);
+  hri_free(ad.gathered);
   hri_free(ad.needed);
   hri_free(ad.touched);
   return status;

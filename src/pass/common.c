@@ -2,7 +2,7 @@
 
 #include "pass/pass.h"
 
-static const char *const names[HRI_PASS_COUNT] = {"build", "precision", "head", "autodiff", "layout", "recompute", "update", "offload", "fuse", "inplace", "schedule", "pack", "workspace"};
+static const char *const names[HRI_PASS_COUNT] = {"build", "precision", "head", "autodiff", "layout", "recompute", "transient", "update", "offload", "fuse", "inplace", "schedule", "pack", "workspace"};
 const char *hri_pass_name(hri_pass pass) { return pass < HRI_PASS_COUNT ? names[pass] : "?"; }
 
 hr_status hri_touch_range(const hri_job *job, uint8_t program, uint32_t **first, uint32_t **last, hr_error *error) {

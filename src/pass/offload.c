@@ -44,17 +44,38 @@ static hr_status find_saved(const hri_job *job, uint8_t program, uint64_t minimu
   return HR_OK;
 }
 
-typedef struct insertion { uint32_t before; hri_id node; } insertion;
+typedef struct insertion { uint32_t before, next; hri_id node; } insertion; /* next: of the same position */
+
+/* The order with every insertion before its position, those of one position as they were made. */
+static void merge(hri_job *job, const hri_program *p, insertion *inserted, size_t made, uint32_t *first, uint32_t *last, hri_order *order) {
+  memset(first, 0xFF, (p->order.count + 1) * sizeof *first);
+  for (uint32_t k = 0; k < made; k++) {
+    uint32_t at = inserted[k].before;
+    inserted[k].next = HRI_NONE;
+    if (first[at] == HRI_NONE) first[at] = k;
+    else inserted[last[at]].next = k;
+    last[at] = k;
+  }
+  for (uint32_t at = 0; at <= p->order.count && !job->failed; at++) {
+    for (uint32_t k = first[at]; k != HRI_NONE && !job->failed; k = inserted[k].next)
+      if (!hri_array_push(order, inserted[k].node)) job->failed = true;
+    if (at < p->order.count && !hri_array_push(order, p->order.items[at])) job->failed = true;
+  }
+}
 
 hr_status hri_pass_offload(hri_job *job, uint8_t program, uint64_t minimum_bytes, uint32_t distance, hr_error *error) {
   hri_program *p = &job->programs[program];
   size_t values = job->storages.count;
   saved *list = hri_alloc(values * sizeof *list);
   HRI_ARRAY(insertion) inserted = {0};
-  HRI_ARRAY(hri_id) order = {0};
+  hri_order order = {0};
   hr_status status = HR_OK;
   uint32_t count = (uint32_t)p->order.count;
-  if (!list) return hri_fail_memory(error, values * sizeof *list, "offloading");
+  uint32_t *ends = hri_alloc(2 * ((size_t)count + 1) * sizeof *ends); /* per position: its first and last insertion */
+  if (!list || !ends) {
+    status = hri_fail_memory(error, values * sizeof *list, "offloading");
+    goto out;
+  }
   job->current_pass = HRI_PASS_OFFLOAD;
   if (distance == 0) distance = 1;
   HRI_TRY_OUT(find_saved(job, program, minimum_bytes, list, values));
@@ -77,7 +98,7 @@ hr_status hri_pass_offload(hri_job *job, uint8_t program, uint64_t minimum_bytes
     hri_node_add_wait(job, in, out);
     hri_node_add_wait(job, in, p->order.items[start - 1]);
     hri_node_add_wait(job, p->order.items[list[v].first_backward], in);
-    if (!hri_array_push(&inserted, ((insertion){list[v].last_forward + 1, out})) || !hri_array_push(&inserted, ((insertion){start, in}))) job->failed = true;
+    if (!hri_array_push(&inserted, ((insertion){.before = list[v].last_forward + 1, .node = out})) || !hri_array_push(&inserted, ((insertion){.before = start, .node = in}))) job->failed = true;
     for (uint32_t at = list[v].first_backward; at < count && !job->failed; at++) {
       hri_id id = p->order.items[at];
       for (uint32_t i = 0; i < job->nodes.items[id].operand_count && !job->failed; i++) {
@@ -91,20 +112,13 @@ hr_status hri_pass_offload(hri_job *job, uint8_t program, uint64_t minimum_bytes
       }
     }
   }
-  for (uint32_t at = 0; at <= count && !job->failed; at++) { /* few insertions per position: a scan is fine for tests and plans alike */
-    for (size_t k = 0; k < inserted.count; k++)
-      if (inserted.items[k].before == at && !hri_array_push(&order, inserted.items[k].node)) job->failed = true;
-    if (at < count && !hri_array_push(&order, p->order.items[at])) job->failed = true;
-  }
+  merge(job, p, inserted.items, inserted.count, ends, ends + count + 1, &order);
   HRI_TRY_OUT(hri_job_ok(job, error));
-  hri_array_free(&p->order);
-  p->order.items = order.items;
-  p->order.count = order.count;
-  p->order.capacity = order.capacity;
-  memset(&order, 0, sizeof order);
+  hri_order_replace(job, program, &order);
 out:
   hri_array_free(&order);
   hri_array_free(&inserted);
+  hri_free(ends);
   hri_free(list);
   return status;
 }

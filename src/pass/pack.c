@@ -25,7 +25,7 @@ typedef struct packer {
   uint64_t peak;       /* of the job, before any packing; automatic mode only, like live */
   uint64_t *live;      /* per position of the program, with what was packed so far */
   HRI_ARRAY(packed) copies;
-  HRI_ARRAY(hri_id) order;
+  hri_order order;
 } packer;
 
 static uint64_t rows_of(const hri_job *job, const hri_node *node) {
@@ -166,13 +166,7 @@ static hr_status pack_program(packer *p, hr_error *error) {
     status = pack_node(p, at, error);
     if (status == HR_OK && !hri_array_push(&p->order, program->order.items[at])) status = hri_fail_memory(error, sizeof(hri_id), "packing");
   }
-  if (status == HR_OK) {
-    hri_array_free(&program->order);
-    program->order.items = p->order.items;
-    program->order.count = p->order.count;
-    program->order.capacity = p->order.capacity;
-    memset(&p->order, 0, sizeof p->order);
-  }
+  if (status == HR_OK) hri_order_replace(p->job, p->program, &p->order);
   hri_array_free(&p->order);
   hri_array_free(&p->copies);
   hri_free(p->live);

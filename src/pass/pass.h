@@ -1,5 +1,5 @@
 /* Passes: program in, program out. Their order is fixed (architecture.md section 3):
- *   build > [precision] > head > autodiff > layout > recompute > update > [offload] > fuse > inplace > schedule > [pack] > workspace > check > place
+ *   build > [precision] > head > autodiff > layout > recompute > transient > update > [offload] > fuse > inplace > schedule > [pack] > workspace > check > place
  * A pass knows nothing of kernels or devices; what it needs of a backend (scratch sizes) comes through hri_backend. */
 #ifndef HRI_PASS_PASS_H
 #define HRI_PASS_PASS_H
@@ -8,7 +8,7 @@
 
 /* Numbers of the passes as nodes record them ("the pass that made it"). */
 typedef enum hri_pass {
-  HRI_PASS_BUILD = 0, HRI_PASS_PRECISION, HRI_PASS_HEAD, HRI_PASS_AUTODIFF, HRI_PASS_LAYOUT, HRI_PASS_RECOMPUTE, HRI_PASS_UPDATE, HRI_PASS_OFFLOAD,
+  HRI_PASS_BUILD = 0, HRI_PASS_PRECISION, HRI_PASS_HEAD, HRI_PASS_AUTODIFF, HRI_PASS_LAYOUT, HRI_PASS_RECOMPUTE, HRI_PASS_TRANSIENT, HRI_PASS_UPDATE, HRI_PASS_OFFLOAD,
   HRI_PASS_FUSE, HRI_PASS_INPLACE, HRI_PASS_SCHEDULE, HRI_PASS_PACK, HRI_PASS_WORKSPACE, HRI_PASS_COUNT
 } hri_pass;
 const char *hri_pass_name(hri_pass pass);
@@ -39,6 +39,9 @@ hr_status hri_pass_layout(hri_job *job, bool gradients_apart, hr_error *error);
 
 /* What of each layer is dropped and made again; `group` layers share one kept input (1 unless every:K). */
 hr_status hri_pass_recompute(hri_job *job, uint8_t program, const uint8_t *levels, uint32_t layer_count, uint32_t group, hr_error *error);
+
+/* Values that are made again before each use, in every program. */
+hr_status hri_pass_transient(hri_job *job, hr_error *error);
 
 typedef struct hri_update_options {
   double numbers[HR_OPTIMIZER_COUNT][HRI_STATE_NUMBERS]; /* per kind of state, as its row lists them */

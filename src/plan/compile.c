@@ -82,6 +82,8 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
   HRI_TRY(verify(job, options, HRI_PASS_LAYOUT, error));
   HRI_TRY(hri_pass_recompute(job, program, levels, spec->model.layer_count, group, error));
   HRI_TRY(verify(job, options, HRI_PASS_RECOMPUTE, error));
+  HRI_TRY(hri_pass_transient(job, error));
+  HRI_TRY(verify(job, options, HRI_PASS_TRANSIENT, error));
   HRI_TRY(hri_pass_update(job, &update, error));
   HRI_TRY(verify(job, options, HRI_PASS_UPDATE, error));
   if (options->offload_bytes) {
@@ -105,7 +107,10 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   emit_heads(job, spec, forwards, gradients);
   HRI_TRY(verify(job, options, HRI_PASS_HEAD, error));
   if (spec->purpose == HR_PURPOSE_TRAIN) HRI_TRY(compile_training(job, spec, options, forwards, gradients, error));
-  else HRI_TRY(hri_pass_layout(job, false, error));
+  else {
+    HRI_TRY(hri_pass_layout(job, false, error));
+    HRI_TRY(hri_pass_transient(job, error));
+  }
   if (!options->no_fuse) HRI_TRY(hri_pass_fuse(job, error));
   HRI_TRY(verify(job, options, HRI_PASS_FUSE, error));
   if (!options->no_inplace) HRI_TRY(hri_pass_inplace(job, error));

@@ -1,22 +1,27 @@
 /* Rules, by number (architecture.md section 3):
  *   1 each element is WRITten once per program before it is read; only ADD and UPDATE may touch it again, and only in
- *     gradients, optimizer states, weights, caches and control
+ *     gradients, optimizer states, weights, caches and control; into activations and logits an ADD may go too, as a
+ *     further producer of the value, while nothing has read those bytes of it yet
  *   2 tensors alias only through one storage: a read must find its own value there
  *   3 every RAW, WAR, WAW pair has a happens-before path
  *   6 a recomputed node shares the site of its origin
- *   7 views stay inside their storage; operands are where the op list says; packed ones are right operands of the very
+ *   7 views stay inside their storage; operands are where the op list says, column views only where the op takes them;
+ *     transients are local and written in one piece; packed ones are right operands of the very
  *     kind of product that they were packed for; a guard stands at ops whose rule has one, and is one double
- * The content of a storage is a list of byte ranges with the value they hold; CARRIED marks what an earlier program (or
- * the host) left. Rule 4 (lanes join at the end of a program) is how programs are executed and placed. */
+ * The content of a storage is a list of disjoint regions with the value they hold; CARRIED marks what an earlier program
+ * (or the host) left. Bytes are exact: columns of one fused result do not meet their neighbours. Rule 4 (lanes join at the end of a program) is how programs are executed and placed. */
 #include "program/check.h"
 
 #include <string.h>
 
+#include "program/region.h"
+
 #define CARRIED 0xFFFFFFFEu
 
-typedef struct range { uint64_t begin, end, value_begin; hri_id value; } range;
-typedef struct content { range *items; size_t count, capacity; } content;
-typedef struct touch { uint32_t position, next; uint64_t begin, end; uint8_t access; } touch;
+/* `lead`: how far the value's bytes lie before the storage's: value offset = storage offset + lead (mod 2^64). */
+typedef struct held { hri_region where; uint64_t lead; hri_id value; } held;
+typedef struct content { held *items; size_t count, capacity; } content;
+typedef struct touch { uint32_t position, next; hri_id tensor; uint8_t access; } touch;
 
 typedef struct checker {
   const hri_job *job;
@@ -25,6 +30,7 @@ typedef struct checker {
   hri_id *packer;         /* per storage: the PACK node that filled it, HRI_NONE */
   HRI_ARRAY(touch) touches;
   HRI_ARRAY(hri_id) dirty; /* storages touched in this program */
+  hri_regions pieces;      /* of a cut, while it lasts */
   hri_clocks clocks;
   uint8_t program;
   hr_error *error;
@@ -86,36 +92,36 @@ bool hri_happens_before(const hri_clocks *c, uint32_t a, uint32_t b) {
 
 /* ---- contents ---- */
 
-static bool content_push(content *c, range r) {
-  if (!hri_array_reserve_((void **)&c->items, &c->capacity, c->count + 1, sizeof r)) return false;
-  c->items[c->count++] = r;
+static bool content_push(content *c, held h) {
+  if (!hri_array_reserve_((void **)&c->items, &c->capacity, c->count + 1, sizeof h)) return false;
+  c->items[c->count++] = h;
   return true;
 }
 
-/* Removes [begin, end) from the list. */
-static bool content_cut(content *c, uint64_t begin, uint64_t end) {
-  for (size_t k = 0; k < c->count;) {
-    range r = c->items[k];
-    if (r.end <= begin || r.begin >= end) {
-      k++;
+/* Takes a region out of the list. */
+static bool content_cut(checker *k, content *c, const hri_region *region) {
+  for (size_t i = 0; i < c->count;) {
+    held h = c->items[i];
+    if (hri_region_overlap(&h.where, region) == 0) {
+      i++;
       continue;
     }
-    c->items[k] = c->items[--c->count];
-    if (r.begin < begin && !content_push(c, (range){r.begin, begin, r.value_begin, r.value})) return false;
-    if (r.end > end && !content_push(c, (range){end, r.end, r.value_begin + (end - r.begin), r.value})) return false;
+    c->items[i] = c->items[--c->count];
+    k->pieces.count = 0;
+    if (!hri_region_subtract(&h.where, region, &k->pieces)) return false;
+    for (size_t p = 0; p < k->pieces.count; p++)
+      if (!content_push(c, (held){k->pieces.items[p], h.lead, h.value})) return false;
   }
   return true;
 }
 
-/* Bytes of [begin, end) that hold `value` at the right place (or were carried in); `fresh` counts only this program's. */
-static uint64_t content_covers(const content *c, uint64_t begin, uint64_t end, hri_id value, uint64_t value_begin, bool fresh_only) {
+/* Bytes of a region that hold `value` at the right place (or were carried in); `fresh` counts only this program's. */
+static uint64_t content_covers(const content *c, const hri_region *region, hri_id value, uint64_t lead, bool fresh_only) {
   uint64_t covered = 0;
-  for (size_t k = 0; k < c->count; k++) {
-    const range *r = &c->items[k];
-    uint64_t low = r->begin > begin ? r->begin : begin, high = r->end < end ? r->end : end;
-    if (low >= high) continue;
-    if (r->value == CARRIED ? fresh_only : !(r->value == value && r->value_begin + (low - r->begin) == value_begin + (low - begin))) continue;
-    covered += high - low;
+  for (size_t i = 0; i < c->count; i++) {
+    const held *h = &c->items[i];
+    if (h->value == CARRIED ? fresh_only : h->value != value || h->lead != lead) continue;
+    covered += hri_region_overlap(&h->where, region);
   }
   return covered;
 }
@@ -135,6 +141,9 @@ static bool may_change(uint8_t role) {
   return role == HRI_ROLE_GRADIENT || role == HRI_ROLE_OPTIMIZER_STATE || role == HRI_ROLE_WEIGHT || role == HRI_ROLE_CACHE ||
          role == HRI_ROLE_CONTROL || role == HRI_ROLE_MASTER_WEIGHT;
 }
+
+/* Results that may have further producers besides the one that writes them. */
+static bool may_be_added_to(uint8_t role) { return role == HRI_ROLE_ACTIVATION || role == HRI_ROLE_LOGITS; }
 
 /* Operand letters of the op list: R read, W write, A write or add, U update, G read (a guard); lower case may be absent. */
 static bool letter_allows(char letter, const hri_operand *o) {
@@ -166,6 +175,12 @@ static hr_status check_packed(const checker *k, uint32_t at, uint32_t operand) {
   return HR_OK;
 }
 
+static bool leaves(const hri_tensor *t, const hri_storage *s) {
+  hri_region region = hri_region_of(t);
+  if (t->stride && (t->stride < t->stored[t->rank - 1] || t->layout != HRI_PLAIN)) return true;
+  return region.width && hri_region_end(&region) > s->bytes;
+}
+
 static hr_status check_form(const checker *k, uint32_t at) {
   const hri_job *job = k->job;
   const hri_node *node = &job->nodes.items[job->programs[k->program].order.items[at]];
@@ -184,7 +199,9 @@ static hr_status check_form(const checker *k, uint32_t at) {
     t = &job->tensors.items[o[i].tensor];
     s = &job->storages.items[t->storage];
     if (s->dead) return complain(k, at, i, "rule 2: a merged storage is still in use");
-    if (t->offset + hri_tensor_bytes(t) > s->bytes) return complain(k, at, i, "rule 7: a view leaves its storage");
+    if (leaves(t, s)) return complain(k, at, i, "rule 7: a view leaves its storage");
+    if (t->stride && (i >= letters || !(rule->views >> i & 1))) return complain(k, at, i, "rule 7: a column view where the op takes none");
+    if (s->transient && (s->scope || (o[i].access != HRI_READ && o[i].access != HRI_WRITE))) return complain(k, at, i, "rule 7: a transient is local, written once and read");
     if (s->scope == 0 ? s->program != k->program : !(s->scope & HRI_IN(k->program))) return complain(k, at, i, "rule 2: a storage is used outside of its scope");
     if (i < letters && rule->operands[i] == 'g' && (t->dtype != HRI_F64 || hri_tensor_stored_elements(t) != 1)) return complain(k, at, i, "rule 7: a guard that is not one double");
     HRI_TRY(check_packed(k, at, i));
@@ -193,29 +210,41 @@ static hr_status check_form(const checker *k, uint32_t at) {
   return rule->check ? rule->check(job, node, k->error) : HR_OK;
 }
 
-static hr_status check_order(checker *k, uint32_t at, uint32_t operand, hri_id storage, uint64_t begin, uint64_t end, uint8_t access) {
-  touch t = {at, k->newest[storage], begin, end, access};
-  for (uint32_t j = k->newest[storage]; j != HRI_NONE; j = k->touches.items[j].next) {
+/* Rule 3 against every earlier toucher of these bytes, and the ADDs of rule 1 before every reader of the value. */
+static hr_status check_order(checker *k, uint32_t at, uint32_t operand, hri_id tensor, uint8_t access) {
+  const hri_tensor *t = &k->job->tensors.items[tensor];
+  const hri_region region = hri_region_of(t);
+  bool further = access == HRI_ADD && may_be_added_to(k->job->storages.items[t->storage].role);
+  touch made = {at, k->newest[t->storage], tensor, access};
+  for (uint32_t j = k->newest[t->storage]; j != HRI_NONE; j = k->touches.items[j].next) {
     const touch *earlier = &k->touches.items[j];
-    if (earlier->position == at || (earlier->access == HRI_READ && access == HRI_READ) || earlier->end <= begin || earlier->begin >= end) continue;
+    const hri_tensor *other = &k->job->tensors.items[earlier->tensor];
+    hri_region before;
+    if (earlier->position == at || (earlier->access == HRI_READ && access == HRI_READ)) continue;
+    before = hri_region_of(other);
+    if (hri_region_overlap(&before, &region) == 0) continue;
     if (!hri_happens_before(&k->clocks, earlier->position, at)) return complain(k, at, operand, "rule 3: no happens-before path from an earlier toucher");
+    if (further && earlier->access == HRI_READ && other->value == t->value) return complain(k, at, operand, "rule 1: adds to what was read already");
   }
-  if (k->newest[storage] == HRI_NONE && !hri_array_push(&k->dirty, storage)) return hri_fail_memory(k->error, 0, "checking");
-  k->newest[storage] = (uint32_t)k->touches.count;
-  return hri_array_push(&k->touches, t) ? HR_OK : hri_fail_memory(k->error, sizeof t, "checking");
+  if (k->newest[t->storage] == HRI_NONE && !hri_array_push(&k->dirty, t->storage)) return hri_fail_memory(k->error, 0, "checking");
+  k->newest[t->storage] = (uint32_t)k->touches.count;
+  return hri_array_push(&k->touches, made) ? HR_OK : hri_fail_memory(k->error, sizeof made, "checking");
 }
 
 static hr_status check_value(checker *k, uint32_t at, uint32_t operand, const hri_tensor *t, uint8_t access) {
   content *c = &k->contents[t->storage];
-  uint64_t bytes = hri_tensor_bytes(t), begin = t->offset, end = t->offset + bytes;
-  if (access == HRI_SCRATCH) return content_cut(c, begin, end) ? HR_OK : hri_fail_memory(k->error, 0, "checking");
+  const hri_region region = hri_region_of(t);
+  uint64_t bytes = hri_region_bytes(&region), lead = t->value_offset - t->offset;
+  uint8_t role = k->job->storages.items[t->storage].role;
+  bool further = access == HRI_ADD && may_be_added_to(role);
+  if (access == HRI_SCRATCH) return content_cut(k, c, &region) ? HR_OK : hri_fail_memory(k->error, 0, "checking");
   if (hri_access_reads((hri_access)access)) {
-    if (access != HRI_READ && !may_change(k->job->storages.items[t->storage].role)) return complain(k, at, operand, "rule 1: add or update in a role that is written once");
-    if (content_covers(c, begin, end, t->value, t->value_offset, false) != bytes) return complain(k, at, operand, "rule 1: reads what its producer did not write, or what was overwritten");
+    if (access != HRI_READ && !may_change(role) && !further) return complain(k, at, operand, "rule 1: add or update in a role that is written once");
+    if (content_covers(c, &region, t->value, lead, further) != bytes) return complain(k, at, operand, "rule 1: reads what its producer did not write, or what was overwritten");
     return HR_OK;
   }
-  if (content_covers(c, begin, end, t->value, t->value_offset, true) != 0) return complain(k, at, operand, "rule 1: written twice");
-  if (!content_cut(c, begin, end) || !content_push(c, (range){begin, end, t->value_offset, t->value})) return hri_fail_memory(k->error, 0, "checking");
+  if (content_covers(c, &region, t->value, lead, true) != 0) return complain(k, at, operand, "rule 1: written twice");
+  if (!content_cut(k, c, &region) || !content_push(c, (held){region, lead, t->value})) return hri_fail_memory(k->error, 0, "checking");
   return HR_OK;
 }
 
@@ -230,7 +259,7 @@ static hr_status check_node(checker *k, uint32_t at) {
       bool pure_write = o[i].access == HRI_WRITE || o[i].access == HRI_SCRATCH;
       if (o[i].tensor == HRI_NONE || pure_write != (writes == 1)) continue;
       t = &job->tensors.items[o[i].tensor];
-      HRI_TRY(check_order(k, at, i, t->storage, t->offset, t->offset + hri_tensor_bytes(t), o[i].access));
+      HRI_TRY(check_order(k, at, i, o[i].tensor, o[i].access));
       HRI_TRY(check_value(k, at, i, t, o[i].access));
     }
   return HR_OK;
@@ -264,8 +293,8 @@ hr_status hri_job_check(const hri_job *job, hr_error *error) {
   for (size_t s = 0; s < job->storages.count; s++) { /* what the host fills before a program starts */
     const hri_storage *storage = &job->storages.items[s];
     bool host = storage->scope && (storage->role == HRI_ROLE_INPUT || storage->role == HRI_ROLE_CONTROL || storage->role == HRI_ROLE_CACHE);
-    if (host && !content_push(&k.contents[s], (range){0, storage->bytes, 0, CARRIED})) {
-      status = hri_fail_memory(error, sizeof(range), "checking");
+    if (host && !content_push(&k.contents[s], (held){{.width = storage->bytes, .rows = 1}, 0, CARRIED})) {
+      status = hri_fail_memory(error, sizeof(held), "checking");
       goto out;
     }
   }
@@ -284,5 +313,6 @@ out:
   hri_free(k.packer);
   hri_array_free(&k.touches);
   hri_array_free(&k.dirty);
+  hri_array_free(&k.pieces);
   return status;
 }

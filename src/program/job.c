@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Sizes of GGUF's blocks: ggml-common.h of llama.cpp (block_q4_0: a half and 16 bytes; block_q4_K: 144 for 256). */
 static const struct {
   const char *name;
-  uint8_t bytes;
+  uint16_t block, bytes; /* so many elements in so many bytes */
 } dtypes[HRI_DTYPE_COUNT] = {
-    [HRI_F32] = {"f32", 4}, [HRI_BF16] = {"bf16", 2}, [HRI_F16] = {"f16", 2}, [HRI_F64] = {"f64", 8},
-    [HRI_I32] = {"i32", 4}, [HRI_I64] = {"i64", 8},   [HRI_U8] = {"u8", 1},
+    [HRI_F32] = {"f32", 1, 4},       [HRI_BF16] = {"bf16", 1, 2},      [HRI_F16] = {"f16", 1, 2},        [HRI_F64] = {"f64", 1, 8},
+    [HRI_I32] = {"i32", 1, 4},       [HRI_I64] = {"i64", 1, 8},        [HRI_U8] = {"u8", 1, 1},          [HRI_I8] = {"i8", 1, 1},
+    [HRI_U4] = {"u4", 2, 1},         [HRI_Q4_0] = {"q4_0", 32, 18},    [HRI_Q8_0] = {"q8_0", 32, 34},    [HRI_Q4_K] = {"q4_k", 256, 144},
+    [HRI_Q6_K] = {"q6_k", 256, 210},
 };
 static const char *const tier_names[HRI_TIER_COUNT] = {"device", "host", "disk"};
 static const char *const role_names[HRI_ROLE_COUNT] = {"weight",     "master_weight", "gradient", "optimizer_state",
@@ -28,7 +31,15 @@ const char *hri_program_name(hri_program_kind kind) { return program_names[kind]
 const char *hri_lane_name(hri_lane lane) { return lane_names[lane]; }
 const char *hri_phase_name(hri_phase phase) { return phase_names[phase]; }
 const char *hri_access_name(hri_access access) { return access_names[access]; }
-uint64_t hri_dtype_bytes(hri_dtype dtype) { return dtypes[dtype].bytes; }
+uint64_t hri_dtype_bytes(hri_dtype dtype) {
+  assert(dtypes[dtype].block == 1);
+  return dtypes[dtype].bytes;
+}
+uint64_t hri_dtype_block(hri_dtype dtype) { return dtypes[dtype].block; }
+uint64_t hri_dtype_size(hri_dtype dtype, uint64_t elements) {
+  assert(elements % dtypes[dtype].block == 0);
+  return elements / dtypes[dtype].block * dtypes[dtype].bytes;
+}
 
 void hri_job_init(hri_job *job) {
   hri_id *inputs[] = {&job->control, &job->input_ids, &job->input_targets, &job->input_positions, &job->input_doc_start,
@@ -90,7 +101,7 @@ const char *hri_name_get(const hri_job *job, uint32_t key) { return key < job->n
 hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dtype, uint32_t rank, const uint64_t *dims, const uint64_t *stored) {
   hri_tensor tensor = {0};
   hri_storage storage = {0};
-  uint64_t bytes = dtypes[dtype].bytes;
+  uint64_t bytes = dtypes[dtype].bytes, block = dtypes[dtype].block;
   tensor.storage = tensor.value = (hri_id)job->storages.count;
   tensor.dtype = (uint8_t)dtype;
   tensor.rank = (uint8_t)rank;
@@ -98,7 +109,8 @@ hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dty
   for (uint32_t d = 0; d < rank; d++) {
     tensor.dims[d] = dims[d];
     tensor.stored[d] = stored ? stored[d] : dims[d];
-    if (!hri_mul(bytes, tensor.stored[d], &bytes)) job->failed = true;
+    assert(d + 1 < rank || tensor.stored[d] % block == 0); /* rows of whole blocks */
+    if (!hri_mul(bytes, d + 1 < rank ? tensor.stored[d] : tensor.stored[d] / block, &bytes)) job->failed = true;
   }
   storage.bytes = bytes;
   storage.align = HRI_STORAGE_ALIGN;
@@ -117,33 +129,52 @@ hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dty
   return (hri_id)job->tensors.count - 1;
 }
 
-hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count) {
-  hri_tensor view;
-  uint64_t row_bytes;
-  if (job->failed || tensor == HRI_NONE) return HRI_NONE;
-  view = job->tensors.items[tensor];
-  row_bytes = hri_tensor_bytes(&view) / view.stored[0];
-  view.offset += begin * row_bytes;
-  view.value_offset += begin * row_bytes;
-  view.dims[0] = view.stored[0] = count;
-  if (!hri_array_push(&job->tensors, view)) {
+static hri_id push_view(hri_job *job, const hri_tensor *view) {
+  if (!hri_array_push(&job->tensors, *view)) {
     job->failed = true;
     return HRI_NONE;
   }
   return (hri_id)job->tensors.count - 1;
 }
 
+hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count) {
+  hri_tensor view;
+  uint64_t row_bytes;
+  if (job->failed || tensor == HRI_NONE) return HRI_NONE;
+  view = job->tensors.items[tensor];
+  assert(begin + count <= view.stored[0]);
+  if (view.stride) row_bytes = hri_dtype_size((hri_dtype)view.dtype, view.stride) * (hri_tensor_stored_elements(&view) / view.stored[view.rank - 1] / view.stored[0]);
+  else row_bytes = hri_tensor_bytes(&view) / view.stored[0];
+  view.offset += begin * row_bytes;
+  view.value_offset += begin * row_bytes;
+  view.dims[0] = view.stored[0] = count;
+  return push_view(job, &view);
+}
+
+hri_id hri_tensor_columns(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count) {
+  hri_tensor view;
+  uint64_t columns;
+  if (job->failed || tensor == HRI_NONE) return HRI_NONE;
+  view = job->tensors.items[tensor];
+  assert(view.rank > 0);
+  columns = view.stored[view.rank - 1];
+  assert(count > 0 && begin + count <= columns);
+  if (count != columns) view.stride = view.stride ? view.stride : columns;
+  view.offset += hri_dtype_size((hri_dtype)view.dtype, begin);
+  view.value_offset += hri_dtype_size((hri_dtype)view.dtype, begin);
+  view.dims[view.rank - 1] = view.stored[view.rank - 1] = count;
+  if (hri_tensor_stored_elements(&view) == count) view.stride = 0; /* one row has no next */
+  return push_view(job, &view);
+}
+
 hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint64_t *dims) {
   hri_tensor view;
   if (job->failed || tensor == HRI_NONE) return HRI_NONE;
   view = job->tensors.items[tensor];
+  assert(view.stride == 0);
   view.rank = (uint8_t)rank;
   for (uint32_t d = 0; d < rank; d++) view.dims[d] = view.stored[d] = dims[d];
-  if (!hri_array_push(&job->tensors, view)) {
-    job->failed = true;
-    return HRI_NONE;
-  }
-  return (hri_id)job->tensors.count - 1;
+  return push_view(job, &view);
 }
 
 hri_id hri_control_double(hri_job *job, uint64_t offset, const char *name) {
@@ -158,11 +189,7 @@ hri_id hri_control_double(hri_job *job, uint64_t offset, const char *name) {
   view.rank = 1;
   view.dims[0] = view.stored[0] = 1;
   view.key = hri_name(job, "control.%s", name);
-  if (job->failed || !hri_array_push(&job->tensors, view)) {
-    job->failed = true;
-    return HRI_NONE;
-  }
-  return (hri_id)job->tensors.count - 1;
+  return job->failed ? HRI_NONE : push_view(job, &view);
 }
 
 hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
@@ -194,6 +221,12 @@ void hri_order_push(hri_job *job, uint8_t program, hri_id node) {
   if (job->failed || node == HRI_NONE) return;
   if (!hri_array_push(&job->programs[program].order, node)) job->failed = true;
   job->programs[program].present = true;
+}
+
+void hri_order_replace(hri_job *job, uint8_t program, hri_order *order) {
+  hri_array_free(&job->programs[program].order);
+  job->programs[program].order = *order;
+  *order = (hri_order){0};
 }
 
 hri_id hri_node_append(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
@@ -293,4 +326,8 @@ uint64_t hri_tensor_stored_elements(const hri_tensor *tensor) {
   return count;
 }
 
-uint64_t hri_tensor_bytes(const hri_tensor *tensor) { return hri_tensor_stored_elements(tensor) * dtypes[tensor->dtype].bytes; }
+uint64_t hri_tensor_bytes(const hri_tensor *tensor) { return hri_dtype_size((hri_dtype)tensor->dtype, hri_tensor_stored_elements(tensor)); }
+
+bool hri_tensor_is_whole(const hri_job *job, const hri_tensor *tensor) {
+  return tensor->stride == 0 && tensor->value_offset == 0 && hri_tensor_bytes(tensor) == job->storages.items[tensor->value].bytes;
+}

@@ -22,7 +22,15 @@
 #define HRI_NONE 0xFFFFFFFFu /* no tensor, node, storage, unit, name */
 enum { HRI_MAX_RANK = 5, HRI_STORAGE_ALIGN = 256, HRI_SEGMENT_ALIGN_ELEMENTS = 256, HRI_VOCABULARY_ALIGN = 64, HRI_STATE_TENSORS = 4 };
 
-typedef enum hri_dtype { HRI_F32 = 0, HRI_BF16, HRI_F16, HRI_F64, HRI_I32, HRI_I64, HRI_U8, HRI_DTYPE_COUNT } hri_dtype;
+/* Types of elements. Those from U4 on are blocks: so many elements in so many bytes (a block scale may be among them), in
+ * rows of whole blocks. Quantized weights are several plain tensors (codes, scales, offsets) or one tensor of blocks as GGUF
+ * files have them; there is no compound tensor: a segment carries what belongs together, and one op reads it. */
+typedef enum hri_dtype {
+  HRI_F32 = 0, HRI_BF16, HRI_F16, HRI_F64, HRI_I32, HRI_I64, HRI_U8, HRI_I8,
+  HRI_U4,   /* codes of 4 bits, two in a byte, the even element in the low half */
+  HRI_Q4_0, HRI_Q8_0, HRI_Q4_K, HRI_Q6_K, /* GGUF's blocks */
+  HRI_DTYPE_COUNT
+} hri_dtype;
 typedef enum hri_tier { HRI_DEVICE = 0, HRI_HOST, HRI_DISK, HRI_TIER_COUNT } hri_tier;
 
 typedef enum hri_role {
@@ -45,7 +53,8 @@ typedef enum hri_phase {
 } hri_phase;
 
 /* ADD accumulates into what is there (or what another program left); UPDATE reads and rewrites; SCRATCH is undefined
- * before and after. */
+ * before and after. A value has one producer that WRITEs it; an ADD is a further one (a LoRA's share of a result). Into an
+ * activation all ADDs come before its first reader, so that whoever reads it sees all of it (rule 1). */
 typedef enum hri_access { HRI_READ = 0, HRI_WRITE, HRI_ADD, HRI_UPDATE_ACCESS, HRI_SCRATCH, HRI_ACCESS_COUNT } hri_access;
 
 typedef enum hri_layout { HRI_PLAIN = 0, HRI_PACKED } hri_layout;
@@ -59,11 +68,14 @@ typedef struct hri_storage {
   uint16_t scope;      /* HRI_IN(..) of the programs that carry it; 0 = local */
   uint8_t program;     /* the one program of a local storage */
   bool dead;           /* merged into another storage by a pass */
+  bool transient;      /* its value is made again before each use and dies behind it, at every level of recomputation */
   int32_t layer;       /* label; -1 none */
   uint32_t unit, segment; /* HRI_NONE when it belongs to none */
   uint32_t key;        /* stable name: offset into job->names */
 } hri_storage;
 
+/* A view shows its storage's bytes in rows of stored[rank - 1] elements: one behind the other, or, with a stride, so many
+ * elements apart (a column view: q of a fused qkv). That is the only stride there is. */
 typedef struct hri_tensor {
   hri_id storage;
   hri_id value;        /* the SSA value that it shows (the storage it was born in) */
@@ -72,7 +84,8 @@ typedef struct hri_tensor {
   uint8_t dtype, rank, layout;
   uint32_t key;        /* name */
   uint64_t dims[HRI_MAX_RANK];   /* logical */
-  uint64_t stored[HRI_MAX_RANK]; /* with padding; contiguous in these */
+  uint64_t stored[HRI_MAX_RANK]; /* with padding */
+  uint64_t stride;     /* elements from row to row of a column view; 0: contiguous in `stored` */
 } hri_tensor;
 
 /* Operands stand at the positions that program/ops.h fixes per op; an absent optional one holds HRI_NONE. */
@@ -136,9 +149,12 @@ typedef struct hri_rope_source {
   double factor;
 } hri_rope_source;
 
+/* A list of nodes in issue order. */
+typedef HRI_ARRAY(hri_id) hri_order;
+
 typedef struct hri_program {
   bool present;
-  HRI_ARRAY(hri_id) order; /* nodes in issue order, which is one legal execution */
+  hri_order order; /* one legal execution */
 } hri_program;
 
 /* The control block: values that change from step to step. Host and programs share this struct; it is a storage. */
@@ -200,7 +216,9 @@ typedef struct hri_place {
 hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dtype, uint32_t rank, const uint64_t *dims, const uint64_t *stored);
 /* Rows [begin, begin + count) of a tensor's leading dimension: a contiguous view. */
 hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count);
-/* A view of the same bytes with other dims (the stored sizes must agree). */
+/* Columns [begin, begin + count) of a tensor's rows: the same rows, `stride` apart. Whole blocks of a blocked type. */
+hri_id hri_tensor_columns(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count);
+/* A view of the same bytes with other dims (the stored sizes must agree). Not of a column view. */
 hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint64_t *dims);
 
 /* A view of one double of the control block. Who reads or writes a single field says so through such a view, so that it
@@ -223,6 +241,8 @@ hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *at
 /* ... and to the end of its program. */
 hri_id hri_node_append(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count);
 void hri_order_push(hri_job *job, uint8_t program, hri_id node);
+/* The list becomes the program's order; `order` is left empty. */
+void hri_order_replace(hri_job *job, uint8_t program, hri_order *order);
 /* Adds an operand or a wait to an existing node (the lists are moved to the end of their pools). */
 void hri_node_add_operand(hri_job *job, hri_id node, hri_id tensor, hri_access access);
 void hri_node_add_wait(hri_job *job, hri_id node, hri_id on);
@@ -234,10 +254,14 @@ hri_id hri_node_clone(hri_job *job, hri_id node);
 static inline hri_operand *hri_operands(const hri_job *job, const hri_node *node) { return job->operands.items + node->operand_begin; }
 /* index-th operand with this access, HRI_NONE if there is none. */
 hri_id hri_operand_find(const hri_job *job, const hri_node *node, hri_access access, uint32_t index);
-uint64_t hri_dtype_bytes(hri_dtype dtype);
+uint64_t hri_dtype_bytes(hri_dtype dtype); /* of one element; not for types of blocks */
+uint64_t hri_dtype_block(hri_dtype dtype); /* elements that go together: 1 but for types of blocks */
+uint64_t hri_dtype_size(hri_dtype dtype, uint64_t elements); /* bytes of whole blocks of elements */
 uint64_t hri_tensor_elements(const hri_tensor *tensor);        /* logical */
 uint64_t hri_tensor_stored_elements(const hri_tensor *tensor); /* with padding */
-uint64_t hri_tensor_bytes(const hri_tensor *tensor);
+uint64_t hri_tensor_bytes(const hri_tensor *tensor); /* that it shows: what lies between rows of a column view does not count */
+/* The tensor shows all of its value. */
+bool hri_tensor_is_whole(const hri_job *job, const hri_tensor *tensor);
 static inline bool hri_access_writes(hri_access access) { return access != HRI_READ; }
 static inline bool hri_access_reads(hri_access access) { return access == HRI_READ || access == HRI_ADD || access == HRI_UPDATE_ACCESS; }
 

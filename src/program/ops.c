@@ -47,15 +47,69 @@ double hri_node_flops(const hri_job *job, const hri_node *node) {
   return rules[node->op].flops ? rules[node->op].flops(job, node) : 0;
 }
 
+/* ---- column views ---- */
+
+/* A contiguous tensor of the shape and type of a view. */
+static hri_id plain_like(hri_job *job, hri_emit emit, hri_id like) {
+  const hri_tensor t = job->tensors.items[like];
+  hri_place place = {.program = emit.program, .tier = job->storages.items[t.storage].tier, .role = job->storages.items[t.storage].role,
+                     .layer = emit.layer, .unit = emit.unit};
+  return hri_tensor_new(job, place, hri_name(job, "%s.columns", hri_name_get(job, t.key)), (hri_dtype)t.dtype, t.rank, t.dims, t.stored);
+}
+
+hri_id hri_node_append_plain(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
+  hri_operand plain[HRI_MAX_OPERANDS] = {{0}};
+  hri_id node;
+  assert(count <= HRI_MAX_OPERANDS);
+  for (uint32_t i = 0; i < count && !job->failed; i++) {
+    hri_id view = operands[i].tensor;
+    plain[i] = operands[i];
+    if (view == HRI_NONE || job->tensors.items[view].stride == 0 || (rules[op].views >> i & 1)) continue;
+    assert(operands[i].access != HRI_UPDATE_ACCESS && operands[i].access != HRI_SCRATCH); /* no op updates columns that it cannot take */
+    plain[i].tensor = plain_like(job, emit, view);
+    if (operands[i].access == HRI_ADD) plain[i].access = HRI_WRITE;
+    if (operands[i].access == HRI_READ) hri_node_append(job, HRI_OP_COPY, emit, NULL, (hri_operand[]){HRI_R(view), HRI_W(plain[i].tensor)}, 2);
+  }
+  if (job->failed) return HRI_NONE;
+  node = hri_node_append(job, op, emit, attr, plain, count);
+  for (uint32_t i = 0; i < count && !job->failed; i++) {
+    if (plain[i].tensor == operands[i].tensor || operands[i].access == HRI_READ) continue;
+    if (operands[i].access == HRI_ADD) hri_node_append(job, HRI_OP_ACCUMULATE, emit, NULL, (hri_operand[]){HRI_R(plain[i].tensor), operands[i]}, 2);
+    else hri_node_append(job, HRI_OP_COPY, emit, NULL, (hri_operand[]){HRI_R(plain[i].tensor), operands[i]}, 2);
+  }
+  return node;
+}
+
 /* ---- autodiff services ---- */
 
 static size_t value_of(const hri_autodiff *ad, hri_id tensor) { return ad->job->tensors.items[tensor].value; }
 
-hri_id hri_ad_gradient(const hri_autodiff *ad, hri_id tensor) {
+/* What of the gradient of a value belongs to a view of the value. */
+static hri_id view_of(hri_autodiff *ad, hri_id gradient, hri_id tensor) {
+  hri_job *job = ad->job;
+  hri_tensor view = job->tensors.items[gradient];
+  const hri_tensor *like = &job->tensors.items[tensor];
+  if (hri_tensor_is_whole(job, like)) return gradient;
+  assert(view.stride == 0 && view.dtype == like->dtype); /* the gradient of a value lies as the value does */
+  view.offset += like->value_offset;
+  view.value_offset += like->value_offset;
+  view.rank = like->rank;
+  view.stride = like->stride;
+  memcpy(view.dims, like->dims, sizeof view.dims);
+  memcpy(view.stored, like->stored, sizeof view.stored);
+  if (!hri_array_push(&job->tensors, view)) {
+    job->failed = true;
+    return HRI_NONE;
+  }
+  return (hri_id)job->tensors.count - 1;
+}
+
+hri_id hri_ad_gradient(hri_autodiff *ad, hri_id tensor) {
   size_t value;
-  if (tensor == HRI_NONE) return HRI_NONE;
+  if (tensor == HRI_NONE || ad->job->failed) return HRI_NONE;
   value = value_of(ad, tensor);
-  return value < ad->value_count ? ad->gradient[value] : HRI_NONE;
+  if (value >= ad->value_count || ad->gradient[value] == HRI_NONE) return HRI_NONE;
+  return view_of(ad, ad->gradient[value], tensor);
 }
 
 bool hri_ad_needed(const hri_autodiff *ad, hri_id tensor) {
@@ -75,7 +129,19 @@ hri_id hri_ad_like(hri_autodiff *ad, hri_id like, const char *suffix) {
 }
 
 hri_id hri_ad_emit(hri_autodiff *ad, hri_op op, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
-  return hri_node_append(ad->job, (uint16_t)op, ad->emit, attr, operands, count);
+  return hri_node_append_plain(ad->job, (uint16_t)op, ad->emit, attr, operands, count);
+}
+
+/* The gradient of a whole value, to which parts are added: begun as zero, or as a copy of what was contributed to all of it
+ * (which may be another value's gradient too, so it is not added to in place). */
+static void begin_gathering(hri_autodiff *ad, size_t value) {
+  hri_id before = ad->gradient[value], whole;
+  assert(ad->whole[value] != HRI_NONE); /* a value that the forward reads in parts was written or read in one piece somewhere */
+  whole = hri_ad_like(ad, ad->whole[value], ".grad");
+  if (before == HRI_NONE) hri_ad_emit(ad, HRI_OP_ZERO, NULL, (hri_operand[]){HRI_W(whole)}, 1);
+  else hri_ad_emit(ad, HRI_OP_COPY, NULL, (hri_operand[]){HRI_R(before), HRI_W(whole)}, 2);
+  ad->gradient[value] = whole;
+  ad->gathered[value] = true;
 }
 
 void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient) {
@@ -83,7 +149,19 @@ void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient) {
   hri_id before, sum;
   if (ad->job->failed || tensor == HRI_NONE || gradient == HRI_NONE) return;
   value = value_of(ad, tensor);
+  if (!hri_tensor_is_whole(ad->job, &ad->job->tensors.items[tensor])) {
+    if (!ad->gathered[value]) begin_gathering(ad, value);
+    if (ad->job->failed) return;
+    hri_ad_emit(ad, HRI_OP_ACCUMULATE, NULL, (hri_operand[]){HRI_R(gradient), HRI_A(view_of(ad, ad->gradient[value], tensor))}, 2);
+    return;
+  }
   before = ad->gradient[value];
+  if (before == HRI_NONE && ad->job->tensors.items[gradient].stride) { /* columns of another value's gradient: gradients are whole */
+    sum = hri_ad_like(ad, tensor, ".grad");
+    hri_ad_emit(ad, HRI_OP_COPY, NULL, (hri_operand[]){HRI_R(gradient), HRI_W(sum)}, 2);
+    ad->gradient[value] = sum;
+    return;
+  }
   if (before == HRI_NONE) {
     ad->gradient[value] = gradient;
     return;
@@ -91,6 +169,7 @@ void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient) {
   sum = hri_ad_like(ad, tensor, ".grad");
   hri_ad_emit(ad, HRI_OP_ADD, NULL, (hri_operand[]){HRI_R(before), HRI_R(gradient), HRI_W(sum)}, 3);
   ad->gradient[value] = sum;
+  ad->gathered[value] = false;
 }
 
 hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor) {

@@ -56,7 +56,8 @@
   X(ADVANCE, "advance", "Ug")              /* control: applied_steps += 1; guard? */                        \
   /* move */                                                                                                \
   X(ZERO, "zero", "W")                     /* x */                                                          \
-  X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers */                            \
+  X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers, columns of either */         \
+  X(ACCUMULATE, "accumulate", "RA")        /* x, y: y (+)= x element by element, columns of either; sums in fp32 */ \
   X(CAST, "cast", "RW")                    /* from, to: same elements, f32 or bf16, to nearest even */       \
   X(PACK, "pack", "RW")                    /* b of a product, the same in the layout that the product reads; \
                                               i0 hri_product - 1; i1 the product's M */   \
@@ -111,6 +112,7 @@ typedef struct hri_rule {
   /* Bits per operand. */
   uint16_t wide;    /* results that stay fp32 when activations are bf16 (statistics) */
   uint16_t cheap;   /* results that are made again at the price of a pass over memory, from what the backward keeps anyhow */
+  uint16_t views;   /* that may be column views; elsewhere hri_node_append_plain puts a copy beside the node */
   uint16_t gathers; /* of these only as many bytes are read as are written: rows of a table */
   /* Classes. */
   hri_product product;
@@ -137,6 +139,11 @@ hri_id hri_node_guard(const hri_job *job, const hri_node *node);
 double hri_node_bytes(const hri_job *job, const hri_node *node);
 double hri_node_flops(const hri_job *job, const hri_node *node);
 
+/* hri_node_append where an operand may be a column view that the op does not take: what it reads is copied out before the
+ * node, what it writes or adds is made beside and copied or accumulated in behind it. So every program is legal as it is
+ * made, and each copy is a node that plan and dumps see (strided operands make libraries allocate behind our back). */
+hri_id hri_node_append_plain(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count);
+
 /* ---- services of the autodiff pass for backward rules ---- */
 
 struct hri_autodiff {
@@ -145,19 +152,22 @@ struct hri_autodiff {
   bool accumulate;      /* gradients of parameters ADD (begin zeroed them), else the first touch WRITEs */
   hri_emit emit;        /* labels of the node being differentiated, phase backward */
   hri_id *gradient;     /* per value: tensor of its gradient so far, HRI_NONE */
+  hri_id *whole;        /* per value: a tensor that shows all of it, HRI_NONE */
+  bool *gathered;       /* per value: its gradient was begun as zero, to be added to part by part */
   bool *needed;         /* per value: requires grad */
   uint32_t *param_of;   /* per value: parameter, HRI_NONE */
   bool *touched;        /* per parameter: its gradient was written in this program */
   size_t value_count;
 };
 
-/* Gradient of a tensor so far (HRI_NONE: no path to the loss). */
-hri_id hri_ad_gradient(const hri_autodiff *ad, hri_id tensor);
+/* Gradient of a tensor so far (HRI_NONE: no path to the loss); of a view of a value, the same view of its gradient. */
+hri_id hri_ad_gradient(hri_autodiff *ad, hri_id tensor);
 /* Whether a gradient with respect to this tensor is wanted. */
 bool hri_ad_needed(const hri_autodiff *ad, hri_id tensor);
 /* A fresh tensor shaped like `like`, for a gradient. */
 hri_id hri_ad_like(hri_autodiff *ad, hri_id like, const char *suffix);
-/* Records another contribution; a second one becomes an add node. */
+/* Records another contribution to a tensor: a second one becomes an add node, one to a part of a value goes into a gradient
+ * of the whole value that begins as zero. */
 void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient);
 /* The gradient operand of a parameter: WRITE at the first touch without accumulation, else ADD. */
 hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor);

@@ -9,6 +9,7 @@ static void print_dims(hri_text *out, const hri_tensor *t) {
     if (t->stored[d] != t->dims[d]) hri_text_add(out, "(%llu)", (unsigned long long)t->stored[d]);
   }
   hri_text_add(out, "]");
+  if (t->stride) hri_text_add(out, "/%llu", (unsigned long long)t->stride);
 }
 
 /* A guard is read like any operand; its own word says that the node depends on it. An absent one is not mentioned. */
@@ -92,6 +93,10 @@ static void json_node(hri_json_writer *w, const hri_job *job, hri_id id) {
     hri_json_begin_array(w);
     for (uint32_t d = 0; d < t->rank; d++) hri_json_put_u64(w, t->dims[d]);
     hri_json_end_array(w);
+    if (t->stride) {
+      hri_json_key(w, "row_stride");
+      hri_json_put_u64(w, t->stride);
+    }
     if (is_guard(node, i)) {
       hri_json_key(w, "guard");
       hri_json_put_bool(w, true);

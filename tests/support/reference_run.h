@@ -192,12 +192,26 @@ static void RUN(loss_sum)(RUN(memory) *m, const hri_node *node) {
   for (int64_t i = 0; i < RUN(elements)(m, node, 0); i++) m->control.loss_sum += (double)RUN(at)(m, hri_operands(m->job, node)[0].tensor)[i];
 }
 
+/* Elements from row to row of an operand, which may be columns of a wider result. */
+static uint64_t RUN(stride)(const RUN(memory) *m, const hri_node *node, uint32_t index) {
+  const hri_tensor *t = hri_at(m->job, node, index);
+  return t->stride ? t->stride : hri_columns(t);
+}
+
+/* COPY and SELECT; ACCUMULATE with ADD. */
 static void RUN(move)(RUN(memory) *m, const hri_node *node) {
   uint32_t to = node->op == HRI_OP_SELECT ? 2 : 1;
-  uint64_t n = (uint64_t)RUN(elements)(m, node, to), from = node->op == HRI_OP_SELECT ? (uint64_t)m->control.micro_index * n : 0;
+  uint64_t rows = (uint64_t)RUN(rows)(m, node, to), columns = (uint64_t)RUN(columns)(m, node, to), from_stride = columns, to_stride = RUN(stride)(m, node, to),
+           from = node->op == HRI_OP_SELECT ? (uint64_t)m->control.micro_index * rows * columns : 0;
   hri_id source = hri_operands(m->job, node)[0].tensor, target = hri_operands(m->job, node)[to].tensor;
-  memmove(RUN(at)(m, target), RUN(at)(m, source) + from, n * sizeof(RUN_REAL));
-  memmove(RUN(ints_at)(m, target), RUN(ints_at)(m, source) + from, n * sizeof(int32_t));
+  bool adds = hri_operands(m->job, node)[to].access == HRI_ADD;
+  if (node->op != HRI_OP_SELECT) from_stride = RUN(stride)(m, node, 0);
+  for (uint64_t r = 0; r < rows; r++)
+    for (uint64_t c = 0; c < columns; c++) {
+      RUN_REAL *y = RUN(at)(m, target) + r * to_stride + c, x = RUN(at)(m, source)[from + r * from_stride + c];
+      *y = adds ? *y + x : x;
+      if (!adds) RUN(ints_at)(m, target)[r * to_stride + c] = RUN(ints_at)(m, source)[from + r * from_stride + c];
+    }
 }
 
 static void RUN(product)(RUN(memory) *m, const hri_node *node) {
@@ -245,8 +259,8 @@ static void RUN(node)(RUN(memory) *m, const hri_node *node) {
     break;
   case HRI_OP_LOSS_SUM: RUN(loss_sum)(m, node); break;
   case HRI_OP_ZERO: for (int64_t i = 0; i < RUN(elements)(m, node, 0); i++) RUN(out)(m, node, 0)[i] = 0; break;
-  case HRI_OP_SELECT: case HRI_OP_COPY: RUN(move)(m, node); break;
-  case HRI_OP_ADAMW: case HRI_OP_MOMENTUM: case HRI_OP_SGD: case HRI_OP_ADVANCE: case HRI_OP_SQUARE_NORM: case HRI_OP_CLIP: case HRI_OP_FILL: case HRI_OP_SINK: break;
+  case HRI_OP_SELECT: case HRI_OP_COPY: case HRI_OP_ACCUMULATE: RUN(move)(m, node); break;
+  case HRI_OP_ADVANCE: case HRI_OP_SQUARE_NORM: case HRI_OP_CLIP: case HRI_OP_FILL: case HRI_OP_SINK: break;
   default: fail_msg("the reference backend does not know %s", hri_op_name(node->op));
   }
   while (m->taken_count > 0) free(m->taken[--m->taken_count]);

@@ -1030,6 +1030,95 @@ static void things_used_twice(void **state) {
   HOLD(build_tied, 5, 3, 7, 7);
 }
 
+/* ---- further producers, and columns of a fused result ---- */
+
+/* What an adapter is: rows [begin, begin + count) of a product get a second producer, of low rank, that adds to their columns. */
+static void adapt(tiny *t, const char *name, hri_id x, hri_id y, uint64_t begin, uint64_t count, uint64_t rank) {
+  char text[32];
+  hri_id a, b, low;
+  (void)snprintf(text, sizeof text, "%s.A", name);
+  a = matrix(t, text, rank, columns_of(t, x));
+  (void)snprintf(text, sizeof text, "%s.B", name);
+  b = matrix(t, text, count, rank);
+  low = linear(t, x, a, HRI_NONE);
+  t->emit.site++;
+  assert_int_not_equal(hri_node_append_plain(&t->job, HRI_OP_LINEAR, t->emit, NULL,
+                                             (hri_operand[]){HRI_R(low), HRI_R(b), HRI_ABSENT, HRI_A(hri_tensor_columns(&t->job, y, begin, count))}, 4),
+                       HRI_NONE);
+}
+
+/* B, T, H, K, D, C, rank, base frozen?: adapters of q and v of a fused qkv, then attention and a product. */
+static void build_adapters(tiny *t, const void *shape) {
+  const int *s = shape;
+  uint64_t m = (uint64_t)(s[0] * s[1]), h = (uint64_t)s[2], k = (uint64_t)s[3], d = (uint64_t)s[4], c = (uint64_t)s[5], r = (uint64_t)s[6];
+  hri_attr attr = {.i = {s[0], s[1], s[2], s[3], s[4]}, .f = {0.7}};
+  hri_id x = variable(t, m, c, s[7]), w = weight(t, "qkv", (h + 2 * k) * d, c, (h + 2 * k) * d, s[7], 0, 1), qkv, y, lse;
+  t->emit.layer = 0;
+  qkv = linear(t, x, w, HRI_NONE);
+  adapt(t, "q", x, qkv, 0, h * d, r);
+  adapt(t, "v", x, qkv, (h + k) * d, k * d, r);
+  y = fresh(t, m, h * d);
+  lse = fresh(t, (uint64_t)(s[0] * s[2]), (uint64_t)s[1]);
+  node(t, HRI_OP_ATTENTION, &attr, (hri_operand[]){HRI_R(qkv), HRI_ABSENT, HRI_W(y), HRI_W(lse)}, 4);
+  t->emit.layer = -1;
+  result(t, linear(t, y, weight(t, "o", c, h * d, c, s[7], 0, 1), HRI_NONE));
+}
+
+static void inspect_adapters(const tiny *t, const way *w) {
+  uint32_t added = 0, again = 0;
+  const hri_program *p = &t->job.programs[t->program];
+  for (size_t at = 0; at < p->order.count; at++) {
+    const hri_node *n = &t->job.nodes.items[p->order.items[at]];
+    if (n->op != HRI_OP_ACCUMULATE) continue;
+    added += n->phase == HRI_PHASE_FORWARD;
+    again += n->phase == HRI_PHASE_BACKWARD && n->origin != HRI_NONE;
+  }
+  assert_int_equal(added, 2);
+  assert_int_equal(again, w->recompute ? 2 : 0);
+}
+
+static void inspect_frozen_adapters(const tiny *t, const way *w) {
+  inspect_adapters(t, w);
+  assert_int_equal(count_nodes(t, HRI_OP_LINEAR_DW, -1), 4); /* two adapters of two matrices; nothing of the base */
+  assert_int_equal(count_nodes(t, HRI_OP_EMBED_BACKWARD, -1), 0);
+  assert_int_equal(count_nodes(t, HRI_OP_LINEAR_DX, -1), 3); /* through o, and through B twice; x is frozen */
+}
+
+/* M, F, whole first?: both halves of a product are read alone, each by an activation of its own whose results are the halves
+ * of one tensor; the product is read as a whole too, behind or before. */
+static void build_halves(tiny *t, const void *shape) {
+  const int *s = shape;
+  uint64_t m = (uint64_t)s[0], f = (uint64_t)s[1];
+  hri_id x = variable(t, m, 5, false), w = matrix(t, "w", 2 * f, 5), up, wide, whole = HRI_NONE, both;
+  t->emit.layer = 0;
+  wide = linear(t, x, w, HRI_NONE);
+  if (s[2]) whole = linear(t, wide, matrix(t, "before", 3, 2 * f), HRI_NONE);
+  up = fresh(t, m, 2 * f);
+  for (uint64_t half = 0; half < 2; half++) {
+    hri_attr attr = {.i = {half ? HR_ACTIVATION_SILU : HR_ACTIVATION_GELU_TANH}};
+    t->emit.site++;
+    hri_node_append_plain(&t->job, HRI_OP_ACTIVATION, t->emit, &attr,
+                          (hri_operand[]){HRI_R(hri_tensor_columns(&t->job, wide, half * f, f)), HRI_W(hri_tensor_columns(&t->job, up, half * f, f))}, 2);
+  }
+  if (!s[2]) whole = linear(t, wide, matrix(t, "behind", 3, 2 * f), HRI_NONE);
+  both = linear(t, up, matrix(t, "down", 3, 2 * f), HRI_NONE);
+  t->emit.layer = -1;
+  result(t, add(t, both, whole));
+}
+
+static void further_producers_and_columns(void **state) {
+  static const int small[] = {2, 7, 4, 2, 5, 6, 3, 0}, odd[] = {1, 33, 3, 1, 7, 13, 2, 0}, frozen_base[] = {2, 7, 4, 2, 5, 6, 3, 1}, one[] = {1, 1, 1, 1, 1, 1, 1, 0};
+  (void)state;
+  hold("adapters of q and v", build_adapters, small, inspect_adapters);
+  hold("adapters of q and v, odd", build_adapters, odd, inspect_adapters);
+  hold("adapters on a frozen base", build_adapters, frozen_base, inspect_frozen_adapters);
+  hold("adapters of one element", build_adapters, one, NULL);
+  HOLD(build_halves, 7, 3, 0);
+  HOLD(build_halves, 7, 3, 1);
+  HOLD(build_halves, 33, 17, 0);
+  HOLD(build_halves, 1, 4, 1);
+}
+
 /* ---- frozen parameters: no node is emitted for what nobody wants ---- */
 
 /* Which of x, w, bias train. */
@@ -1316,6 +1405,7 @@ int main(void) {
       cmocka_unit_test(head_norm_rule),
       cmocka_unit_test(loss_head),
       cmocka_unit_test(things_used_twice),
+      cmocka_unit_test(further_producers_and_columns),
       cmocka_unit_test(frozen_inputs_get_no_nodes),
       cmocka_unit_test(unreached_parameters_are_refused),
       cmocka_unit_test(ways_are_different_programs),

@@ -13,6 +13,12 @@ static void copy(void *to, const void *from, int64_t bytes, int threads) {
     memcpy((char *)to + begin, (const char *)from + begin, (size_t)(bytes - begin < PIECE ? bytes - begin : PIECE));
 }
 
+static void copy_rows(void *to, int64_t to_pitch, const void *from, int64_t from_pitch, int64_t width, int64_t rows, int threads) {
+#pragma omp parallel for num_threads(hri_team(threads, rows * width / 4)) schedule(static)
+  for (int64_t row = 0; row < rows; row++)
+    memcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, (size_t)width);
+}
+
 static void zero(void *to, int64_t bytes, int threads) {
 #pragma omp parallel for num_threads(hri_team(threads, bytes / 4)) schedule(static)
   for (int64_t begin = 0; begin < bytes; begin += PIECE)
@@ -133,6 +139,7 @@ static int64_t first_nonfinite(const void *x, int64_t n, hri_real real, int thre
 
 void HRI_ISA_NAME(hri_move_kernels)(hri_cpu_kernels *table) {
   table->copy = copy;
+  table->copy_rows = copy_rows;
   table->zero = zero;
   table->fill = fill;
   table->cast = cast;

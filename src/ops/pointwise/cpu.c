@@ -37,6 +37,25 @@ static void add(void *y, const void *a, const void *b, int64_t n, hri_real real,
     HRI_BY_REAL(real, add_range(y, a, b, block * BLOCK, block_end(block * BLOCK, n), REAL));
 }
 
+static HRI_INLINE void accumulate_row(void *y, hri_real y_real, const void *x, hri_real x_real, int64_t begin_y, int64_t begin_x, int64_t columns,
+                                      bool adds) {
+  for (int64_t i = 0; i < columns; i += HRI_LANES) {
+    int64_t n = vector_length(i, columns);
+    hri_vf v = hri_vload_real_n(x, begin_x + i, n, x_real);
+    if (adds) v = hri_vload_real_n(y, begin_y + i, n, y_real) + v;
+    hri_vstore_real_n(y, begin_y + i, v, n, y_real);
+  }
+}
+
+static void accumulate(void *y, hri_real y_real, int64_t y_stride, const void *x, hri_real x_real, int64_t x_stride, int64_t rows, int64_t columns,
+                       bool adds, int threads) {
+#pragma omp parallel for num_threads(hri_team(threads, rows * columns)) schedule(static)
+  for (int64_t row = 0; row < rows; row++) {
+    if (x_real == HRI_REAL_BF16) HRI_BY_REAL(y_real, accumulate_row(y, REAL, x, HRI_REAL_BF16, row * y_stride, row * x_stride, columns, adds));
+    else HRI_BY_REAL(y_real, accumulate_row(y, REAL, x, HRI_REAL_F32, row * y_stride, row * x_stride, columns, adds));
+  }
+}
+
 static HRI_INLINE void scale_range(void *y, const void *x, float factor, int64_t i, int64_t end, hri_real real) {
   for (; i + HRI_LANES <= end; i += HRI_LANES)
     hri_vstore_real(y, i, hri_vload_real(x, i, real) * factor, real);
@@ -370,6 +389,7 @@ static void math(hri_math function, float *y, const float *x, int64_t n) {
 
 void HRI_ISA_NAME(hri_pointwise_kernels)(hri_cpu_kernels *table) {
   table->add = add;
+  table->accumulate = accumulate;
   table->scale = scale;
   table->bias_gradient = bias_gradient;
   table->activation = activation;
