@@ -51,7 +51,8 @@ static hri_backend table_backend(hr_device *device) {
 static uint64_t job_bytes(const hri_job *job) {
   uint64_t bytes = job->storages.capacity * sizeof(hri_storage) + job->tensors.capacity * sizeof(hri_tensor) + job->nodes.capacity * sizeof(hri_node) +
                    job->operands.capacity * sizeof(hri_operand) + job->waits.capacity * sizeof(hri_wait) + job->params.capacity * sizeof(hri_param) +
-                   job->segments.capacity * sizeof(hri_segment) + job->names.capacity;
+                   job->segments.capacity * sizeof(hri_segment) + job->ranges.capacity * (sizeof(hri_range) + sizeof(uint32_t)) +
+                   job->parts.capacity * sizeof(hri_part) + job->runs.capacity * sizeof(hri_run) + job->members.capacity * sizeof(hri_id) + job->names.capacity;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) bytes += job->programs[kind].order.capacity * sizeof(hri_id);
   return bytes + job->storages.count * 16 + job->nodes.count * 8; /* placement, prepared nodes */
 }
@@ -107,8 +108,9 @@ static void describe(hr_plan *plan) {
   for (size_t p = 0; p < plan->job.params.count; p++) {
     uint64_t elements = hri_tensor_elements(&plan->job.tensors.items[plan->job.params.items[p].weight]);
     info->parameter_count += elements;
-    if (plan->job.params.items[p].trainable) info->trainable_parameter_count += elements;
   }
+  for (size_t r = 0; r < plan->job.ranges.count; r++)
+    if (plan->job.ranges.items[r].gradient != HRI_NONE) info->trainable_parameter_count += hri_range_logical(&plan->job, &plan->job.ranges.items[r]);
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     info->program_count += plan->job.programs[kind].present;
     info->node_count += (uint32_t)plan->job.programs[kind].order.count;

@@ -308,8 +308,15 @@ static hr_status run_loss_sum(call *c) {
   return HR_OK;
 }
 
+/* The k-th tensor that an operand stands for. */
+static hri_id piece(const call *c, uint32_t index, uint32_t k) { return hri_piece(c->job, operand(c, index)->tensor, k); }
+static void *piece_pointer(const call *c, uint32_t index, uint32_t k) { return present(c, index) ? hri_launch_pointer(c->launch, piece(c, index, k)) : NULL; }
+static uint32_t pieces(const call *c, uint32_t index) { return hri_piece_count(c->job, operand(c, index)->tensor); }
+static int64_t piece_elements(const call *c, uint32_t index, uint32_t k) { return (int64_t)hri_tensor_stored_elements(&c->job->tensors.items[piece(c, index, k)]); }
+
 static hr_status run_square_norm(call *c) {
-  c->cpu->kernels.square_sum(pointer(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), threads(c));
+  for (uint32_t k = 0; k < pieces(c, 0); k++)
+    c->cpu->kernels.square_sum(piece_pointer(c, 1, k), piece_pointer(c, 0, k), real(c, 0), piece_elements(c, 0, k), threads(c));
   return HR_OK;
 }
 
@@ -334,22 +341,25 @@ static hr_status run_advance(call *c) {
   return HR_OK;
 }
 
-/* g, control, w, the tensors of the state, bf16 copy of w?, guard? (the executor's). The step of the random bits is the one that
- * ADVANCE has just counted. */
+/* g, control, w, the tensors of the state, bf16 copy of w?, guard? (the executor's), range by range. The step of the random bits is
+ * the one that ADVANCE has just counted; they go by the element of the parameter, wherever its ranges lie. */
 static hr_status run_update(call *c) {
   const hri_control *control = pointer(c, 1);
   uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
   const double *f = c->node->attr.f;
-  hri_update_args a = {.n = elements(c, 2), .w = pointer(c, 2), .w_real = real(c, 2), .copy = pointer(c, 3 + states), .g = pointer(c, 0),
-                       .gradient_real = real(c, 0), .threads = threads(c)};
   hri_update_numbers n = {.number = {f[0], f[1], f[2]}, .learning_rate = control->learning_rate, .weight_decay = f[3],
                           .gradient_scale = control->clip_scale / control->loss_scale, .t = control->applied_steps};
-  for (uint32_t k = 0; k < states; k++) {
-    a.state[k] = pointer(c, 3 + k);
-    if (hri_optimizer_get(kind)->tensors[k].narrow) a.state_real = real(c, 3 + k);
+  for (uint32_t k = 0; k < pieces(c, 0); k++) {
+    const hri_range *range = &c->job->ranges.items[c->job->laid_out.items[c->node->attr.i[1] + k]];
+    hri_update_args a = {.n = piece_elements(c, 2, k), .w = piece_pointer(c, 2, k), .w_real = real(c, 2), .copy = piece_pointer(c, 3 + states, k),
+                         .g = piece_pointer(c, 0, k), .gradient_real = real(c, 0), .first_element = (int64_t)range->first, .threads = threads(c),
+                         .rounding = {.seed = control->seed, .step = (uint64_t)control->applied_steps, .site = c->job->params.items[range->param].site}};
+    for (uint32_t t = 0; t < states; t++) {
+      a.state[t] = piece_pointer(c, 3 + t, k);
+      if (hri_optimizer_get(kind)->tensors[t].narrow) a.state_real = real(c, 3 + t);
+    }
+    c->cpu->kernels.update[kind](&a, &n);
   }
-  a.rounding = (hri_rounding){.seed = control->seed, .step = (uint64_t)control->applied_steps, .site = c->node->site};
-  c->cpu->kernels.update[kind](&a, &n);
   return HR_OK;
 }
 

@@ -17,12 +17,12 @@ hri_backend hri_cpu_backend(hri_cpu *cpu);
 /* Distinct matrix products that a job needs: what will be prepared (each holds library memory that no program can own). */
 uint32_t hri_cpu_distinct_products(const hri_job *job);
 
-/* Moves parameters between a tensor and files or generators; implemented by the trainer. `tensor` is the whole stored
- * tensor in the arena, of the type that the job gave it, `staging` planned scratch. */
+/* Moves ranges of parameters between a tensor and files or generators; implemented by the trainer. `tensor` is the range's whole
+ * stored tensor (`what`: hri_moved) in the arena, of the type that the job gave it, `staging` planned scratch. */
 typedef struct hri_transfer {
   void *context;
-  hr_status (*fill)(void *context, uint32_t param, uint32_t what, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
-  hr_status (*sink)(void *context, uint32_t param, uint32_t what, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+  hr_status (*fill)(void *context, uint32_t range, uint32_t what, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+  hr_status (*sink)(void *context, uint32_t range, uint32_t what, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 } hri_transfer;
 
 /* Where operands lie at run time. */

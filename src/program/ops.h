@@ -49,7 +49,8 @@
   /* loss: i0 logical vocabulary, f0 logit soft-cap (0: none) */                                            \
   X(CROSS_ENTROPY, "cross_entropy", "RRRwW") /* logits[R,V], targets[R], control, dlogits?, losses[R] */    \
   X(LOSS_SUM, "loss_sum", "RU")            /* losses[M], control */                                         \
-  /* optim; the updates themselves are the rows of program/optimizer.h: f0 to f2 their numbers, f3 weight decay */ \
+  /* optim; the updates themselves are the rows of program/optimizer.h: f0 to f2 their numbers, f3 weight decay. \
+     Operands are groups: i0 segment, i1 first and i2 number of its ranges in job->laid_out */             \
   X(SQUARE_NORM, "square_norm", "RW")      /* g, partial sums (f64, one per 65536 elements) */              \
   X(CLIP, "clip", "RU")                    /* partial sums, control: grad_norm; clip_scale, which is 1 without clip_norm */ \
   X(FOUND_INF, "found_inf", "RRW")         /* two doubles, double: 1 when one of them is not finite, else 0 */ \
@@ -63,8 +64,8 @@
                                               i0 hri_product - 1; i1 the product's M */   \
   X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \
   X(LAST_ROW, "last_row", "RRW")           /* x[M,C], control, y[1,C]: row row_count - 1 */                 \
-  X(FILL, "fill", "W")                     /* tensor; i0 parameter, i1 hri_moved */                         \
-  X(SINK, "sink", "R")                     /* tensor; i0 parameter, i1 hri_moved */
+  X(FILL, "fill", "W")                     /* tensor; i0 range, i1 hri_moved */                             \
+  X(SINK, "sink", "R")                     /* tensor; i0 range, i1 hri_moved */
 
 typedef enum hri_op {
 #define HRI_OP_ENUM(id, name, operands) HRI_OP_##id,
@@ -75,14 +76,14 @@ typedef enum hri_op {
   HRI_OP_COUNT
 } hri_op;
 
-/* What of a parameter a FILL or SINK node moves: the weight (the master where there is one), or HRI_MOVED_STATE + k, the
+/* What of a range a FILL or SINK node moves: the weight (the master where there is one), or HRI_MOVED_STATE + k, the
  * k-th tensor of its state. */
 typedef enum hri_moved { HRI_MOVED_WEIGHT = 0, HRI_MOVED_STATE } hri_moved;
 
-/* The tensor that holds what is moved; HRI_NONE when the parameter has none. */
-static inline hri_id hri_moved_tensor(const hri_param *p, uint32_t what) {
-  if (what >= HRI_MOVED_STATE) return p->state[what - HRI_MOVED_STATE];
-  return p->master != HRI_NONE ? p->master : p->weight;
+/* The tensor that holds what is moved; HRI_NONE when the range has none. */
+static inline hri_id hri_moved_tensor(const hri_range *r, uint32_t what) {
+  if (what >= HRI_MOVED_STATE) return r->state[what - HRI_MOVED_STATE];
+  return r->master != HRI_NONE ? r->master : r->weight;
 }
 
 enum { HRI_NORM_BLOCK = 65536, HRI_MAX_OPERANDS = 10 };

@@ -227,8 +227,9 @@ static void make_leaves(replay *r, const hr_job *spec) {
       hri_place place = {.scope = (uint16_t)(HRI_IN(HRI_STEP) | HRI_IN(HRI_EVALUATE)), .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
       r->map[k] = hri_tensor_new(r->job, place, hri_name(r->job, "%s", e->name), HRI_I32, 1, &e->rows, NULL);
     } else if (e->kind == ENTRY_PARAMETER) {
-      hri_param_request p = {.name = e->name, .layer = -1, .unit = 0, .rank = e->columns ? 2 : 1, .dims = {e->rows, e->columns}, .stored = {e->rows, e->columns},
-                             .decay = e->decay, .frozen = e->frozen, .init = e->init_std > 0 ? HRI_INIT_NORMAL : e->init_std < 0 ? HRI_INIT_ONES : HRI_INIT_ZEROS,
+      hri_part_request all = {.name = e->name, .rows = e->rows, .trainable = !e->frozen, .decay = e->decay, .state_kind = spec->optimizer};
+      hri_param_request p = {.name = e->name, .layer = -1, .unit = HRI_NONE, .rank = e->columns ? 2 : 1, .dims = {e->rows, e->columns}, .stored = {e->rows, e->columns},
+                             .parts = &all, .part_count = 1, .init = e->init_std > 0 ? HRI_INIT_NORMAL : e->init_std < 0 ? HRI_INIT_ONES : HRI_INIT_ZEROS,
                              .init_std = e->init_std, .spec = HRI_NONE};
       uint32_t index;
       if (e->is_vocabulary) p.stored[0] = hri_round_up(e->rows, HRI_VOCABULARY_ALIGN);
@@ -343,22 +344,21 @@ struct hr_run {
 };
 
 /* The tensor that holds a parameter's true values. */
-static hri_id truth(const hri_param *param) { return hri_moved_tensor(param, HRI_MOVED_WEIGHT); }
+static hri_id truth(const hri_job *job, const hri_param *param) { return hri_moved_tensor(hri_param_whole(job, param), HRI_MOVED_WEIGHT); }
 
-static hr_status fill(void *context, uint32_t p, uint32_t what, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t range, uint32_t what, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hr_run *run = context;
   const hri_job *job = &run->plan->job;
-  const hri_param *param = &job->params.items[p];
-  const hri_tensor *t = &job->tensors.items[hri_moved_tensor(param, what)];
+  const hri_tensor *t = &job->tensors.items[hri_moved_tensor(&job->ranges.items[range], what)];
   (void)error;
   memset(tensor, 0, hri_tensor_bytes(t));
   if (what == HRI_MOVED_WEIGHT)
-    hri_initialise(run->plan->cpu, param, run->plan->spec.seed, hri_tensor_elements(t), t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32, tensor, staging, bytes);
+    hri_initialise(run->plan->cpu, job, range, run->plan->spec.seed, t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32, tensor, staging, bytes);
   return HR_OK;
 }
 
-static hr_status sink(void *context, uint32_t p, uint32_t what, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
-  (void)context, (void)p, (void)what, (void)tensor, (void)staging, (void)bytes;
+static hr_status sink(void *context, uint32_t range, uint32_t what, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+  (void)context, (void)range, (void)what, (void)tensor, (void)staging, (void)bytes;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "graphs are read with hr_run_get_parameter");
 }
 
@@ -465,8 +465,8 @@ hr_status hr_run_get_parameter(const hr_run *run, hr_tensor tensor, float *value
   const hri_param *param;
   const void *at;
   HRI_TRY(parameter(run, tensor, count, &param, error));
-  at = hri_executor_pointer(run->executor, truth(param));
-  if (run->plan->job.tensors.items[truth(param)].dtype == HRI_BF16) hri_f32_from_bf16(values, at, count);
+  at = hri_executor_pointer(run->executor, truth(&run->plan->job, param));
+  if (run->plan->job.tensors.items[truth(&run->plan->job, param)].dtype == HRI_BF16) hri_f32_from_bf16(values, at, count);
   else memcpy(values, at, count * sizeof *values);
   return HR_OK;
 }
@@ -474,7 +474,7 @@ hr_status hr_run_get_parameter(const hr_run *run, hr_tensor tensor, float *value
 hr_status hr_run_set_parameter(hr_run *run, hr_tensor tensor, const float *values, uint64_t count, hr_error *error) {
   const hri_param *param;
   HRI_TRY(parameter(run, tensor, count, &param, error));
-  if (run->plan->job.tensors.items[truth(param)].dtype == HRI_F32) memcpy(hri_executor_pointer(run->executor, truth(param)), values, count * sizeof *values);
+  if (run->plan->job.tensors.items[truth(&run->plan->job, param)].dtype == HRI_F32) memcpy(hri_executor_pointer(run->executor, truth(&run->plan->job, param)), values, count * sizeof *values);
   if (run->plan->job.tensors.items[param->weight].dtype == HRI_BF16) hri_bf16_from_f32(hri_executor_pointer(run->executor, param->weight), values, count);
   return HR_OK;
 }

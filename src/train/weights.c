@@ -178,9 +178,8 @@ uint32_t hri_move_type(hri_file_dtype dtype) {
   return dtype == HRI_FILE_F32 ? HRI_GGML_F32 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F16;
 }
 
-hri_real hri_real_of(const hri_job *job, uint32_t param, uint32_t what) {
-  const hri_param *p = &job->params.items[param];
-  hri_id id = hri_moved_tensor(p, what);
+hri_real hri_real_of(const hri_job *job, uint32_t range, uint32_t what) {
+  hri_id id = hri_moved_tensor(&job->ranges.items[range], what);
   return job->tensors.items[id].dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
 }
 
@@ -220,68 +219,100 @@ static hr_status move_gguf_part(const hri_source *s, const hri_param_spec *spec,
   return HR_OK;
 }
 
-static hr_status fill_weight(hri_source *s, const hri_param_spec *spec, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
-  uint64_t columns = spec->rank == 2 ? spec->dims[1] : 1;
+/* The parts of a range are some of its parameter's, and those are what the model's table says: part k of the range. */
+static const hri_param_part *part_of(const hri_job *job, const hri_range *range, const hri_param_spec *spec, uint32_t k) {
+  return &spec->parts[range->part_begin - job->params.items[range->param].part_begin + k];
+}
+
+static uint64_t columns_of(const hri_param_spec *spec) { return spec->rank == 2 ? spec->dims[1] : 1; }
+
+static hr_status fill_weight(hri_source *s, const hri_range *range, const hri_param_spec *spec, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
-  for (uint32_t k = 0; k < spec->part_count; k++) {
-    const hri_param_part *part = &spec->parts[k];
-    HRI_TRY((s->gguf ? move_gguf_part : move_part)(s, spec, k, &moves[k], error));
+  for (uint32_t k = 0; k < range->part_count; k++) {
+    const hri_param_part *part = part_of(s->job, range, spec, k);
+    HRI_TRY((s->gguf ? move_gguf_part : move_part)(s, spec, (uint32_t)(part - spec->parts), &moves[k], error));
     moves[k].rows = part->rows;
-    moves[k].columns = columns;
-    moves[k].at = hri_real_at(tensor, (int64_t)(part->row * columns), real);
+    moves[k].columns = columns_of(spec);
+    moves[k].at = hri_real_at(tensor, (int64_t)((part->row - range->row) * columns_of(spec)), real);
     moves[k].real = real;
     moves[k].finite = true;
   }
-  return hri_moves_run(s->cpu, moves, spec->part_count, staging, staging_bytes, error);
+  return hri_moves_run(s->cpu, moves, range->part_count, staging, staging_bytes, error);
 }
 
-static hr_status fill_state(hri_source *s, const hri_param *param, uint32_t what, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
-  char name[128];
+/* One tensor of the states' file: entries [at, ...) of the state of a range. */
+static hr_status find_state(const hri_source *s, const hri_state_file *file, hri_real real, hri_move *move, hr_error *error) {
   const hri_safetensor *found;
-  uint32_t index;
   uint64_t have = 0;
-  hri_move move;
-  (void)snprintf(name, sizeof name, "%s.%s", hri_name_get(s->job, param->key), hri_optimizer_get(param->state_kind)->tensors[what - HRI_MOVED_STATE].name);
-  index = hri_weights_find(s->states, name);
-  if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the checkpoint's optimizer.safetensors has no tensor %s", name);
+  uint32_t index = hri_weights_find(s->states, file->name);
+  if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the checkpoint's optimizer.safetensors has no tensor %s", file->name);
   found = hri_weights_get(s->states, index);
   (void)hri_file_elements(found->rank, found->shape, &have);
-  if (have != elements || found->dtype != (real == HRI_REAL_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32))
-    return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype", hri_weights_path(s->states, index), name);
-  move = move_from(s->states, index);
-  move.rows = elements;
-  move.columns = 1;
-  move.at = tensor;
-  move.real = real;
-  move.finite = true;
-  return hri_moves_run(s->cpu, &move, 1, staging, staging_bytes, error);
+  if (have != file->entries || found->dtype != (real == HRI_REAL_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32))
+    return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype", hri_weights_path(s->states, index), file->name);
+  *move = move_from(s->states, index);
+  return HR_OK;
 }
 
-void hri_initialise(const hri_cpu *cpu, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes) {
+static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec *spec, uint32_t what, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+  hri_move moves[HRI_PARAM_PARTS];
+  hri_state_file file;
+  uint32_t count = 0;
+  for (; hri_state_file_of(s->job, range, spec, what - HRI_MOVED_STATE, count, &file); count++) {
+    HRI_TRY(find_state(s, &file, real, &moves[count], error));
+    moves[count].rows = file.entries;
+    moves[count].columns = 1;
+    moves[count].at = hri_real_at(tensor, (int64_t)file.at, real);
+    moves[count].real = real;
+    moves[count].finite = true;
+  }
+  return hri_moves_run(s->cpu, moves, count, staging, staging_bytes, error);
+}
+
+bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec *spec, uint32_t tensor, uint32_t k, hri_state_file *out) {
+  const hri_range *range = &job->ranges.items[index];
+  const hri_param *param = &job->params.items[range->param];
+  const hri_state_tensor *state = &hri_optimizer_get(job->parts.items[range->part_begin].state_kind)->tensors[tensor];
+  bool whole = param->range_count == 1;
+  const hri_part *part = &job->parts.items[range->part_begin + k];
+  uint64_t rows = whole ? spec->dims[0] : part->rows;
+  if (k >= (whole ? 1 : range->part_count)) return false;
+  (void)snprintf(out->name, sizeof out->name, "%s.%s", hri_name_get(job, whole ? param->key : part->key), state->name);
+  out->entries = hri_state_entries(state, rows * columns_of(spec));
+  out->at = whole ? 0 : (part->row - range->row) * columns_of(spec) / state->per;
+  out->rank = state->per == 1 ? spec->rank : 1;
+  out->shape[0] = state->per == 1 ? rows : out->entries;
+  out->shape[1] = columns_of(spec);
+  return true;
+}
+
+void hri_initialise(const hri_cpu *cpu, const hri_job *job, uint32_t index, uint64_t seed, hri_real real, void *tensor, void *staging, uint64_t staging_bytes) {
+  const hri_range *range = &job->ranges.items[index];
+  const hri_param *param = &job->params.items[range->param];
   int team = (int)hri_cpu_threads(cpu);
   bool narrow = real == HRI_REAL_BF16;
   float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow ? staging : tensor;
-  uint64_t room = narrow ? staging_bytes / sizeof *list : elements;
+  uint64_t elements = hri_range_logical(job, range), room = narrow ? staging_bytes / sizeof *list : elements;
   for (uint64_t done = 0; done < elements; done += room) {
     uint64_t n = elements - done < room ? elements - done : room;
-    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)done, team);
+    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done), team);
     else hri_cpu_table(cpu)->fill(list, constant, (int64_t)n, team);
     if (narrow) hri_cpu_table(cpu)->cast(hri_real_at(tensor, (int64_t)done, real), real, list, HRI_REAL_F32, (int64_t)n, team);
   }
 }
 
-hr_status hri_source_fill(void *context, uint32_t p, uint32_t what, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_source *s = context;
-  const hri_param *param = &s->job->params.items[p];
-  hri_real real = hri_real_of(s->job, p, what);
+  const hri_range *range = &s->job->ranges.items[index];
+  const hri_tensor *whole = &s->job->tensors.items[hri_moved_tensor(range, what)];
+  hri_real real = hri_real_of(s->job, index, what);
+  uint64_t bytes = hri_tensor_bytes(whole), logical = hri_tensor_elements(whole) * hri_real_bytes(real);
   hri_param_spec spec;
-  uint64_t elements;
-  hri_param_get(s->model, param->spec, &spec);
-  elements = spec.dims[0] * (spec.rank == 2 ? spec.dims[1] : 1);
-  if (what == HRI_MOVED_WEIGHT && (s->weights || s->gguf)) HRI_TRY(fill_weight(s, &spec, real, tensor, staging, staging_bytes, error));
-  else if (what == HRI_MOVED_WEIGHT) hri_initialise(s->cpu, param, s->seed, elements, real, tensor, staging, staging_bytes);
-  else if (s->states) HRI_TRY(fill_state(s, param, what, elements, real, tensor, staging, staging_bytes, error));
-  else hri_cpu_table(s->cpu)->zero(tensor, (int64_t)(elements * hri_real_bytes(real)), (int)hri_cpu_threads(s->cpu));
-  memset(hri_real_at(tensor, (int64_t)elements, real), 0, (param->elements - elements) * hri_real_bytes(real)); /* padded vocabulary rows */
+  hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
+  if (what == HRI_MOVED_WEIGHT && (s->weights || s->gguf)) HRI_TRY(fill_weight(s, range, &spec, real, tensor, staging, staging_bytes, error));
+  else if (what == HRI_MOVED_WEIGHT) hri_initialise(s->cpu, s->job, index, s->seed, real, tensor, staging, staging_bytes);
+  else if (s->states) HRI_TRY(fill_state(s, index, &spec, what, real, tensor, staging, staging_bytes, error));
+  else hri_cpu_table(s->cpu)->zero(tensor, (int64_t)bytes, (int)hri_cpu_threads(s->cpu));
+  memset((unsigned char *)tensor + logical, 0, bytes - logical); /* padded vocabulary rows */
   return HR_OK;
 }

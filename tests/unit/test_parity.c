@@ -148,10 +148,11 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
   const hri_node *node = &job->nodes.items[id];
   (void)seconds;
   if (!is_update(node->op)) return;
-  for (uint32_t p = 0; p < job->params.count; p++) {
-    if (hri_operands(job, node)[0].tensor != job->params.items[p].gradient) continue;
-    widened(e, job->params.items[p].gradient, job->params.items[p].elements, e->gradients[p]);
-    e->captured[p]++;
+  for (uint32_t k = 0; k < hri_piece_count(job, hri_operands(job, node)[0].tensor); k++) {
+    const hri_range *range = &job->ranges.items[job->laid_out.items[node->attr.i[1] + k]];
+    assert_int_equal(hri_piece(job, hri_operands(job, node)[0].tensor, k), range->gradient);
+    widened(e, range->gradient, range->elements, e->gradients[range->param]);
+    e->captured[range->param]++;
   }
 }
 
@@ -286,8 +287,9 @@ static double gradient_norm(const engine *e) {
 /* The weights as the optimizer keeps them, one of our parameters: its masters where it has some. */
 static const float *true_weight(parity_case *c, const engine *e, uint32_t p) {
   const hri_param *param = &e->session.plan->job.params.items[p];
+  const hri_range *whole = hri_param_whole(&e->session.plan->job, param);
   float *to = parity_buffer(c, param->elements * sizeof *to);
-  widened(e, param->master != HRI_NONE ? param->master : param->weight, param->elements, to);
+  widened(e, whole->master != HRI_NONE ? whole->master : param->weight, param->elements, to);
   return to;
 }
 
@@ -357,7 +359,7 @@ static void check_program(const engine *e, const variant *v) {
     updates += is_update(node->op);
     early += is_update(node->op) && backward_after;
   }
-  for (size_t p = 0; p < job->params.count; p++) masters += job->params.items[p].master != HRI_NONE;
+  for (size_t p = 0; p < job->params.count; p++) masters += hri_param_whole(job, &job->params.items[p])->master != HRI_NONE;
   is_as_named(v, "precision", (narrow > 0) == (v->precision != HR_PRECISION_FP32));
   is_as_named(v, "kind of weight", (masters > 0) == (v->precision == HR_PRECISION_BF16));
   is_as_named(v, "recomputation", (clones > 0) == (v->recompute != NULL));

@@ -101,8 +101,8 @@ static void test_variants_carry_the_same_in_the_same_arena(void **state) {
       for (size_t p = 0; p < plan->job.params.count; p++) {
         assert_ptr_equal(hri_executor_pointer(beside, variant->job.params.items[p].weight), hri_executor_pointer(base, plan->job.params.items[p].weight));
         for (int m = 0; m < HRI_STATE_TENSORS; m++)
-          if (plan->job.params.items[p].state[m] != HRI_NONE)
-            assert_ptr_equal(hri_executor_pointer(beside, variant->job.params.items[p].state[m]), hri_executor_pointer(base, plan->job.params.items[p].state[m]));
+          if (hri_param_whole(&plan->job, &plan->job.params.items[p])->state[m] != HRI_NONE)
+            assert_ptr_equal(hri_executor_pointer(beside, hri_param_whole(&variant->job, &variant->job.params.items[p])->state[m]), hri_executor_pointer(base, hri_param_whole(&plan->job, &plan->job.params.items[p])->state[m]));
       }
       assert_int_equal(hri_executor_run(beside, HRI_LOAD, &error), HR_ERROR_INTERNAL); /* only what it was prepared for */
       hri_executor_destroy(beside);
