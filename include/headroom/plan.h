@@ -79,6 +79,9 @@ typedef struct hr_live {
   int32_t layer;
 } hr_live;
 bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *live);
+/* What is in it, where it holds parameters, their gradients or states: the name of the k-th; NULL behind the last, and for
+ * storages that hold no parameters. */
+const char *hr_plan_live_holds(const hr_plan *plan, uint32_t tier, uint32_t index, uint32_t k);
 
 /* The memory over time: one sample per node of the job, in order: label, phase and live bytes by role while it runs.
  * False when index is past the end. */

@@ -209,6 +209,30 @@ bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *l
   return true;
 }
 
+/* The storage of a segment holds what lies in it: a weight may lie with another segment than its parts' states. */
+static bool lies_in(const hri_job *job, hri_id storage, const hri_range *range) {
+  if (job->tensors.items[range->weight].storage == storage || (range->gradient != HRI_NONE && job->tensors.items[range->gradient].storage == storage) ||
+      (range->master != HRI_NONE && job->tensors.items[range->master].storage == storage))
+    return true;
+  for (uint32_t t = 0; t < HRI_STATE_TENSORS; t++)
+    if (range->state[t] != HRI_NONE && job->tensors.items[range->state[t]].storage == storage) return true;
+  return false;
+}
+
+const char *hr_plan_live_holds(const hr_plan *plan, uint32_t tier, uint32_t index, uint32_t k) {
+  const hri_job *job = &plan->job;
+  if (tier >= HR_TIER_COUNT || index >= plan->breakdown[tier].live_count) return NULL;
+  for (size_t r = 0; r < job->ranges.count; r++) {
+    const hri_range *range = &job->ranges.items[r];
+    const hri_param *param = &job->params.items[range->param];
+    uint32_t names = param->range_count == 1 ? 1 : range->part_count;
+    if (!lies_in(job, plan->breakdown[tier].live[index], range)) continue;
+    if (k < names) return hri_name_get(job, param->range_count == 1 ? param->key : job->parts.items[range->part_begin + k].key);
+    k -= names;
+  }
+  return NULL;
+}
+
 bool hr_plan_sample(const hr_plan *plan, uint32_t tier, uint32_t index, hr_sample *sample) {
   /* index -> (program, position) */
   const hri_job *job = &plan->job;
