@@ -104,9 +104,6 @@ hr_status hr_model_preset(const char *name, hr_model *model, hr_error *error);
 /* Names of families and enumerators as config files and JSON write them. */
 const char *hr_family_name(hr_family family);
 
-/* Releases strings that the library returned as owned by the caller. NULL is fine. */
-void hr_free(void *memory);
-
 #ifdef __cplusplus
 }
 #endif

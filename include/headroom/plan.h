@@ -83,16 +83,22 @@ bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *l
  * storages that hold no parameters. */
 const char *hr_plan_live_holds(const hr_plan *plan, uint32_t tier, uint32_t index, uint32_t k);
 
-/* The memory over time: one sample per node of the job, in order: label, phase and live bytes by role while it runs.
- * False when index is past the end. */
+/* Memory and time over the course of the job: one sample per node, program by program in issue order (samples of a
+ * program stand together). Live bytes are those while the node runs. Times count from the begin of its program, which runs
+ * once: a list schedule over lanes and waits, in which a node begins when its lane is free and what it waits for has ended.
+ * The critical nodes of a program follow each other without a gap from its begin to its end. */
 typedef struct hr_sample {
   const char *program, *op;
   uint32_t phase;
   int32_t layer;
   uint64_t live_bytes;
   uint64_t by_role[HR_ROLE_COUNT];
+  uint32_t lane;
+  bool critical;
+  double begin_seconds, end_seconds;
 } hr_sample;
-bool hr_plan_sample(const hr_plan *plan, uint32_t tier, uint32_t index, hr_sample *sample);
+/* The array is the caller's (hr_free); its strings live as long as the program. USAGE for a tier that does not exist. */
+hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_sample **samples, uint32_t *count, hr_error *error);
 
 /* The same as a snapshot (headroom/snapshot.h): the arena of the device tier as one segment, each storage as a block with its
  * role as category and its name, op, layer and phase as frames; every program once, in the order of the timeline, with

@@ -45,6 +45,9 @@ int hr_status_exit_code(hr_status status);
 /* Version of the library, "major.minor.patch". */
 const char *hr_version(void);
 
+/* Releases strings that the library returned as owned by the caller. NULL is fine. */
+void hr_free(void *memory);
+
 #ifdef __cplusplus
 }
 #endif

@@ -162,7 +162,7 @@ static void describe(const json_t *value, char out[96]) {
   (void)snprintf(out, 96, "the string \"%.*s%s\"", (int)shown, json_string_value(value), shown < length ? "..." : "");
 }
 
-hr_status hri_json_fail(const hri_json *json, hr_error *error, const char *wanted, ...) {
+hr_status (hri_json_fail)(const hri_json *json, hr_error *error, const char *wanted, ...) {
   char text[320], found[96];
   va_list args;
   va_start(args, wanted);
@@ -296,35 +296,6 @@ hr_status hri_json_opt_string(const hri_json *object, const char *key, const cha
 
 /* ---- Writing ---- */
 
-size_t hri_utf8_sequence(const char *bytes, size_t count) {
-  const unsigned char *c = (const unsigned char *)bytes;
-  unsigned char low = 0x80, high = 0xBF; /* what the second byte may be */
-  size_t length, i;
-  if (c[0] < 0x80) return 1;
-  if (c[0] < 0xC2 || c[0] > 0xF4) return 0;
-  length = c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : 4;
-  if (length > count) return 0;
-  if (c[0] == 0xE0) low = 0xA0;  /* overlong */
-  if (c[0] == 0xED) high = 0x9F; /* surrogates */
-  if (c[0] == 0xF0) low = 0x90;  /* overlong */
-  if (c[0] == 0xF4) high = 0x8F; /* above U+10FFFF */
-  if (c[1] < low || c[1] > high) return 0;
-  for (i = 2; i < length; i++)
-    if ((c[i] & 0xC0) != 0x80) return 0;
-  return length;
-}
-
-bool hri_utf8_whole(const char *text) {
-  size_t left = strlen(text);
-  while (left > 0) {
-    size_t length = hri_utf8_sequence(text, left);
-    if (length == 0) return false;
-    text += length;
-    left -= length;
-  }
-  return true;
-}
-
 hri_json_writer hri_json_writer_init(hri_text *text, uint32_t indent) {
   hri_json_writer writer = {.text = text, .indent = indent, .empty = true};
   return writer;
@@ -337,7 +308,7 @@ static bool in_object(const hri_json_writer *writer) {
 
 static void new_line(hri_json_writer *writer) {
   uint32_t i;
-  if (writer->indent == 0) return;
+  if (writer->indent == 0 || writer->flat) return;
   hri_text_add_bytes(writer->text, "\n", 1);
   for (i = 0; i < writer->depth * writer->indent; i++) hri_text_add_bytes(writer->text, " ", 1);
 }
@@ -348,7 +319,7 @@ static void separate(hri_json_writer *writer) {
     writer->after_key = false;
     return;
   }
-  if (!writer->empty) hri_text_add_bytes(writer->text, ",", 1);
+  if (!writer->empty) hri_text_add_bytes(writer->text, ", ", writer->flat ? 2 : 1);
   if (writer->depth > 0) new_line(writer);
   writer->empty = false;
 }
@@ -361,7 +332,7 @@ static void begin_value(hri_json_writer *writer) {
 
 static void begin_container(hri_json_writer *writer, bool object) {
   uint64_t bit = (uint64_t)1 << (writer->depth % 64), *word;
-  assert(writer->depth < HRI_JSON_DEPTH);
+  assert(writer->depth < HRI_JSON_DEPTH && !writer->flat);
   begin_value(writer);
   word = &writer->objects[writer->depth / 64];
   *word = object ? *word | bit : *word & ~bit;
@@ -377,10 +348,15 @@ static void end_container(hri_json_writer *writer, bool object) {
   writer->depth--;
   writer->empty = false;
   if (!empty) new_line(writer);
+  writer->flat = false;
   hri_text_add_bytes(writer->text, opened_object ? "}" : "]", 1);
 }
 
 void hri_json_begin_object(hri_json_writer *writer) { begin_container(writer, true); }
+void hri_json_flat(hri_json_writer *writer) {
+  assert(writer->depth > 0 && writer->empty);
+  writer->flat = writer->indent > 0;
+}
 void hri_json_end_object(hri_json_writer *writer) { end_container(writer, true); }
 void hri_json_begin_array(hri_json_writer *writer) { begin_container(writer, false); }
 void hri_json_end_array(hri_json_writer *writer) { end_container(writer, false); }
@@ -479,6 +455,11 @@ void hri_json_put_double(hri_json_writer *writer, double value) {
   }
   begin_value(writer);
   add_double(writer->text, value);
+}
+
+void hri_json_put_plain(hri_json_writer *writer, const char *text) {
+  begin_value(writer);
+  hri_text_add_bytes(writer->text, text, strlen(text));
 }
 
 void hri_json_put_bool(hri_json_writer *writer, bool value) {

@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "base/text.h"
+#include "base/utf8.h"
 
 enum { HRI_JSON_DEPTH = 128, HRI_JSON_PATH_BYTES = 160 };
 
@@ -57,11 +58,9 @@ hri_json hri_json_item(const hri_json *array, uint64_t index);
 
 /* Fails with INPUT about a value: "FILE: field 'PATH' must be WANTED, found FOUND"; WANTED is the formatted text. */
 hr_status hri_json_fail(const hri_json *json, hr_error *error, const char *wanted, ...) HRI_PRINTF(3, 4);
-
-/* Bytes of the valid UTF-8 sequence at `bytes` (1..4), or 0 when it is invalid or cut off. `count` > 0 bytes are there.
- * Overlong forms, surrogates and values above U+10FFFF are invalid (Unicode 15, table 3-7). */
-size_t hri_utf8_sequence(const char *bytes, size_t count);
-bool hri_utf8_whole(const char *text); /* all of it */
+#ifdef __clang_analyzer__
+#define hri_json_fail(json, error, ...) hri_failure(hri_json_fail((json), (error), __VA_ARGS__), HR_ERROR_INPUT)
+#endif
 
 /* The streaming writer: appends to `text`, whose sticky flag tells of refused memory. Order of calls is the caller's
  * duty (a key before each member, as many ends as begins) and asserted. Depth is at most HRI_JSON_DEPTH. */
@@ -72,6 +71,7 @@ typedef struct hri_json_writer {
   uint32_t indent; /* blanks per level, members on lines of their own; 0 = compact, without any blank */
   bool empty;      /* nothing written into the innermost container yet */
   bool after_key;
+  bool flat; /* the innermost container stands on one line */
 } hri_json_writer;
 
 hri_json_writer hri_json_writer_init(hri_text *text, uint32_t indent);
@@ -79,6 +79,8 @@ void hri_json_begin_object(hri_json_writer *writer);
 void hri_json_end_object(hri_json_writer *writer);
 void hri_json_begin_array(hri_json_writer *writer);
 void hri_json_end_array(hri_json_writer *writer);
+/* The container just begun stands on one line, with a blank behind each comma; it holds no container. */
+void hri_json_flat(hri_json_writer *writer);
 void hri_json_key(hri_json_writer *writer, const char *key);
 /* Values. Invalid UTF-8 becomes U+FFFD, one per byte; NULL strings, NaN and infinities become null. A double has the
  * fewest digits that read back as the same double, and always a point or an exponent. */
@@ -89,6 +91,7 @@ void hri_json_put_i64(hri_json_writer *writer, int64_t value);
 void hri_json_put_double(hri_json_writer *writer, double value);
 void hri_json_put_bool(hri_json_writer *writer, bool value);
 void hri_json_put_null(hri_json_writer *writer);
+void hri_json_put_plain(hri_json_writer *writer, const char *text); /* a value as JSON spells it, by the caller */
 /* Writes a tree as jansson holds it (order of keys kept). Nested at most as deep as the writer allows, which
  * holds for every tree from hri_json_parse put at the root. */
 void hri_json_put_tree(hri_json_writer *writer, const json_t *value);

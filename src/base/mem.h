@@ -1,7 +1,7 @@
 /* Heap, checked sizes and growable arrays.
  *
  * All host bookkeeping memory goes through hri_alloc, so that tests can make the n-th allocation fail and count bytes.
- * Device arenas do not: they are reserved once, by device/arena. */
+ * Device arenas do not: they are reserved once, by the backends. */
 #ifndef HRI_BASE_MEM_H
 #define HRI_BASE_MEM_H
 
@@ -17,6 +17,11 @@ void *hri_realloc(void *memory, size_t bytes);
 void hri_free(void *memory);                 /* NULL is fine */
 char *hri_strdup(const char *text);          /* NULL on failure or for NULL */
 
+/* Between begin and end (they may nest) this thread keeps the large blocks that it frees and takes new ones from them: for
+ * those who make and drop the like of it a thousand times, where the kernel would map and clear the same pages each time.
+ * They count as freed. */
+void hri_mem_keep(bool begin);
+
 /* Test hooks: fail the n-th allocation from now (1 = next; 0 = off), and count what is live. */
 void hri_mem_fail_after(uint64_t nth);
 uint64_t hri_mem_allocation_count(void);
@@ -27,10 +32,10 @@ uint64_t hri_mem_peak_bytes(void);
 static inline bool hri_mul(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool hri_add(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
 /* Rounds up to a multiple of `unit` (> 0); saturates at UINT64_MAX / unit * unit. */
-static inline uint64_t hri_round_up(uint64_t value, uint64_t unit) {
-  uint64_t rest = value % unit;
-  if (rest == 0) return value;
-  return value > UINT64_MAX - unit ? UINT64_MAX / unit * unit : value - rest + unit;
+static inline uint64_t hri_round_up(uint64_t number, uint64_t unit) {
+  uint64_t rest = number % unit;
+  if (rest == 0) return number;
+  return number > UINT64_MAX - unit ? UINT64_MAX / unit * unit : number - rest + unit;
 }
 
 /* A growable array: HRI_ARRAY(int) numbers = {0}; push returns false when memory is refused (the array stays valid). */

@@ -61,66 +61,34 @@ char *hri_size_text(uint64_t bytes, char out[32]) {
   return out;
 }
 
-bool hri_size_parse(const char *text, uint64_t whole, uint64_t *bytes) {
-  static const struct {
-    const char *name;
-    double factor;
-  } units[] = {{"", 1},          {"b", 1},          {"k", 1024.0},     {"kib", 1024.0},     {"m", 1048576.0},
-               {"mib", 1048576.0}, {"g", 1073741824.0}, {"gib", 1073741824.0}, {"t", 1099511627776.0},
-               {"tib", 1099511627776.0}, {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"tb", 1e12}};
-  char *end;
-  double value;
-  size_t i;
-  if (!text || !(isdigit((unsigned char)*text) || *text == '.')) return false;
-  if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) return false;
-  value = strtod(text, &end);
-  while (*end == ' ') end++;
-  if (strcmp(end, "%") == 0) {
-    if (value > 100) return false;
-    *bytes = (uint64_t)((double)whole * value / 100);
-    return true;
-  }
-  for (i = 0; i < sizeof units / sizeof *units; i++) {
-    if (strcasecmp(end, units[i].name) != 0) continue;
-    value *= units[i].factor;
-    if (!(value < 9.2e18)) return false;
-    if (units[i].factor == 1.0) { /* plain bytes are exact, not rounded through a double */
-      char *stop;
-      unsigned long long exact = strtoull(text, &stop, 10);
-      if (stop == end || (stop < end && *stop == ' ')) {
-        *bytes = exact;
-        return true;
-      }
+/* Edit distance with insert, delete, replace and swapped neighbours; words are short option and model names. */
+uint32_t hri_word_distance(const char *a, const char *b) {
+  uint32_t rows[3][HRI_WORD_MAX + 1] = {{0}}, *before = rows[0], *last = rows[1], *now = rows[2], *swap;
+  size_t n = strlen(a), m = strlen(b);
+  if (n > HRI_WORD_MAX || m > HRI_WORD_MAX) return HRI_WORD_MAX;
+  for (uint32_t j = 0; j <= m; j++) last[j] = j;
+  for (uint32_t i = 1; i <= n; i++) {
+    now[0] = i;
+    for (uint32_t j = 1; j <= m; j++) {
+      uint32_t least = last[j - 1] + (a[i - 1] != b[j - 1]);
+      if (last[j] + 1 < least) least = last[j] + 1;
+      if (now[j - 1] + 1 < least) least = now[j - 1] + 1;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < least) least = before[j - 2] + 1;
+      now[j] = least;
     }
-    *bytes = (uint64_t)value;
-    return true;
+    swap = before;
+    before = last;
+    last = now;
+    now = swap;
   }
-  return false;
-}
-
-/* Edit distance with insert, delete, replace; words are short option and model names. */
-static size_t edit_distance(const char *a, const char *b) {
-  size_t row[64], i, j, n = strlen(a), m = strlen(b);
-  if (n >= 63 || m >= 63) return 64;
-  for (j = 0; j <= m; j++) row[j] = j;
-  for (i = 1; i <= n; i++) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (j = 1; j <= m; j++) {
-      size_t replace = diagonal + (a[i - 1] != b[j - 1]), best = row[j] + 1;
-      diagonal = row[j];
-      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-      row[j] = replace < best ? replace : best;
-    }
-  }
-  return row[m];
+  return last[m];
 }
 
 const char *hri_nearest(const char *word, const char *const *names, size_t count) {
   const char *best = NULL;
   size_t i, best_distance = strlen(word) / 3 + 2;
   for (i = 0; i < count; i++) {
-    size_t distance = edit_distance(word, names[i]);
+    size_t distance = hri_word_distance(word, names[i]);
     if (distance < best_distance) {
       best_distance = distance;
       best = names[i];

@@ -1,4 +1,4 @@
-/* A growable text with a sticky failure flag, and size text in both directions. */
+/* A growable text with a sticky failure flag; sizes and near misses for messages. */
 #ifndef HRI_BASE_TEXT_H
 #define HRI_BASE_TEXT_H
 
@@ -19,8 +19,9 @@ static inline const char *hri_text_get(const hri_text *text) { return text->char
 
 /* "1.50 GiB" into `out` (at least 32 bytes); returns out. */
 char *hri_size_text(uint64_t bytes, char out[32]);
-/* Parses "6GiB", "6GB", "1.5MiB", "123" (bytes); "90%" takes a share of `whole`. False when malformed or too large. */
-bool hri_size_parse(const char *text, uint64_t whole, uint64_t *bytes);
+enum { HRI_WORD_MAX = 48 };
+/* Edits that make one word of the other: insert, delete, replace, swap neighbours. HRI_WORD_MAX when one of them is longer than that. */
+uint32_t hri_word_distance(const char *a, const char *b);
 /* The nearest of `names` (count) to `word` by edit distance, or NULL if none is near. */
 const char *hri_nearest(const char *word, const char *const *names, size_t count);
 

@@ -38,8 +38,8 @@ hr_status command_convert(cli_config *config, hr_error *error) {
   hr_convert_options options = {.on_note = print_note};
   hr_convert_result result;
   if (!source || !target) {
-    text_fail(error, HR_ERROR_USAGE, source ? "the target is missing" : "the model to convert is missing");
-    return text_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
+    hri_fail(error, HR_ERROR_USAGE, source ? "the target is missing" : "the model to convert is missing");
+    return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
   }
   if (config_count(config, OPTION_TYPE) > 0) options.type = type->choices[config_count(config, OPTION_TYPE)];
   options.without_tokenizer = config_flag(config, OPTION_WITHOUT_TOKENIZER);

@@ -18,9 +18,9 @@ static hr_status read_separator(const cli_config *config, char **separator, hr_e
   if (!text) return HR_OK;
   *separator = text_alloc(strlen(text) + 1);
   if (!text_unescape(text, *separator))
-    return text_fail(error, HR_ERROR_USAGE,
+    return hri_fail(error, HR_ERROR_USAGE,
                      "--document-separator: '%s' holds an escape other than \\n \\t \\r \\\\ \\xHH (01 to ff)", text);
-  if (!**separator) return text_fail(error, HR_ERROR_USAGE, "--document-separator is empty");
+  if (!**separator) return hri_fail(error, HR_ERROR_USAGE, "--document-separator is empty");
   return HR_OK;
 }
 
@@ -247,16 +247,16 @@ static hr_status show(const cli_config *config, hr_data *data, uint32_t sequence
     json_write_end(&json);
   }
   if (status != HR_OK || report->broken_rows == 0 || config_flag(config, OPTION_SKIP_BAD)) return status;
-  text_fail(error, HR_ERROR_INPUT, "%s broken row%s", DIGITS(report->broken_rows), report->broken_rows == 1 ? "" : "s");
-  return text_hint(error, HR_ERROR_INPUT, "correct them, or let --skip-bad pass over them");
+  hri_fail(error, HR_ERROR_INPUT, "%s broken row%s", DIGITS(report->broken_rows), report->broken_rows == 1 ? "" : "s");
+  return hri_hint(error, HR_ERROR_INPUT, "correct them, or let --skip-bad pass over them");
 }
 
 static hr_status open_model(const cli_config *config, hr_model *model, uint32_t *sequence, hr_error *error) {
   const char *source = config_text(config, OPTION_DATA_MODEL);
   hr_status status;
   if (!source || !source[0]) {
-    text_fail(error, HR_ERROR_USAGE, "--model is missing");
-    return text_hint(error, HR_ERROR_USAGE, "--model MODEL: its tokenizer and its chat template make tokens of the data");
+    hri_fail(error, HR_ERROR_USAGE, "--model is missing");
+    return hri_hint(error, HR_ERROR_USAGE, "--model MODEL: its tokenizer and its chat template make tokens of the data");
   }
   status = hr_model_open(source, model, error);
   if (status != HR_OK) return status;
@@ -274,8 +274,8 @@ hr_status command_data(cli_config *config, hr_error *error) {
   uint32_t sequence = 0;
   hr_status status = HR_OK;
   if (paths->list_count == 0) {
-    text_fail(error, HR_ERROR_USAGE, "no FILE is given");
-    status = text_hint(error, HR_ERROR_USAGE, "headroom data FILE... --model MODEL");
+    hri_fail(error, HR_ERROR_USAGE, "no FILE is given");
+    status = hri_hint(error, HR_ERROR_USAGE, "headroom data FILE... --model MODEL");
   }
   if (status == HR_OK) status = open_model(config, model, &sequence, error);
   if (status == HR_OK) status = data_options(config, &separator, &options, error);

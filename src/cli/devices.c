@@ -54,7 +54,7 @@ static void write_device(json_writer *json, const char *key, const hr_device *de
   json_write_open(json, key, '{');
   json_write_text(json, "name", device->name);
   json_write_text(json, "title", device->title);
-  json_write_bool(json, "is_cpu", device->is_cpu);
+  json_write_bool(json, "is_cpu", strcmp(device->backend, "cpu") == 0);
   json_write_count(json, "capacity_bytes", device->capacity_bytes);
   json_write_count(json, "usable_bytes", device->usable_bytes);
   json_write_count(json, "fixed_bytes", device->fixed_bytes);
@@ -115,12 +115,12 @@ static void print_one(const hr_device *device) {
   (void)printf("%-18s %s (%llu bytes)\n", "built in", SIZE_TEXT(device->capacity_bytes),
                (unsigned long long)device->capacity_bytes);
   (void)printf("%-18s %s (%llu bytes)%s\n", "usable", SIZE_TEXT(device->usable_bytes),
-               (unsigned long long)device->usable_bytes, device->is_cpu ? ", now" : "");
+               (unsigned long long)device->usable_bytes, device->usable_now ? ", now" : "");
   (void)printf("%-18s %s (runtime, libraries, context; %s)\n", "fixed", SIZE_TEXT(device->fixed_bytes),
                device->fixed_measured ? "measured on this machine" : "assumed");
   if (device->library_workspace_bytes)
     (void)printf("%-18s %s\n", "library workspace", SIZE_TEXT(device->library_workspace_bytes));
-  if (device->is_cpu)
+  if (device->has_team)
     (void)printf("%-18s %u (physical cores that this process may use)\n", "threads", hr_device_cpu_threads());
   print_rate("memory", device->memory_bytes_per_second, 1e9, "GB/s");
   print_rate("host link", device->link_bytes_per_second, 1e9, "GB/s, one direction");
@@ -175,11 +175,11 @@ static hr_status probe(cli_config *config, hr_error *error) {
   hr_status status;
   json_writer json;
   if (config->operand_count > 0) {
-    text_fail(error, HR_ERROR_USAGE, "--probe measures this machine and takes no name");
-    return text_hint(error, HR_ERROR_USAGE, "headroom devices --probe");
+    hri_fail(error, HR_ERROR_USAGE, "--probe measures this machine and takes no name");
+    return hri_hint(error, HR_ERROR_USAGE, "headroom devices --probe");
   }
-  if (!(options.seconds > 0)) return text_fail(error, HR_ERROR_USAGE, "--probe-seconds must be above 0");
-  if (config_count(config, OPTION_THREADS) > 4096) return text_fail(error, HR_ERROR_USAGE, "--threads is at most 4096");
+  if (!(options.seconds > 0)) return hri_fail(error, HR_ERROR_USAGE, "--probe-seconds must be above 0");
+  if (config_count(config, OPTION_THREADS) > 4096) return hri_fail(error, HR_ERROR_USAGE, "--threads is at most 4096");
   options.threads = (uint32_t)config_count(config, OPTION_THREADS);
   options.on_progress = on_progress;
   options.context = &screen;

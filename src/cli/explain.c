@@ -30,7 +30,7 @@ static hr_status input_open(input *in, const char *path, hr_error *error) {
 }
 
 static hr_status input_failed(const input *in, hr_error *error) {
-  return ferror(in->file) ? text_fail(error, HR_ERROR_IO, "cannot read %s: %s", in->path, strerror(errno)) : HR_OK;
+  return ferror(in->file) ? hri_fail(error, HR_ERROR_IO, "cannot read %s: %s", in->path, strerror(errno)) : HR_OK;
 }
 
 /* ---- a log ---- */
@@ -48,8 +48,8 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
   hr_status status;
   size_t got;
   if (is_compressed(in)) {
-    status = text_fail(error, HR_ERROR_INPUT, "%s is compressed and no snapshot", in->path);
-    return text_hint(error, status, "unpack it first: zcat FILE | headroom explain -");
+    status = hri_fail(error, HR_ERROR_INPUT, "%s is compressed and no snapshot", in->path);
+    return hri_hint(error, status, "unpack it first: zcat FILE | headroom explain -");
   }
   status = hr_explainer_create(NULL, &explainer, error);
   if (status == HR_OK) status = hr_explainer_feed(explainer, in->first, in->first_count, error);
@@ -59,8 +59,8 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
   if (status == HR_OK) status = hr_explainer_end(explainer, explanation, error);
   hr_explainer_destroy(explainer);
   if (status != HR_OK || (*explanation)->failure_count > 0) return status;
-  status = text_fail(error, HR_ERROR_INPUT, "%s: no out-of-memory message in %llu lines", in->path, (unsigned long long)(*explanation)->line_count);
-  return text_hint(error, status, "paste the whole message, from the exception's name to the end of its last figure");
+  status = hri_fail(error, HR_ERROR_INPUT, "%s: no out-of-memory message in %llu lines", in->path, (unsigned long long)(*explanation)->line_count);
+  return hri_hint(error, status, "paste the whole message, from the exception's name to the end of its last figure");
 }
 
 /* ---- a snapshot ---- */
@@ -79,7 +79,7 @@ static hr_status read_stream(input *in, hr_snapshot **snapshot, hr_error *error)
     if (count > STREAM_LIMIT) break;
     if (count == room) bytes = text_grow(bytes, room *= 2);
   }
-  status = count > STREAM_LIMIT ? text_fail(error, HR_ERROR_INPUT, "a stream of more than %u bytes is not taken as a snapshot: write it to a file first", STREAM_LIMIT) : input_failed(in, error);
+  status = count > STREAM_LIMIT ? hri_fail(error, HR_ERROR_INPUT, "a stream of more than %u bytes is not taken as a snapshot: write it to a file first", STREAM_LIMIT) : input_failed(in, error);
   if (status == HR_OK) status = hr_snapshot_parse(bytes, count, strcmp(in->path, "-") == 0 ? "standard input" : in->path, NULL, snapshot, error);
   free(bytes);
   return status;
@@ -92,7 +92,7 @@ static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_erro
   if (config_chosen(config, OPTION_BUDGET) && !config->values[OPTION_BUDGET].percent) *bytes = config_count(config, OPTION_BUDGET);
   if (*bytes || !config_chosen(config, OPTION_DEVICE)) return HR_OK;
   if (hr_device_find(config_text(config, OPTION_DEVICE), &device, error) != HR_OK) return error->code;
-  if (!device.is_cpu) *bytes = device.usable_bytes;
+  if (!device.usable_now) *bytes = device.usable_bytes;
   return HR_OK;
 }
 
@@ -150,8 +150,8 @@ hr_status command_explain(cli_config *config, hr_error *error) {
   hr_run_explanation *run = NULL;
   hr_status status;
   if (config->operand_count == 0) {
-    text_fail(error, HR_ERROR_USAGE, "there is nothing to explain");
-    return text_hint(error, HR_ERROR_USAGE, "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
+    hri_fail(error, HR_ERROR_USAGE, "there is nothing to explain");
+    return hri_hint(error, HR_ERROR_USAGE, "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
   if (is_directory(config->operands[0])) {
     status = hr_explain_run(config->operands[0], &run, error);

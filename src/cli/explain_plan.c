@@ -34,8 +34,8 @@ static hr_status take_device(cli_config *config, const hr_oom_failure *failure, 
   if (config_chosen(config, OPTION_BUDGET)) return HR_OK;
   if (total <= others) {
     if (config_chosen(config, OPTION_DEVICE)) return HR_OK;
-    text_fail(error, HR_ERROR_USAGE, "there is no total of the device to plan for");
-    return text_hint(error, HR_ERROR_USAGE, "--device NAME (headroom devices lists them) or --budget SIZE");
+    hri_fail(error, HR_ERROR_USAGE, "there is no total of the device to plan for");
+    return hri_hint(error, HR_ERROR_USAGE, "--device NAME (headroom devices lists them) or --budget SIZE");
   }
   (void)snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)(total - others));
   return config_set(config, OPTION_BUDGET, bytes, ORIGIN_FLAG, "", error);

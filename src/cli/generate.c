@@ -35,9 +35,9 @@ static hr_status read_file(const char *path, char **text, size_t *count, hr_erro
     *count += got;
   }
   if (ferror(file))
-    status = text_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
+    status = hri_fail(error, HR_ERROR_IO, "cannot read the prompt %s: %s", path, strerror(errno));
   else if (*count > PROMPT_LIMIT)
-    status = text_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
+    status = hri_fail(error, HR_ERROR_INPUT, "the prompt %s has more than %zu bytes", path, PROMPT_LIMIT);
   text_close(file);
   return status;
 }
@@ -48,7 +48,7 @@ static hr_status read_prompt(const cli_config *config, char **text, size_t *coun
   if (prompt && path) {
     const value *first = &config->values[OPTION_PROMPT], *second = &config->values[OPTION_PROMPT_FILE];
     if (first->origin == second->origin)
-      return text_fail(error, HR_ERROR_USAGE, "--prompt and --prompt-file exclude each other");
+      return hri_fail(error, HR_ERROR_USAGE, "--prompt and --prompt-file exclude each other");
     if (first->origin > second->origin) path = NULL; /* the stronger origin rules */
   }
   if (path) {
@@ -57,10 +57,10 @@ static hr_status read_prompt(const cli_config *config, char **text, size_t *coun
     *count = strlen(prompt);
     *text = text_copy(prompt, *count);
   } else {
-    text_fail(error, HR_ERROR_USAGE, "there is nothing to continue");
-    return text_hint(error, HR_ERROR_USAGE, "--prompt TEXT, or --prompt-file FILE (- for standard input)");
+    hri_fail(error, HR_ERROR_USAGE, "there is nothing to continue");
+    return hri_hint(error, HR_ERROR_USAGE, "--prompt TEXT, or --prompt-file FILE (- for standard input)");
   }
-  if (status == HR_OK && *count == 0) status = text_fail(error, HR_ERROR_USAGE, "the prompt is empty");
+  if (status == HR_OK && *count == 0) status = hri_fail(error, HR_ERROR_USAGE, "the prompt is empty");
   return status;
 }
 
@@ -146,8 +146,8 @@ static hr_status check_chat(const cli_config *config, hr_error *error) {
   static const option_id of_chats[] = {OPTION_SYSTEM, OPTION_CHAT_TEMPLATE};
   for (size_t k = 0; k < sizeof of_chats / sizeof *of_chats; k++)
     if (config_text(config, of_chats[k]) && !config_flag(config, OPTION_CHAT)) {
-      text_fail(error, HR_ERROR_USAGE, "--%s is of a conversation, and the prompt is continued as it stands", option_get(of_chats[k])->name);
-      return text_hint(error, HR_ERROR_USAGE, "add --chat");
+      hri_fail(error, HR_ERROR_USAGE, "--%s is of a conversation, and the prompt is continued as it stands", option_get(of_chats[k])->name);
+      return hri_hint(error, HR_ERROR_USAGE, "add --chat");
     }
   return HR_OK;
 }
@@ -172,10 +172,10 @@ static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) 
 
 static hr_status check_sampling(const cli_config *config, hr_error *error) {
   double temperature = config->values[OPTION_TEMPERATURE].number[0], top_p = config->values[OPTION_TOP_P].number[0];
-  if (temperature < 0) return text_fail(error, HR_ERROR_USAGE, "--temperature %g is negative", temperature);
+  if (temperature < 0) return hri_fail(error, HR_ERROR_USAGE, "--temperature %g is negative", temperature);
   if (!(top_p > 0 && top_p <= 1))
-    return text_fail(error, HR_ERROR_USAGE, "--top-p %g is not above 0 and at most 1", top_p);
-  if (config_count(config, OPTION_TOP_K) > UINT32_MAX) return text_fail(error, HR_ERROR_USAGE, "--top-k is too large");
+    return hri_fail(error, HR_ERROR_USAGE, "--top-p %g is not above 0 and at most 1", top_p);
+  if (config_count(config, OPTION_TOP_K) > UINT32_MAX) return hri_fail(error, HR_ERROR_USAGE, "--top-k is too large");
   return HR_OK;
 }
 

@@ -284,7 +284,7 @@ hr_status command_help(cli_config *config, hr_error *error) {
   nearest_begin(&search, config->operands[0]);
   for (unsigned i = 0; i < command_count; i++)
     nearest_offer(&search, commands[i].name);
-  text_fail(error, HR_ERROR_USAGE, "there is no command '%s'", config->operands[0]);
-  return text_hint(error, HR_ERROR_USAGE, "headroom help%s%s", nearest_end(&search) ? " " : "",
+  hri_fail(error, HR_ERROR_USAGE, "there is no command '%s'", config->operands[0]);
+  return hri_hint(error, HR_ERROR_USAGE, "headroom help%s%s", nearest_end(&search) ? " " : "",
                    nearest_end(&search) ? nearest_end(&search) : "");
 }

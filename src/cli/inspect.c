@@ -44,8 +44,8 @@ static hr_status find_trace(const cli_config *config, const hr_snapshot *s, cons
   if (!config_chosen(config, OPTION_DEVICE)) return HR_OK;
   if (strncmp(digits, "cuda:", 5) == 0) digits += 5;
   if (strcmp(text, "cpu") != 0 && !text_parse_count(digits, 0, INT32_MAX, &index)) {
-    text_fail(error, HR_ERROR_USAGE, "--device: '%s' is no device of a snapshot", text);
-    return text_hint(error, HR_ERROR_USAGE, "--device 0, --device cuda:0 or --device cpu");
+    hri_fail(error, HR_ERROR_USAGE, "--device: '%s' is no device of a snapshot", text);
+    return hri_hint(error, HR_ERROR_USAGE, "--device 0, --device cuda:0 or --device cpu");
   }
   for (uint32_t k = 0; k < s->trace_count; k++) {
     size_t used = strlen(have);
@@ -53,8 +53,8 @@ static hr_status find_trace(const cli_config *config, const hr_snapshot *s, cons
     if (s->traces[k].count) (void)snprintf(have + used, sizeof have - used, "%s%d", used ? ", " : "", s->traces[k].device);
   }
   if (*trace != HR_TRACE_MOST) return HR_OK;
-  text_fail(error, HR_ERROR_USAGE, "--device %s: %s has no trace of it", text, path);
-  return have[0] ? text_hint(error, HR_ERROR_USAGE, "devices with events: %s (-1: cpu)", have) : HR_ERROR_USAGE;
+  hri_fail(error, HR_ERROR_USAGE, "--device %s: %s has no trace of it", text, path);
+  return have[0] ? hri_hint(error, HR_ERROR_USAGE, "devices with events: %s (-1: cpu)", have) : HR_ERROR_USAGE;
 }
 
 static bool is_directory(const char *path) {
@@ -70,13 +70,13 @@ static hr_status read_snapshot(const char *operand, hr_snapshot **snapshot, hr_e
   if (!is_directory(operand)) return hr_snapshot_read(operand, NULL, snapshot, error);
   for (size_t k = 0; k < 2; k++) {
     int length = snprintf(path, sizeof path, "%s/memory/%s", operand, names[k]);
-    if (length < 0 || (size_t)length >= sizeof path) return text_fail(error, HR_ERROR_USAGE, "%.200s...: the path is too long", operand);
+    if (length < 0 || (size_t)length >= sizeof path) return hri_fail(error, HR_ERROR_USAGE, "%.200s...: the path is too long", operand);
     if (stat(path, &info) != 0) continue;
     (void)fprintf(stderr, "inspect: %s%s\n", path, k ? " (what was planned; train --record-memory keeps what happened)" : "");
     return hr_snapshot_read(path, NULL, snapshot, error);
   }
-  text_fail(error, HR_ERROR_INPUT, "%s: a directory without memory/snapshot.pickle.gz and memory/plan.pickle.gz", operand);
-  return text_hint(error, HR_ERROR_INPUT, "name a run directory of headroom train, or a snapshot file");
+  hri_fail(error, HR_ERROR_INPUT, "%s: a directory without memory/snapshot.pickle.gz and memory/plan.pickle.gz", operand);
+  return hri_hint(error, HR_ERROR_INPUT, "name a run directory of headroom train, or a snapshot file");
 }
 
 static hr_status side_open(const cli_config *config, const char *path, side *s, hr_error *error) {
@@ -114,11 +114,11 @@ static hr_status export_format(const cli_config *config, hr_export_format *forma
       *format = (hr_export_format)k;
       return HR_OK;
     }
-    text_fail(error, HR_ERROR_USAGE, "--export: '%s' is not one of: chrome, speedscope, collapsed, csv, json", v->list[0]);
-    return nearest_end(&search) ? text_hint(error, HR_ERROR_USAGE, "--export %s %s", nearest_end(&search), v->list[1]) : HR_ERROR_USAGE;
+    hri_fail(error, HR_ERROR_USAGE, "--export: '%s' is not one of: chrome, speedscope, collapsed, csv, json", v->list[0]);
+    return nearest_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--export %s %s", nearest_end(&search), v->list[1]) : HR_ERROR_USAGE;
   }
-  text_fail(error, HR_ERROR_USAGE, "--export takes a format and a file, %u values were given", v->list_count);
-  return text_hint(error, HR_ERROR_USAGE, "put FILE first: headroom inspect FILE --export chrome trace.json");
+  hri_fail(error, HR_ERROR_USAGE, "--export takes a format and a file, %u values were given", v->list_count);
+  return hri_hint(error, HR_ERROR_USAGE, "put FILE first: headroom inspect FILE --export chrome trace.json");
 }
 
 static hr_status write_report(const cli_config *config, const hr_inspection *p, hr_error *error) {
@@ -275,25 +275,25 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
                  result.damaged, result.unverified, result.unknown, result.newest_whole[0] ? result.newest_whole : "none");
   }
   if (status != HR_OK || result.damaged == 0) return status;
-  text_fail(error, HR_ERROR_INPUT, "%u files of %s are damaged", result.damaged, directory);
-  if (!result.newest_whole[0]) return text_hint(error, HR_ERROR_INPUT, "no checkpoint is whole: restore one from a copy");
-  return text_hint(error, HR_ERROR_INPUT, "go on from the newest whole checkpoint: headroom train --resume %s --from %s", directory, result.newest_whole);
+  hri_fail(error, HR_ERROR_INPUT, "%u files of %s are damaged", result.damaged, directory);
+  if (!result.newest_whole[0]) return hri_hint(error, HR_ERROR_INPUT, "no checkpoint is whole: restore one from a copy");
+  return hri_hint(error, HR_ERROR_INPUT, "go on from the newest whole checkpoint: headroom train --resume %s --from %s", directory, result.newest_whole);
 }
 
 hr_status command_inspect(cli_config *config, hr_error *error) {
   side sides[2] = {{0}};
   hr_status status;
   if (config->operand_count == 0) {
-    text_fail(error, HR_ERROR_USAGE, "there is nothing to inspect");
-    return text_hint(error, HR_ERROR_USAGE, "headroom inspect FILE, a memory snapshot");
+    hri_fail(error, HR_ERROR_USAGE, "there is nothing to inspect");
+    return hri_hint(error, HR_ERROR_USAGE, "headroom inspect FILE, a memory snapshot");
   }
   if (config_flag(config, OPTION_VERIFY)) {
     if (config->operand_count == 1) return verify(config, config->operands[0], error);
-    return text_fail(error, HR_ERROR_USAGE, "--verify takes one run directory");
+    return hri_fail(error, HR_ERROR_USAGE, "--verify takes one run directory");
   }
   if (config->operand_count == 2 && (config_text(config, OPTION_HTML) || config->values[OPTION_EXPORT].list_count)) {
-    text_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, two are given");
-    return text_hint(error, HR_ERROR_USAGE, "leave one of the files out");
+    hri_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, two are given");
+    return hri_hint(error, HR_ERROR_USAGE, "leave one of the files out");
   }
   status = side_open(config, config->operands[0], &sides[0], error);
   if (status == HR_OK && config->operand_count == 2) status = side_open(config, config->operands[1], &sides[1], error);

@@ -1,18 +1,16 @@
-/* A small streaming JSON writer: values go straight to a stream, two spaces an indent, commas are placed by it. Members
- * need a key, elements of a list pass NULL. Numbers that JSON does not know (NaN, infinities) become null. */
+/* JSON on a stream, by base/json's writer: two spaces an indent, and a piece of the text at a time, so that long output is not held.
+ * Members need a key, elements of a list pass NULL. Numbers that JSON does not know (NaN, infinities) become null. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
+
+#include "base/json.h"
 
 typedef struct json_writer {
   FILE *stream;
-  unsigned depth;
-  bool filled[32]; /* per depth: something was written already */
-  bool flat;       /* the innermost container is written on one line */
+  hri_text text; /* what the stream has not got yet */
+  hri_json_writer json;
 } json_writer;
 
 void json_write_begin(json_writer *json, FILE *stream); /* opens the outermost object and writes schema_version */

@@ -141,16 +141,16 @@ static hr_status unknown_command(const char *word, hr_error *error) {
   nearest_begin(&search, word);
   for (unsigned i = 0; i < command_count; i++)
     nearest_offer(&search, commands[i].name);
-  text_fail(error, HR_ERROR_USAGE, word[0] == '-' ? "unknown option %s" : "unknown command '%s'", word);
-  if (nearest_end(&search)) return text_hint(error, HR_ERROR_USAGE, "headroom %s", nearest_end(&search));
-  return text_hint(error, HR_ERROR_USAGE, "headroom help");
+  hri_fail(error, HR_ERROR_USAGE, word[0] == '-' ? "unknown option %s" : "unknown command '%s'", word);
+  if (nearest_end(&search)) return hri_hint(error, HR_ERROR_USAGE, "headroom %s", nearest_end(&search));
+  return hri_hint(error, HR_ERROR_USAGE, "headroom help");
 }
 
 /* Every refusal comes with a remedy: what is not special enough to have its own gets the general one. */
 static void complete_hint(const cli_command *command, hr_status status, hr_error *error) {
   if (error->hint[0]) return;
-  if (status == HR_ERROR_USAGE) text_hint(error, status, "headroom help %s describes the options and their values", command->name);
-  if (status == HR_ERROR_INPUT) text_hint(error, status, "correct the file, or name another one");
+  if (status == HR_ERROR_USAGE) hri_hint(error, status, "headroom help %s describes the options and their values", command->name);
+  if (status == HR_ERROR_INPUT) hri_hint(error, status, "correct the file, or name another one");
 }
 
 /* Whose limit it was: what refuses memory says nothing about itself. */
@@ -158,7 +158,7 @@ static void complete_memory_hint(hr_status status, hr_error *error) {
   uint64_t room;
   const char *limit = hr_host_limit_now(&room);
   if (status != HR_ERROR_MEMORY || error->hint[0]) return;
-  text_hint(error, status, "%s leaves %s: raise it, or give the job less", limit, SIZE_TEXT(room));
+  hri_hint(error, status, "%s leaves %s: raise it, or give the job less", limit, SIZE_TEXT(room));
 }
 
 static hr_status run_command(const cli_command *command, int count, char **words, hr_error *error) {
@@ -189,11 +189,11 @@ static hr_status close_output(hr_status status, hr_error *error) {
   struct stat info;
   if (!lost || status != HR_OK) return status;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode) && (rlim_t)info.st_size >= limit.rlim_cur) {
-    text_fail(error, HR_ERROR_IO, "cannot write to standard output: the file-size limit (ulimit -f) allows no more than %llu bytes", (unsigned long long)limit.rlim_cur);
-    return text_hint(error, HR_ERROR_IO, "lift it with ulimit -f unlimited");
+    hri_fail(error, HR_ERROR_IO, "cannot write to standard output: the file-size limit (ulimit -f) allows no more than %llu bytes", (unsigned long long)limit.rlim_cur);
+    return hri_hint(error, HR_ERROR_IO, "lift it with ulimit -f unlimited");
   }
-  text_fail(error, HR_ERROR_IO, "cannot write to standard output");
-  return text_hint(error, HR_ERROR_IO, "check the disk or the program that reads the output");
+  hri_fail(error, HR_ERROR_IO, "cannot write to standard output");
+  return hri_hint(error, HR_ERROR_IO, "check the disk or the program that reads the output");
 }
 
 /* A file that may not grow is an error that names it, not a signal. And the stack of this thread, which parsers of nested
@@ -204,8 +204,8 @@ static hr_status prepare_process(hr_error *error) {
   if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_BYTES) return HR_OK; /* RLIM_INFINITY is the largest number */
   stack.rlim_cur = STACK_BYTES;
   if (stack.rlim_max >= STACK_BYTES && setrlimit(RLIMIT_STACK, &stack) == 0) return HR_OK;
-  text_fail(error, HR_ERROR_BUDGET, "the stack limit (ulimit -s, RLIMIT_STACK) leaves less than %u KiB", STACK_BYTES >> 10);
-  return text_hint(error, HR_ERROR_BUDGET, "raise it: ulimit -s 8192");
+  hri_fail(error, HR_ERROR_BUDGET, "the stack limit (ulimit -s, RLIMIT_STACK) leaves less than %u KiB", STACK_BYTES >> 10);
+  return hri_hint(error, HR_ERROR_BUDGET, "raise it: ulimit -s 8192");
 }
 
 int main(int count, char **words) {

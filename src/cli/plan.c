@@ -133,81 +133,6 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
   return HR_OK;
 }
 
-/* ---- --timeline ---- */
-
-enum { CHART_COLUMNS = 66, CHART_ROWS = 10 };
-
-typedef struct memory_chart {
-  uint64_t most[CHART_COLUMNS], top;
-  const char *program[CHART_COLUMNS], *phase[CHART_COLUMNS];
-  uint32_t columns;
-} memory_chart;
-
-static void fill_chart(const hr_plan *plan, memory_chart *chart) {
-  uint32_t count = 0;
-  hr_sample sample;
-  memset(chart, 0, sizeof *chart);
-  while (hr_plan_sample(plan, HR_TIER_DEVICE, count, &sample))
-    count++;
-  chart->columns = count < CHART_COLUMNS ? count : CHART_COLUMNS;
-  for (uint32_t i = 0; i < count; i++) {
-    uint32_t column = (uint32_t)((uint64_t)i * chart->columns / count);
-    (void)hr_plan_sample(plan, HR_TIER_DEVICE, i, &sample);
-    if (!chart->program[column]) {
-      chart->program[column] = sample.program;
-      chart->phase[column] = hr_phase_name(sample.phase);
-    }
-    if (sample.live_bytes > chart->most[column]) chart->most[column] = sample.live_bytes;
-    if (sample.live_bytes > chart->top) chart->top = sample.live_bytes;
-  }
-}
-
-/* Prints `count` characters less the blanks at their end. */
-static void print_trimmed(FILE *stream, const char *line, uint32_t count) {
-  while (count > 0 && line[count - 1] == ' ')
-    count--;
-  (void)fprintf(stream, "%.*s\n", (int)count, line);
-}
-
-/* A line of names, each where it starts, or a little later where the one before needs the room. */
-static void print_names(FILE *stream, const memory_chart *chart, const char *const *names) {
-  char line[CHART_COLUMNS];
-  const char *last = "";
-  uint32_t next = 0; /* first free column */
-  memset(line, ' ', sizeof line);
-  for (uint32_t i = 0; i < chart->columns; i++) {
-    size_t length = strlen(names[i]);
-    if (strcmp(names[i], last) == 0 || i < next || i + length > CHART_COLUMNS) continue;
-    memcpy(line + i, names[i], length);
-    next = i + (uint32_t)length + 1;
-    last = names[i];
-  }
-  (void)fprintf(stream, "%12s", "");
-  print_trimmed(stream, line, CHART_COLUMNS);
-}
-
-void plan_print_timeline(FILE *stream, const hr_plan *plan) {
-  memory_chart chart;
-  char line[CHART_COLUMNS];
-  fill_chart(plan, &chart);
-  if (chart.columns == 0 || chart.top == 0) return;
-  (void)fprintf(stream, "\nlive bytes over the course of the job, node by node\n");
-  for (uint32_t row = CHART_ROWS; row > 0; row--) {
-    uint64_t level = chart.top / CHART_ROWS * (row - 1);
-    (void)fprintf(stream, "%10s |",
-                  row == CHART_ROWS || row == CHART_ROWS / 2 ? SIZE_TEXT(chart.top / CHART_ROWS * row) : "");
-    for (uint32_t i = 0; i < chart.columns; i++)
-      line[i] = chart.most[i] > level ? '#' : ' ';
-    print_trimmed(stream, line, chart.columns);
-  }
-  (void)fprintf(stream, "%10s +", "0");
-  for (uint32_t i = 0; i < chart.columns; i++)
-    (void)fputc('-', stream);
-  (void)fputc('\n', stream);
-  print_names(stream, &chart, chart.program);
-  print_names(stream, &chart, chart.phase);
-}
-
 /* ---- the command ---- */
 
 /* What --auto changed, as options. */
@@ -277,7 +202,7 @@ static hr_status show_json(const cli_config *config, const hr_plan *plan, const 
   json_write_begin(&json, stdout);
   plan_write_json(&json, config, plan, fixes, frontier);
   if (config_text(config, OPTION_TABLE)) status = plan_print_table(config, &json, error);
-  if (config_flag(config, OPTION_TIMELINE)) plan_write_timeline(&json, plan);
+  if (status == HR_OK && config_flag(config, OPTION_TIMELINE)) status = plan_write_timeline(&json, plan, error);
   json_write_end(&json);
   return status;
 }
@@ -291,7 +216,10 @@ static hr_status show_text(const cli_config *config, const hr_plan *plan, const 
   }
   plan_print(stdout, plan);
   if (frontier->count) plan_print_frontier(stdout, plan, frontier);
-  if (config_flag(config, OPTION_TIMELINE)) plan_print_timeline(stdout, plan);
+  if (config_flag(config, OPTION_TIMELINE)) {
+    hr_status status = plan_print_timeline(stdout, plan, error);
+    if (status != HR_OK) return status;
+  }
   if (fixes) plan_print_fixes(stdout, plan, fixes);
   (void)putchar('\n');
   plan_print_verdict(stdout, plan);
@@ -319,7 +247,7 @@ static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_e
   uint64_t bytes =
       limit->percent ? (uint64_t)(limit->number[0] * (double)config->job.device.usable_bytes) : limit->count;
   if (!config_chosen(config, OPTION_FAIL_OVER) || plan_need(plan) <= bytes) return HR_OK;
-  return text_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes), more than --fail-over %s (%llu bytes)",
+  return hri_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes), more than --fail-over %s (%llu bytes)",
                    SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes),
                    (unsigned long long)bytes);
 }
@@ -331,8 +259,8 @@ hr_status command_plan(cli_config *config, hr_error *error) {
   hr_status status;
   if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, purpose, error);
   if (config_text(config, OPTION_TABLE) && purpose == HR_PURPOSE_GENERATE) {
-    text_fail(error, HR_ERROR_USAGE, "--table is about rows of training and evaluation, not about --for generate");
-    return text_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
+    hri_fail(error, HR_ERROR_USAGE, "--table is about rows of training and evaluation, not about --for generate");
+    return hri_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
   }
   status = config_job(config, purpose, error);
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, error);

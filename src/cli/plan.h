@@ -42,11 +42,13 @@ void plan_print_holders(FILE *stream, const char *left, const hr_job *job);
 
 /* Memory over sequence and micro-batch; every cell is a plan. */
 hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error *error);
-void plan_print_timeline(FILE *stream, const hr_plan *plan);
+/* Memory and predicted time over the course of the job: a chart, and what each program's time is made of. */
+hr_status plan_print_timeline(FILE *stream, const hr_plan *plan, hr_error *error);
 
 /* The members of `plan --json`; the caller opens and ends the document. `list` and `frontier` may be NULL. */
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
                      const hr_frontier *frontier);
-void plan_write_timeline(json_writer *json, const hr_plan *plan);
+/* The members `timeline`, one entry per node, and `schedule`, one per program. */
+hr_status plan_write_timeline(json_writer *json, const hr_plan *plan, hr_error *error);
 
 #endif

@@ -231,23 +231,3 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   json_write_ns(json, "plan_ns", info->plan_seconds);
   json_write_close(json, '}');
 }
-
-void plan_write_timeline(json_writer *json, const hr_plan *plan) {
-  hr_sample sample;
-  json_write_open(json, "timeline", '[');
-  for (uint32_t i = 0; hr_plan_sample(plan, HR_TIER_DEVICE, i, &sample); i++) {
-    json_write_open_flat(json, NULL, '{');
-    json_write_text(json, "program", sample.program);
-    json_write_text(json, "op", sample.op);
-    json_write_text(json, "phase", hr_phase_name(sample.phase));
-    if (sample.layer >= 0)
-      json_write_integer(json, "layer", sample.layer);
-    else
-      json_write_null(json, "layer");
-    json_write_count(json, "live_bytes", sample.live_bytes);
-    for (uint32_t role = 0; role < HR_ROLE_COUNT; role++)
-      if (sample.by_role[role]) json_write_count(json, hr_role_name(role), sample.by_role[role]);
-    json_write_close(json, '}');
-  }
-  json_write_close(json, ']');
-}

@@ -21,7 +21,7 @@ typedef struct recipe {
 static size_t line_of(const recipe *r) { return r->event.start_mark.line + 1; }
 
 static hr_status malformed(const recipe *r, const char *what, hr_error *error) {
-  return text_fail(error, HR_ERROR_INPUT, "%s:%zu: %s", r->path, line_of(r), what);
+  return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s", r->path, line_of(r), what);
 }
 
 static hr_status next_event(recipe *r, hr_error *error) {
@@ -32,8 +32,8 @@ static hr_status next_event(recipe *r, hr_error *error) {
     return HR_OK;
   }
   if (r->parser.error == YAML_MEMORY_ERROR)
-    return text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
-  return text_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
+    return hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
+  return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
                    r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
                    r->parser.problem ? r->parser.problem : "it cannot be read as YAML");
 }
@@ -52,11 +52,11 @@ static hr_status find_key(const recipe *r, option_id *id, hr_error *error) {
   nearest search;
   *id = option_find(name, true);
   if (*id < OPTION_COUNT && *id != OPTION_RECIPE && !option_get(*id)->flag_only) return HR_OK;
-  text_fail(error, HR_ERROR_USAGE, "%s:%zu: unknown key '%s'", r->path, line_of(r), name);
+  hri_fail(error, HR_ERROR_USAGE, "%s:%zu: unknown key '%s'", r->path, line_of(r), name);
   nearest_begin(&search, name);
   for (option_id each = 0; each < OPTION_COUNT; each++)
     if (each != OPTION_RECIPE && !option_get(each)->flag_only) nearest_offer(&search, option_get(each)->name);
-  return nearest_end(&search) ? text_hint(error, HR_ERROR_USAGE, "%s", nearest_end(&search)) : HR_ERROR_USAGE;
+  return nearest_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "%s", nearest_end(&search)) : HR_ERROR_USAGE;
 }
 
 static hr_status set(recipe *r, option_id id, const char *text, const char *place, hr_error *error) {
@@ -99,7 +99,7 @@ static hr_status read_pair(recipe *r, hr_error *error) {
   status = find_key(r, &id, error);
   if (status != HR_OK) return status;
   if (r->seen[id]) {
-    text_fail(error, HR_ERROR_USAGE, "%s:%zu: '%s' stands in line %zu already", r->path, line, scalar(r), r->seen[id]);
+    hri_fail(error, HR_ERROR_USAGE, "%s:%zu: '%s' stands in line %zu already", r->path, line, scalar(r), r->seen[id]);
     return HR_ERROR_USAGE;
   }
   r->seen[id] = line;
@@ -139,7 +139,7 @@ hr_status config_recipe(cli_config *config, hr_error *error) {
   file = text_open(r.path, "the recipe", error);
   if (!file) return error->code;
   if (!yaml_parser_initialize(&r.parser))
-    status = text_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
+    status = hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
   else {
     yaml_parser_set_input_file(&r.parser, file);
     status = read_document(&r, error);

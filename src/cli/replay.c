@@ -110,13 +110,13 @@ static void write_replay(const hr_replay *r, const hr_replay_result *results, ui
 
 static hr_status check_words(const cli_config *config, hr_error *error) {
   if (config->operand_count == 0) {
-    text_fail(error, HR_ERROR_USAGE, "there is nothing to replay");
-    return text_hint(error, HR_ERROR_USAGE, "headroom replay SNAPSHOT --search");
+    hri_fail(error, HR_ERROR_USAGE, "there is nothing to replay");
+    return hri_hint(error, HR_ERROR_USAGE, "headroom replay SNAPSHOT --search");
   }
   if (config_text(config, OPTION_ALLOC_CONF) && config_flag(config, OPTION_SEARCH))
-    return text_fail(error, HR_ERROR_USAGE, "--search tries settings of its own: leave --alloc-conf out");
+    return hri_fail(error, HR_ERROR_USAGE, "--search tries settings of its own: leave --alloc-conf out");
   if (config_chosen(config, OPTION_TRACE) && config_count(config, OPTION_TRACE) >= UINT32_MAX)
-    return text_fail(error, HR_ERROR_USAGE, "--trace %llu: no snapshot has so many", (unsigned long long)config_count(config, OPTION_TRACE));
+    return hri_fail(error, HR_ERROR_USAGE, "--trace %llu: no snapshot has so many", (unsigned long long)config_count(config, OPTION_TRACE));
   return HR_OK;
 }
 

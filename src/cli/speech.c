@@ -18,8 +18,8 @@ hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const cha
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;
   if (!s->tokenizer) {
-    text_fail(error, HR_ERROR_USAGE, "--chat: %s has no tokenizer, and so no chat template", model->name);
-    return text_hint(error, HR_ERROR_USAGE, "name a directory with tokenizer.json, or leave --chat away");
+    hri_fail(error, HR_ERROR_USAGE, "--chat: %s has no tokenizer, and so no chat template", model->name);
+    return hri_hint(error, HR_ERROR_USAGE, "name a directory with tokenizer.json, or leave --chat away");
   }
   return hr_chat_open(chat_template ? chat_template : model->directory, s->tokenizer, &s->chat, error);
 }
@@ -46,14 +46,14 @@ static hr_status render(const cli_speech *s, const char *system, const char *tex
   FILE *stream = open_memstream(&messages, &count);
   json_writer json;
   hr_status status;
-  if (!stream) return text_fail(error, HR_ERROR_MEMORY, "there is no memory for the conversation");
+  if (!stream) return hri_fail(error, HR_ERROR_MEMORY, "there is no memory for the conversation");
   json_write_begin(&json, stream);
   json_write_open(&json, "messages", '[');
   if (system) put_message(&json, "system", system, strlen(system));
   put_message(&json, "user", text, bytes);
   json_write_close(&json, ']');
   json_write_end(&json);
-  status = fclose(stream) == 0 ? hr_chat_render(s->chat, messages, count, true, out, error) : text_fail(error, HR_ERROR_MEMORY, "there is no memory for the conversation");
+  status = fclose(stream) == 0 ? hr_chat_render(s->chat, messages, count, true, out, error) : hri_fail(error, HR_ERROR_MEMORY, "there is no memory for the conversation");
   free(messages);
   return status;
 }
@@ -66,7 +66,7 @@ static hr_status encode(const cli_speech *s, const char *system, const char *tex
   if (status == HR_OK)
     status = s->chat ? hr_tokenizer_encode(s->tokenizer, rendered.text, rendered.bytes, 0, &tokens, error)
                      : hr_tokenizer_encode(s->tokenizer, text, bytes, HR_ENCODE_SPECIAL, &tokens, error);
-  if (status == HR_OK && tokens.count == 0) status = text_fail(error, HR_ERROR_USAGE, "the prompt has no tokens");
+  if (status == HR_OK && tokens.count == 0) status = hri_fail(error, HR_ERROR_USAGE, "the prompt has no tokens");
   if (status == HR_OK) {
     *ids = text_alloc(tokens.count * sizeof **ids);
     memcpy(*ids, tokens.ids, tokens.count * sizeof **ids);
@@ -89,15 +89,15 @@ static hr_status read_ids(const char *text, size_t count, const hr_model *model,
     }
     for (; i < count && text[i] >= '0' && text[i] <= '9' && id <= INT32_MAX; i++) id = id * 10 + (uint64_t)(text[i] - '0');
     if (i == start || (i < count && !(text[i] && strchr(" ,\t\r\n", text[i])))) {
-      text_fail(error, HR_ERROR_USAGE, "%s is not byte-level and has no tokenizer; the prompt is no list of token ids", model->name);
-      return text_hint(error, HR_ERROR_USAGE, "put its tokenizer.json beside the weights, or give ids with blanks between them: --prompt '15496 995'");
+      hri_fail(error, HR_ERROR_USAGE, "%s is not byte-level and has no tokenizer; the prompt is no list of token ids", model->name);
+      return hri_hint(error, HR_ERROR_USAGE, "put its tokenizer.json beside the weights, or give ids with blanks between them: --prompt '15496 995'");
     }
     if (id >= model->vocabulary_size)
-      return text_fail(error, HR_ERROR_USAGE, "--prompt: token id %.*s is not below the vocabulary of %s, %u", (int)(i - start < 20 ? i - start : 20), text + start,
+      return hri_fail(error, HR_ERROR_USAGE, "--prompt: token id %.*s is not below the vocabulary of %s, %u", (int)(i - start < 20 ? i - start : 20), text + start,
                        model->name, model->vocabulary_size);
     ids[(*id_count)++] = (int32_t)id;
   }
-  return *id_count ? HR_OK : text_fail(error, HR_ERROR_USAGE, "the prompt holds no token id");
+  return *id_count ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the prompt holds no token id");
 }
 
 hr_status speech_ids(const cli_speech *s, const hr_model *model, const char *system, const char *text, size_t bytes, int32_t **ids, uint64_t *count, hr_error *error) {

@@ -15,6 +15,8 @@
 
 #include <headroom/device.h>
 
+#include "base/text.h"
+
 /* ---- numbers as text ---- */
 
 char *text_size(uint64_t bytes, char out[TEXT_BYTES]) {
@@ -176,13 +178,15 @@ bool text_unescape(const char *text, char *out) {
 
 /* ---- memory ---- */
 
+void text_refused(size_t bytes) {
+  uint64_t room;
+  const char *limit = hr_host_limit_now(&room);
+  (void)fprintf(stderr, "headroom: the host refused %zu bytes for the command line\n  %s leaves %s\n", bytes, limit, SIZE_TEXT(room));
+  exit(hr_status_exit_code(HR_ERROR_MEMORY));
+}
+
 static void *must(void *memory, size_t bytes) {
-  if (!memory) {
-    uint64_t room;
-    const char *limit = hr_host_limit_now(&room);
-    (void)fprintf(stderr, "headroom: the host refused %zu bytes for the command line\n  %s leaves %s\n", bytes, limit, SIZE_TEXT(room));
-    exit(hr_status_exit_code(HR_ERROR_MEMORY));
-  }
+  if (!memory) text_refused(bytes);
   return memory;
 }
 
@@ -210,8 +214,8 @@ static bool is_callers_pipe(int fd, const struct stat *info) {
 
 static hr_status refuse_kind(const char *path, const char *what, mode_t mode, hr_error *error) {
   const char *kind = S_ISFIFO(mode) ? "a FIFO" : S_ISDIR(mode) ? "a directory" : S_ISSOCK(mode) ? "a socket" : "a device";
-  hr_status status = text_fail(error, HR_ERROR_INPUT, "%s %s is %s, not a file", what, path, kind);
-  return text_hint(error, status, "name a file, or - for standard input where the command takes it");
+  hr_status status = hri_fail(error, HR_ERROR_INPUT, "%s %s is %s, not a file", what, path, kind);
+  return hri_hint(error, status, "name a file, or - for standard input where the command takes it");
 }
 
 /* Endless devices (/dev/zero) are no input; a terminal and /dev/null are. */
@@ -230,7 +234,7 @@ FILE *text_open(const char *path, const char *what, hr_error *error) {
   if (strcmp(path, "-") == 0) return standard_input(what, error);
   fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 || fstat(fd, &info) != 0) {
-    text_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
+    hri_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
     if (fd >= 0) (void)close(fd);
     return NULL;
   }
@@ -241,7 +245,7 @@ FILE *text_open(const char *path, const char *what, hr_error *error) {
   }
   file = fcntl(fd, F_SETFL, 0) == 0 ? fdopen(fd, "rb") : NULL;
   if (file) return file;
-  text_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
+  hri_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
   (void)close(fd);
   return NULL;
 }
@@ -251,24 +255,6 @@ void text_close(FILE *file) {
 }
 
 /* ---- errors ---- */
-
-hr_status text_fail(hr_error *error, hr_status code, const char *format, ...) {
-  va_list args;
-  memset(error, 0, sizeof *error);
-  error->code = code;
-  va_start(args, format);
-  (void)vsnprintf(error->message, sizeof error->message, format, args);
-  va_end(args);
-  return code;
-}
-
-hr_status text_hint(hr_error *error, hr_status code, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  (void)vsnprintf(error->hint, sizeof error->hint, format, args);
-  va_end(args);
-  return code;
-}
 
 /* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. */
 static void print_plain(const char *text) {
@@ -285,38 +271,12 @@ void text_print_error(const hr_error *error) {
   (void)fputc('\n', stderr);
 }
 
-/* ---- near misses: edit distance with swapped neighbours ---- */
+/* ---- near misses ---- */
 
-enum { WORD_MAX = 48 };
-
-static unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
-
-static unsigned edit_distance(const char *a, const char *b) {
-  unsigned rows[3][WORD_MAX + 1], *before = rows[0], *last = rows[1], *now = rows[2], *swap;
-  size_t a_length = strlen(a), b_length = strlen(b);
-  if (a_length > WORD_MAX || b_length > WORD_MAX) return WORD_MAX;
-  memset(rows, 0, sizeof rows);
-  for (unsigned j = 0; j <= b_length; j++)
-    last[j] = j;
-  for (unsigned i = 1; i <= a_length; i++) {
-    now[0] = i;
-    for (unsigned j = 1; j <= b_length; j++) {
-      unsigned cost = a[i - 1] != b[j - 1];
-      now[j] = least(least(last[j] + 1, now[j - 1] + 1), last[j - 1] + cost);
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) now[j] = least(now[j], before[j - 2] + 1);
-    }
-    swap = before;
-    before = last;
-    last = now;
-    now = swap;
-  }
-  return last[b_length];
-}
-
-void nearest_begin(nearest *search, const char *word) { *search = (nearest){.word = word, .distance = WORD_MAX}; }
+void nearest_begin(nearest *search, const char *word) { *search = (nearest){.word = word, .distance = HRI_WORD_MAX}; }
 
 void nearest_offer(nearest *search, const char *candidate) {
-  unsigned distance = edit_distance(search->word, candidate);
+  unsigned distance = hri_word_distance(search->word, candidate);
   size_t length = strlen(search->word);
   /* A word cut short ("micro" for micro-batch, "eval" for evaluate) is as near as a small slip. */
   if (length >= 3 && strncmp(search->word, candidate, length) == 0 && distance > 1) distance = 1;

@@ -7,8 +7,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <headroom/status.h>
+#include "base/error.h"
 
+/* For options.c and config.c. */
+#define text_fail hri_fail
+#define text_hint hri_hint
 #define CLI_PRINTF(at, first) __attribute__((format(printf, at, first)))
 
 /* ---- numbers as text: each writes into `out` and returns it ---- */
@@ -36,6 +39,7 @@ bool text_parse_number(const char *text, double *number);
 bool text_unescape(const char *text, char *out);
 
 /* ---- memory: the program (not the library) may give up; exit code 4 says so ---- */
+_Noreturn void text_refused(size_t bytes);
 void *text_alloc(size_t bytes);
 void *text_grow(void *memory, size_t bytes);
 char *text_copy(const char *text, size_t bytes);
@@ -50,8 +54,6 @@ void text_close(FILE *file); /* standard input stays open; NULL is fine */
 bool text_is_stream(FILE *file);
 
 /* ---- errors ---- */
-hr_status text_fail(hr_error *error, hr_status code, const char *format, ...) CLI_PRINTF(3, 4);
-hr_status text_hint(hr_error *error, hr_status code, const char *format, ...) CLI_PRINTF(3, 4);
 /* "headroom: MESSAGE" and, when there is a hint, "  try: HINT" on standard error. */
 void text_print_error(const hr_error *error);
 

@@ -40,8 +40,8 @@ static hr_status read_document(const char *path, document *made, hr_error *error
     if (capacity - made->count < 2) made->bytes = text_grow(made->bytes, capacity *= 2);
   }
   made->bytes[made->count] = 0;
-  if (ferror(file)) status = text_fail(error, HR_ERROR_IO, "cannot read %s: %s", name, strerror(errno));
-  else if (got > 0) status = text_fail(error, HR_ERROR_INPUT, "a stream of more than %u bytes is not taken as one text: write it to a file first", STREAM_LIMIT);
+  if (ferror(file)) status = hri_fail(error, HR_ERROR_IO, "cannot read %s: %s", name, strerror(errno));
+  else if (got > 0) status = hri_fail(error, HR_ERROR_INPUT, "a stream of more than %u bytes is not taken as one text: write it to a file first", STREAM_LIMIT);
   text_close(file);
   return status;
 }
@@ -59,7 +59,7 @@ static hr_status read_ids(const document *from, int32_t **ids, uint64_t *count, 
     long long id;
     if (!strchr("-0123456789", *at) || !*at) {
       if (!strchr(" \t\r\n,[]", *at) || !*at)
-        return text_fail(error, HR_ERROR_INPUT, "byte %llu of the ids is '%c': only numbers, blanks, commas and brackets may stand there",
+        return hri_fail(error, HR_ERROR_INPUT, "byte %llu of the ids is '%c': only numbers, blanks, commas and brackets may stand there",
                          (unsigned long long)(at - from->bytes), *at);
       at++;
       continue;
@@ -67,7 +67,7 @@ static hr_status read_ids(const document *from, int32_t **ids, uint64_t *count, 
     errno = 0;
     id = strtoll(at, &behind, 10);
     if (behind == at || errno || id < INT32_MIN || id > INT32_MAX)
-      return text_fail(error, HR_ERROR_INPUT, "byte %llu of the ids begins no token id", (unsigned long long)(at - from->bytes));
+      return hri_fail(error, HR_ERROR_INPUT, "byte %llu of the ids begins no token id", (unsigned long long)(at - from->bytes));
     if (*count == capacity) *ids = text_grow(*ids, (capacity *= 2) * sizeof **ids);
     (*ids)[(*count)++] = (int32_t)id;
     at = behind;
@@ -186,11 +186,11 @@ static hr_status encode(const cli_config *config, const hr_tokenizer *tokenizer,
 static hr_status check_options(const cli_config *config, hr_error *error) {
   bool shows = config_flag(config, OPTION_STATS) || config_flag(config, OPTION_TOKENS);
   if (config->operand_count == 0) {
-    text_fail(error, HR_ERROR_USAGE, "the model whose tokenizer is wanted is missing");
-    return text_hint(error, HR_ERROR_USAGE, "headroom tokenize MODEL FILE");
+    hri_fail(error, HR_ERROR_USAGE, "the model whose tokenizer is wanted is missing");
+    return hri_hint(error, HR_ERROR_USAGE, "headroom tokenize MODEL FILE");
   }
   if (config_flag(config, OPTION_DECODE) && shows)
-    return text_fail(error, HR_ERROR_USAGE, "--decode goes from ids to text: --stats and --tokens do not go with it");
+    return hri_fail(error, HR_ERROR_USAGE, "--decode goes from ids to text: --stats and --tokens do not go with it");
   return HR_OK;
 }
 

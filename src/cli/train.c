@@ -49,8 +49,8 @@ static void catch_signals(void) {
 /* ---- options ---- */
 
 static hr_status need_option(option_id id, const char *hint, hr_error *error) {
-  text_fail(error, HR_ERROR_USAGE, "--%s is missing", option_get(id)->name);
-  return text_hint(error, HR_ERROR_USAGE, "%s", hint);
+  hri_fail(error, HR_ERROR_USAGE, "--%s is missing", option_get(id)->name);
+  return hri_hint(error, HR_ERROR_USAGE, "%s", hint);
 }
 
 static hr_status run_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
@@ -76,8 +76,8 @@ static hr_status train_options(const cli_config *config, char **separator, hr_ru
   run->resume_directory = config_text(config, OPTION_RESUME);
   run->out_directory = config_text(config, OPTION_OUT) ? config_text(config, OPTION_OUT) : run->resume_directory;
   if (run->resume_directory && !same_directory(run->resume_directory, run->out_directory)) {
-    text_fail(error, HR_ERROR_USAGE, "--resume %s and --out %s differ", run->resume_directory, run->out_directory);
-    return text_hint(error, HR_ERROR_USAGE, "leave --out away: a run goes on in its own directory");
+    hri_fail(error, HR_ERROR_USAGE, "--resume %s and --out %s differ", run->resume_directory, run->out_directory);
+    return hri_hint(error, HR_ERROR_USAGE, "leave --out away: a run goes on in its own directory");
   }
   if (run->resume_directory) run->out_directory = run->resume_directory; /* one directory, however it was spelled */
   if (!run->out_directory) return need_option(OPTION_OUT, "--out RUN, the directory to write", error);

@@ -9,14 +9,12 @@
  * by four bytes, behind a u32 length. */
 #include "formats/gguf.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "formats/tensor_file.h"
 #include "formats/order.h"
 
 typedef unsigned long long ull; /* for printing */
@@ -28,11 +26,9 @@ typedef struct key_value {
 } key_value;
 
 struct hri_gguf {
-  int fd;
-  char *path;
+  hri_tensor_file base; /* first */
   char *head;
-  uint64_t file_bytes, head_bytes, capacity, at; /* read so far, allocated, parsed so far */
-  uint64_t data_begin;
+  uint64_t head_bytes, capacity, at; /* read so far, allocated, parsed so far */
   uint32_t version, alignment;
   HRI_ARRAY(key_value) keys;
   HRI_ARRAY(hri_gguf_tensor) tensors;
@@ -50,8 +46,6 @@ static const struct {
     [HRI_GGUF_F64] = {"f64", 8},
 };
 
-const char *hri_gguf_type_name(hri_gguf_type type) { return (unsigned)type < HRI_GGUF_TYPE_COUNT ? types[type].name : "unknown"; }
-
 static hr_status damaged(hr_error *error, hr_status code) {
   return hri_hint(error, code, "the file is damaged or not a GGUF file; fetch it anew");
 }
@@ -60,25 +54,25 @@ static hr_status damaged(hr_error *error, hr_status code) {
 
 /* Makes `bytes` bytes from the current position readable; `what` names them in errors. */
 static hr_status need(hri_gguf *file, uint64_t bytes, const char *what, hr_error *error) {
-  uint64_t end, grown, limit = file->file_bytes < HRI_GGUF_MAX_HEAD ? file->file_bytes : HRI_GGUF_MAX_HEAD;
+  uint64_t end, grown, limit = file->base.file_bytes < HRI_GGUF_MAX_HEAD ? file->base.file_bytes : HRI_GGUF_MAX_HEAD;
   char *moved;
-  if (bytes > file->file_bytes - file->at)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: %s at byte %llu needs %llu bytes, the file has %llu more", file->path, what,
-                                   (ull)file->at, (ull)bytes, (ull)(file->file_bytes - file->at)));
+  if (bytes > file->base.file_bytes - file->at)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: %s at byte %llu needs %llu bytes, the file has %llu more", file->base.path, what,
+                                   (ull)file->at, (ull)bytes, (ull)(file->base.file_bytes - file->at)));
   end = file->at + bytes;
   if (end <= file->head_bytes) return HR_OK;
   if (end > limit)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: keys and tensor infos take more than %d bytes", file->path, HRI_GGUF_MAX_HEAD));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: keys and tensor infos take more than %d bytes", file->base.path, HRI_GGUF_MAX_HEAD));
   if (end > file->capacity) {
     grown = file->capacity * 2 > end ? file->capacity * 2 : end;
     if (grown < 1 << 16) grown = 1 << 16;
     if (grown > limit) grown = limit;
     moved = hri_realloc(file->head, grown);
-    if (!moved) return hri_fail_memory(error, grown, file->path);
+    if (!moved) return hri_fail_memory(error, grown, file->base.path);
     file->head = moved;
     file->capacity = grown;
   }
-  HRI_TRY(hri_file_pread(file->fd, file->path, file->head + file->head_bytes, file->capacity - file->head_bytes, file->head_bytes, error));
+  HRI_TRY(hri_file_pread(file->base.fd, file->base.path, file->head + file->head_bytes, file->capacity - file->head_bytes, file->head_bytes, error));
   file->head_bytes = file->capacity;
   return HR_OK;
 }
@@ -119,7 +113,7 @@ static hr_status take_element(hri_gguf *file, const char *what, hr_error *error)
 
 static hr_status bad_type(const hri_gguf *file, const key_value *kv, uint32_t type, hr_error *error) {
   return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: key '%.80s' has a value of type %u%s; a number, a bool, a string or an array of those is possible",
-                                 file->path, file->head + kv->key_at, type, type == HRI_GGUF_ARRAY ? " (an array of arrays)" : ""));
+                                 file->base.path, file->head + kv->key_at, type, type == HRI_GGUF_ARRAY ? " (an array of arrays)" : ""));
 }
 
 static hr_status take_array(hri_gguf *file, key_value *kv, hr_error *error) {
@@ -130,8 +124,8 @@ static hr_status take_array(hri_gguf *file, key_value *kv, hr_error *error) {
   HRI_TRY(take(file, &kv->count, sizeof kv->count, "the length of an array", error));
   kv->element = (hri_gguf_type)element;
   kv->at = file->at;
-  if (!hri_mul(kv->count, element == HRI_GGUF_STRING ? 8 : types[element].bytes, &bytes) || bytes > file->file_bytes)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: key '%.80s': an array of %llu elements of type %s does not fit the file", file->path,
+  if (!hri_mul(kv->count, element == HRI_GGUF_STRING ? 8 : types[element].bytes, &bytes) || bytes > file->base.file_bytes)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: key '%.80s': an array of %llu elements of type %s does not fit the file", file->base.path,
                                    file->head + kv->key_at, (ull)kv->count, types[element].name));
   if (element != HRI_GGUF_STRING) {
     HRI_TRY(need(file, bytes, "an array", error));
@@ -147,7 +141,7 @@ static hr_status take_key_value(hri_gguf *file, key_value *kv, hr_error *error) 
   uint64_t length;
   HRI_TRY(take_string(file, &kv->key_at, &length, "a key", error));
   if (length == 0 || strlen(file->head + kv->key_at) != length)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the key before byte %llu is empty or holds a NUL", file->path, (ull)file->at));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the key before byte %llu is empty or holds a NUL", file->base.path, (ull)file->at));
   HRI_TRY(take(file, &type, sizeof type, "the type of a value", error));
   if (type >= HRI_GGUF_TYPE_COUNT) return bad_type(file, kv, type, error);
   kv->type = kv->element = (hri_gguf_type)type;
@@ -161,19 +155,19 @@ static hr_status take_key_value(hri_gguf *file, key_value *kv, hr_error *error) 
 }
 
 static hr_status bad_tensor(const hri_gguf *file, const char *name, hr_error *error, const char *what) {
-  return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s': %s", file->path, name, what));
+  return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s': %s", file->base.path, name, what));
 }
 
 /* Shape and type against each other; fills elements and bytes. */
 static hr_status check_tensor(const hri_gguf *file, const char *name, hri_gguf_tensor *tensor, hr_error *error) {
   uint64_t elements = 1;
   if (!hri_ggml_known(tensor->type))
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s' has the unknown type %u", file->path, name, tensor->type));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s' has the unknown type %u", file->base.path, name, tensor->type));
   for (uint32_t i = 0; i < HRI_GGUF_MAX_RANK; i++)
     if (tensor->dims[i] > INT64_MAX || !hri_mul(elements, tensor->dims[i], &elements) || elements > INT64_MAX)
       return bad_tensor(file, name, error, "the shape has more elements than 63 bits can count");
   if (tensor->dims[0] % hri_ggml_block(tensor->type) != 0)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s': a row of %llu elements is no multiple of the %u in a block of %s", file->path, name,
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s': a row of %llu elements is no multiple of the %u in a block of %s", file->base.path, name,
                                    (ull)tensor->dims[0], hri_ggml_block(tensor->type), hri_ggml_name(tensor->type)));
   if (!hri_ggml_bytes(tensor->type, elements, &tensor->bytes)) return bad_tensor(file, name, error, "it has more bytes than 64 bits can count");
   tensor->elements = elements;
@@ -186,11 +180,11 @@ static hr_status take_tensor(hri_gguf *file, hri_gguf_tensor *tensor, uint64_t *
   HRI_TRY(take_string(file, name_at, &length, "the name of a tensor", error));
   name = file->head + *name_at;
   if (length == 0 || length >= 64 || strlen(name) != length)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the name of tensor %zu has %llu bytes or a NUL; 1 to 63 are possible", file->path, file->tensors.count, (ull)length));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the name of tensor %zu has %llu bytes or a NUL; 1 to 63 are possible", file->base.path, file->tensors.count, (ull)length));
   HRI_TRY(take(file, &tensor->rank, sizeof tensor->rank, "a tensor's rank", error));
   name = file->head + *name_at;
   if (tensor->rank > HRI_GGUF_MAX_RANK)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s' has %u dimensions; at most %d are possible", file->path, name, tensor->rank, HRI_GGUF_MAX_RANK));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.80s' has %u dimensions; at most %d are possible", file->base.path, name, tensor->rank, HRI_GGUF_MAX_RANK));
   for (uint32_t i = 0; i < HRI_GGUF_MAX_RANK; i++) tensor->dims[i] = 1;
   for (uint32_t i = 0; i < tensor->rank; i++) HRI_TRY(take(file, &tensor->dims[i], sizeof tensor->dims[i], "a tensor's shape", error));
   HRI_TRY(take(file, &tensor->type, sizeof tensor->type, "a tensor's type", error));
@@ -204,14 +198,14 @@ static hr_status take_version(hri_gguf *file, hr_error *error) {
   char magic[4];
   HRI_TRY(take(file, magic, sizeof magic, "the magic", error));
   if (memcmp(magic, "GGUF", 4) != 0)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s does not begin with 'GGUF'", file->path));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s does not begin with 'GGUF'", file->base.path));
   HRI_TRY(take(file, &file->version, sizeof file->version, "the version", error));
   if (file->version == 2 || file->version == 3) return HR_OK;
   if (file->version != 0 && (file->version & 0xFFFF) == 0) {
-    hri_fail(error, HR_ERROR_INPUT, "%s is a big-endian GGUF file", file->path);
+    hri_fail(error, HR_ERROR_INPUT, "%s is a big-endian GGUF file", file->base.path);
     return hri_hint(error, HR_ERROR_INPUT, "convert it to little endian with gguf_convert_endian.py of llama.cpp");
   }
-  hri_fail(error, HR_ERROR_INPUT, "%s has version %u of GGUF; versions 2 and 3 are read", file->path, file->version);
+  hri_fail(error, HR_ERROR_INPUT, "%s has version %u of GGUF; versions 2 and 3 are read", file->base.path, file->version);
   return hri_hint(error, HR_ERROR_INPUT, file->version < 2 ? "convert the model anew with a current llama.cpp" : "a newer Headroom may read it");
 }
 
@@ -220,10 +214,10 @@ static hr_status take_counts(hri_gguf *file, uint64_t *tensors, uint64_t *keys, 
   uint64_t left;
   HRI_TRY(take(file, tensors, sizeof *tensors, "the number of tensors", error));
   HRI_TRY(take(file, keys, sizeof *keys, "the number of keys", error));
-  left = file->file_bytes - file->at;
+  left = file->base.file_bytes - file->at;
   if (*tensors > left / 25 || *keys > left / 14)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s announces %llu tensors and %llu keys, more than its %llu bytes can hold", file->path,
-                                   (ull)*tensors, (ull)*keys, (ull)file->file_bytes));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s announces %llu tensors and %llu keys, more than its %llu bytes can hold", file->base.path,
+                                   (ull)*tensors, (ull)*keys, (ull)file->base.file_bytes));
   return HR_OK;
 }
 
@@ -234,14 +228,14 @@ static hr_status take_all(hri_gguf *file, hr_error *error) {
   for (uint64_t i = 0; i < keys; i++) {
     key_value kv = {0};
     HRI_TRY(take_key_value(file, &kv, error));
-    if (!hri_array_push(&file->keys, kv)) return hri_fail_memory(error, keys * sizeof kv, file->path);
+    if (!hri_array_push(&file->keys, kv)) return hri_fail_memory(error, keys * sizeof kv, file->base.path);
   }
   file->name_at = hri_alloc_zero(tensors, sizeof *file->name_at);
-  if (!file->name_at) return hri_fail_memory(error, tensors * sizeof *file->name_at, file->path);
+  if (!file->name_at) return hri_fail_memory(error, tensors * sizeof *file->name_at, file->base.path);
   for (uint64_t i = 0; i < tensors; i++) {
     hri_gguf_tensor tensor = {0};
     HRI_TRY(take_tensor(file, &tensor, &file->name_at[i], error));
-    if (!hri_array_push(&file->tensors, tensor)) return hri_fail_memory(error, tensors * sizeof tensor, file->path);
+    if (!hri_array_push(&file->tensors, tensor)) return hri_fail_memory(error, tensors * sizeof tensor, file->base.path);
   }
   return HR_OK;
 }
@@ -257,25 +251,16 @@ static void settle(hri_gguf *file) {
 
 /* ---- the checks over all entries ---- */
 
-static int compare_keys(const void *items, uint32_t a, uint32_t b) {
-  const hri_gguf *file = items;
-  return strcmp(file->head + file->keys.items[a].key_at, file->head + file->keys.items[b].key_at);
-}
-
-static int compare_names(const void *items, uint32_t a, uint32_t b) {
-  const hri_gguf_tensor *tensors = items;
-  return strcmp(tensors[a].name, tensors[b].name);
-}
+static const char *tensor_name(const void *items, uint32_t index) { return ((const hri_gguf_tensor *)items)[index].name; }
+static const char *key_name(const void *items, uint32_t index) { return hri_gguf_key(items, index); }
 
 static hr_status check_names(hri_gguf *file, hr_error *error) {
-  HRI_TRY(hri_order_make(file, (uint32_t)file->keys.count, compare_keys, &file->by_key, error));
-  for (uint32_t i = 1; i < file->keys.count; i++)
-    if (compare_keys(file, file->by_key[i - 1], file->by_key[i]) == 0)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the key '%.80s' stands there twice", file->path, hri_gguf_key(file, file->by_key[i])));
-  HRI_TRY(hri_order_make(file->tensors.items, (uint32_t)file->tensors.count, compare_names, &file->by_name, error));
-  for (uint32_t i = 1; i < file->tensors.count; i++)
-    if (compare_names(file->tensors.items, file->by_name[i - 1], file->by_name[i]) == 0)
-      return bad_tensor(file, file->tensors.items[file->by_name[i]].name, error, "the name stands there twice");
+  uint32_t twice;
+  HRI_TRY(hri_order_names(file, (uint32_t)file->keys.count, key_name, &file->by_key, &twice, error));
+  if (twice != HRI_ORDER_NONE)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the key '%.80s' stands there twice", file->base.path, hri_gguf_key(file, twice)));
+  HRI_TRY(hri_order_names(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, &file->by_name, &twice, error));
+  if (twice != HRI_ORDER_NONE) return bad_tensor(file, file->tensors.items[twice].name, error, "the name stands there twice");
   return HR_OK;
 }
 
@@ -286,11 +271,11 @@ static hr_status take_alignment(hri_gguf *file, hr_error *error) {
     if (strcmp(hri_gguf_key(file, i), "general.alignment") != 0) continue;
     type = file->keys.items[i].type;
     if (type != HRI_GGUF_U32)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: general.alignment has type %s; it must be u32", file->path, types[type].name));
+      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: general.alignment has type %s; it must be u32", file->base.path, types[type].name));
   }
   HRI_TRY(hri_gguf_opt_u64(file, "general.alignment", 1, 1u << 31, &value, error));
   if ((value & (value - 1)) != 0)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: general.alignment is %llu; it must be a power of two", file->path, (ull)value));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: general.alignment is %llu; it must be a power of two", file->base.path, (ull)value));
   file->alignment = (uint32_t)value;
   return HR_OK;
 }
@@ -298,15 +283,15 @@ static hr_status take_alignment(hri_gguf *file, hr_error *error) {
 /* Each tensor begins where the one before it ends, rounded up; what stands behind the last one is no matter. */
 static hr_status check_places(hri_gguf *file, hr_error *error) {
   uint64_t next = 0, room;
-  file->data_begin = hri_round_up(file->at, file->alignment);
-  room = file->data_begin < file->file_bytes ? file->file_bytes - file->data_begin : 0;
+  file->base.data_begin = hri_round_up(file->at, file->alignment);
+  room = file->base.data_begin < file->base.file_bytes ? file->base.file_bytes - file->base.data_begin : 0;
   for (size_t i = 0; i < file->tensors.count; i++) {
     const hri_gguf_tensor *tensor = &file->tensors.items[i];
     if (tensor->offset != next)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%s' has offset %llu; the tensors before it, at an alignment of %u, ask for %llu", file->path,
+      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%s' has offset %llu; the tensors before it, at an alignment of %u, ask for %llu", file->base.path,
                                      tensor->name, (ull)tensor->offset, file->alignment, (ull)next));
     if (next > room || tensor->bytes > room - next)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: tensor '%s' needs data bytes %llu+%llu, the file has %llu", file->path, tensor->name,
+      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: tensor '%s' needs data bytes %llu+%llu, the file has %llu", file->base.path, tensor->name,
                                      (ull)next, (ull)tensor->bytes, (ull)room));
     next = hri_round_up(next + tensor->bytes, file->alignment);
   }
@@ -316,10 +301,6 @@ static hr_status check_places(hri_gguf *file, hr_error *error) {
 /* ---- opening ---- */
 
 static hr_status read_head(hri_gguf *file, hr_error *error) {
-  struct stat info;
-  if (fstat(file->fd, &info) != 0) return hri_fail_errno(error, errno, "read", file->path);
-  if (!S_ISREG(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", file->path);
-  file->file_bytes = (uint64_t)info.st_size;
   HRI_TRY(take_all(file, error));
   settle(file);
   HRI_TRY(check_names(file, error));
@@ -328,18 +309,11 @@ static hr_status read_head(hri_gguf *file, hr_error *error) {
 }
 
 hr_status hri_gguf_open_fd(int fd, const char *path, hri_gguf **opened, hr_error *error) {
-  hri_gguf *file = hri_alloc_zero(1, sizeof *file);
-  hr_status status = HR_OK;
-  if (!file) {
-    close(fd);
-    return hri_fail_memory(error, sizeof *file, path);
-  }
-  file->fd = fd;
-  file->path = hri_strdup(path);
-  if (!file->path) {
-    status = hri_fail_memory(error, strlen(path) + 1, path);
-    goto out;
-  }
+  hri_tensor_file *base;
+  hri_gguf *file;
+  hr_status status;
+  HRI_TRY(hri_tensor_file_open(sizeof *file, fd, path, &base, error));
+  file = (hri_gguf *)base;
   HRI_TRY_OUT(read_head(file, error));
   *opened = file;
   return HR_OK;
@@ -356,15 +330,13 @@ hr_status hri_gguf_open(const char *path, hri_gguf **opened, hr_error *error) {
 
 void hri_gguf_close(hri_gguf *file) {
   if (!file) return;
-  close(file->fd);
   hri_array_free(&file->keys);
   hri_array_free(&file->tensors);
   hri_free(file->name_at);
   hri_free(file->by_key);
   hri_free(file->by_name);
   hri_free(file->head);
-  hri_free(file->path);
-  hri_free(file);
+  hri_tensor_file_close(&file->base);
 }
 
 bool hri_gguf_is(const char *path) {
@@ -379,7 +351,7 @@ bool hri_gguf_is(const char *path) {
 
 /* ---- asking ---- */
 
-const char *hri_gguf_path(const hri_gguf *file) { return file->path; }
+const char *hri_gguf_path(const hri_gguf *file) { return file->base.path; }
 uint32_t hri_gguf_version(const hri_gguf *file) { return file->version; }
 uint32_t hri_gguf_alignment(const hri_gguf *file) { return file->alignment; }
 uint32_t hri_gguf_key_count(const hri_gguf *file) { return (uint32_t)file->keys.count; }
@@ -393,28 +365,20 @@ hri_gguf_type hri_gguf_key_type(const hri_gguf *file, uint32_t index, hri_gguf_t
 }
 
 static const key_value *find_key(const hri_gguf *file, const char *key) {
-  uint32_t low = 0, high = (uint32_t)file->keys.count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    const key_value *kv = &file->keys.items[file->by_key[middle]];
-    int order = strcmp(key, file->head + kv->key_at);
-    if (order == 0) return kv;
-    if (order < 0) high = middle;
-    else low = middle + 1;
-  }
-  return NULL;
+  uint32_t at = hri_order_find(file, (uint32_t)file->keys.count, key_name, file->by_key, key);
+  return at == HRI_ORDER_NONE ? NULL : &file->keys.items[at];
 }
 
 bool hri_gguf_has(const hri_gguf *file, const char *key) { return find_key(file, key) != NULL; }
 
 static hr_status missing(const hri_gguf *file, const char *key, hr_error *error) {
-  hri_fail(error, HR_ERROR_INPUT, "%s: the key '%s' is missing", file->path, key);
+  hri_fail(error, HR_ERROR_INPUT, "%s: the key '%s' is missing", file->base.path, key);
   return hri_hint(error, HR_ERROR_INPUT, "the file is incomplete or of another kind; convert the model anew");
 }
 
 static hr_status wrong_type(const hri_gguf *file, const char *key, const key_value *kv, const char *wanted, hr_error *error) {
   bool array = kv->type == HRI_GGUF_ARRAY;
-  hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be %s, found %s%s", file->path, key, wanted, array ? "an array of " : "", types[kv->element].name);
+  hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be %s, found %s%s", file->base.path, key, wanted, array ? "an array of " : "", types[kv->element].name);
   return hri_hint(error, HR_ERROR_INPUT, "convert the model anew");
 }
 
@@ -446,7 +410,7 @@ hr_status hri_gguf_opt_u64(const hri_gguf *file, const char *key, uint64_t min, 
   if (!kv) return HR_OK;
   if (!integer_of(file, kv, &negative, &found)) return wrong_type(file, key, kv, "an integer", error);
   if (negative || found < min || found > max) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be an integer from %llu to %llu, found %s%llu", file->path, key, (ull)min, (ull)max, negative ? "-" : "", (ull)found);
+    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be an integer from %llu to %llu, found %s%llu", file->base.path, key, (ull)min, (ull)max, negative ? "-" : "", (ull)found);
     return hri_hint(error, HR_ERROR_INPUT, "convert the model anew");
   }
   *value = found;
@@ -462,7 +426,7 @@ hr_status hri_gguf_opt_i64(const hri_gguf *file, const char *key, int64_t min, i
   if (!integer_of(file, kv, &negative, &found)) return wrong_type(file, key, kv, "an integer", error);
   sign = negative ? (int64_t)-found : found > INT64_MAX ? INT64_MAX : (int64_t)found;
   if (sign < min || sign > max || (!negative && found > INT64_MAX)) {
-    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be an integer from %lld to %lld, found %s%llu", file->path, key, (long long)min, (long long)max, negative ? "-" : "", (ull)found);
+    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' must be an integer from %lld to %lld, found %s%llu", file->base.path, key, (long long)min, (long long)max, negative ? "-" : "", (ull)found);
     return hri_hint(error, HR_ERROR_INPUT, "convert the model anew");
   }
   *value = sign;
@@ -587,25 +551,12 @@ uint32_t hri_gguf_count(const hri_gguf *file) { return (uint32_t)file->tensors.c
 const hri_gguf_tensor *hri_gguf_tensor_get(const hri_gguf *file, uint32_t index) { return &file->tensors.items[index]; }
 
 uint32_t hri_gguf_find(const hri_gguf *file, const char *name) {
-  uint32_t low = 0, high = (uint32_t)file->tensors.count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2, index = file->by_name[middle];
-    int order = strcmp(name, file->tensors.items[index].name);
-    if (order == 0) return index;
-    if (order < 0) high = middle;
-    else low = middle + 1;
-  }
-  return HRI_GGUF_NONE;
+  return hri_order_find(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, file->by_name, name);
 }
 
 hr_status hri_gguf_read(const hri_gguf *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error) {
   const hri_gguf_tensor *tensor;
-  hr_status status;
-  if (index >= file->tensors.count) return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->path, index);
+  if (index >= file->tensors.count) return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->base.path, index);
   tensor = &file->tensors.items[index];
-  if (offset > tensor->bytes || bytes > tensor->bytes - offset)
-    return hri_fail(error, HR_ERROR_INTERNAL, "%s: bytes %llu+%llu were asked of tensor '%s', which has %llu", file->path, (ull)offset, (ull)bytes, tensor->name,
-                    (ull)tensor->bytes);
-  status = hri_file_pread(file->fd, file->path, to, bytes, file->data_begin + tensor->offset + offset, error);
-  return status == HR_OK ? HR_OK : hri_context(error, status, "tensor '%s': ", tensor->name);
+  return hri_tensor_file_read(&file->base, (hri_tensor_range){tensor->name, tensor->offset, tensor->bytes}, offset, bytes, to, NULL, error);
 }

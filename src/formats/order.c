@@ -1,4 +1,4 @@
-/* Bottom-up merge sort. */
+/* Bottom-up merge sort, and what names are sorted for: finding one, and finding that one stands there twice. */
 #include "formats/order.h"
 
 #include <string.h>
@@ -51,4 +51,37 @@ hr_status hri_order_make(const void *items, uint32_t count, hri_order_compare co
   }
   *order = made;
   return HR_OK;
+}
+
+typedef struct named {
+  const void *items;
+  hri_order_name name_of;
+} named;
+
+static int compare_names(const void *items, uint32_t a, uint32_t b) {
+  const named *n = items;
+  return strcmp(n->name_of(n->items, a), n->name_of(n->items, b));
+}
+
+hr_status hri_order_names(const void *items, uint32_t count, hri_order_name name_of, uint32_t **order, uint32_t *twice, hr_error *error) {
+  named n = {items, name_of};
+  HRI_TRY(hri_order_make(&n, count, compare_names, order, error));
+  *twice = HRI_ORDER_NONE;
+  for (uint32_t i = 1; i < count && *twice == HRI_ORDER_NONE; i++)
+    if (compare_names(&n, (*order)[i - 1], (*order)[i]) == 0) *twice = (*order)[i];
+  return HR_OK;
+}
+
+uint32_t hri_order_find(const void *items, uint32_t count, hri_order_name name_of, const uint32_t *order, const char *name) {
+  uint32_t low = 0, high = count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2, index = order ? order[middle] : middle;
+    int side = strcmp(name, name_of(items, index));
+    if (side == 0) return index;
+    if (side < 0)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return HRI_ORDER_NONE;
 }

@@ -6,22 +6,18 @@
  * (huggingface/safetensors, attacks/) are not. */
 #include "formats/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_scan.h"
+#include "formats/tensor_file.h"
 #include "formats/order.h"
 
 struct hri_safetensors {
-  int fd;
-  char *path;
+  hri_tensor_file base;       /* first */
   char *header;             /* scanned in place; strings point into it */
-  uint64_t header_bytes, data_begin, data_bytes;
+  uint64_t header_bytes, data_bytes;
   HRI_ARRAY(hri_safetensor) tensors;
   HRI_ARRAY(hri_safetensors_pair) metadata;
   uint32_t *by_name;
@@ -121,12 +117,12 @@ static hr_status read_metadata(hri_safetensors *file, hri_json_scan *scan, hr_er
     HRI_TRY(hri_json_scan_string(scan, &value, error));
     pair.key = key;
     pair.value = value;
-    if (!hri_array_push(&file->metadata, pair)) return hri_fail_memory(error, file->header_bytes, file->path);
+    if (!hri_array_push(&file->metadata, pair)) return hri_fail_memory(error, file->header_bytes, file->base.path);
   }
 }
 
 static hr_status read_entries(hri_safetensors *file, hr_error *error) {
-  hri_json_scan scan = hri_json_scan_init(file->header, file->header_bytes, file->path, "header ");
+  hri_json_scan scan = hri_json_scan_init(file->header, file->header_bytes, file->base.path, "header ");
   bool metadata_seen = false;
   HRI_TRY(hri_json_scan_object(&scan, error));
   for (;;) {
@@ -144,17 +140,15 @@ static hr_status read_entries(hri_safetensors *file, hr_error *error) {
     }
     tensor.name = key;
     HRI_TRY(read_entry(&scan, &tensor, error));
-    if (!hri_array_push(&file->tensors, tensor)) return hri_fail_memory(error, file->header_bytes, file->path);
+    if (!hri_array_push(&file->tensors, tensor)) return hri_fail_memory(error, file->header_bytes, file->base.path);
   }
   return hri_json_scan_end(&scan, error);
 }
 
 /* ---- The checks over all entries ---- */
 
-static int compare_names(const void *items, uint32_t a, uint32_t b) {
-  const hri_safetensor *tensors = items;
-  return strcmp(tensors[a].name, tensors[b].name);
-}
+static const char *tensor_name(const void *items, uint32_t index) { return ((const hri_safetensor *)items)[index].name; }
+static const char *pair_key(const void *items, uint32_t index) { return ((const hri_safetensors_pair *)items)[index].key; }
 
 static int compare_offsets(const void *items, uint32_t a, uint32_t b) {
   const hri_safetensor *x = (const hri_safetensor *)items + a, *y = (const hri_safetensor *)items + b;
@@ -162,27 +156,17 @@ static int compare_offsets(const void *items, uint32_t a, uint32_t b) {
   return x->end < y->end ? -1 : x->end > y->end;
 }
 
-static int compare_keys(const void *items, uint32_t a, uint32_t b) {
-  const hri_safetensors_pair *pairs = items;
-  return strcmp(pairs[a].key, pairs[b].key);
-}
-
 static hr_status check_names(hri_safetensors *file, hr_error *error) {
-  const hri_safetensor *tensors = file->tensors.items;
-  uint32_t i, *order, count = (uint32_t)file->tensors.count, pairs = (uint32_t)file->metadata.count;
-  hr_status status = HR_OK;
-  HRI_TRY(hri_order_make(tensors, count, compare_names, &file->by_name, error));
-  for (i = 1; i < count; i++)
-    if (compare_names(tensors, file->by_name[i - 1], file->by_name[i]) == 0)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the header names the tensor '%.200s' twice", file->path,
-                                     tensors[file->by_name[i]].name));
-  HRI_TRY(hri_order_make(file->metadata.items, pairs, compare_keys, &order, error));
-  for (i = 1; i < pairs && status == HR_OK; i++)
-    if (compare_keys(file->metadata.items, order[i - 1], order[i]) == 0)
-      status = damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: __metadata__ has the key '%.200s' twice", file->path,
-                                       file->metadata.items[order[i]].key));
+  uint32_t twice, *order;
+  HRI_TRY(hri_order_names(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, &file->by_name, &twice, error));
+  if (twice != HRI_ORDER_NONE)
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the header names the tensor '%.200s' twice", file->base.path,
+                                   file->tensors.items[twice].name));
+  HRI_TRY(hri_order_names(file->metadata.items, (uint32_t)file->metadata.count, pair_key, &order, &twice, error));
   hri_free(order);
-  return status;
+  if (twice == HRI_ORDER_NONE) return HR_OK;
+  return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: __metadata__ has the key '%.200s' twice", file->base.path,
+                                 file->metadata.items[twice].key));
 }
 
 /* dtype and shape against data_offsets. */
@@ -191,16 +175,16 @@ static hr_status check_size(const hri_safetensors *file, const hri_safetensor *t
   hr_status code;
   if (!hri_file_elements(tensor->rank, tensor->shape, &elements) || elements > UINT64_MAX / bits) {
     code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': the shape has more elements than 64 bits can count",
-                    file->path, tensor->name);
+                    file->base.path, tensor->name);
   } else if (!hri_file_bytes(tensor->dtype, elements, &bytes)) {
-    code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': %llu elements of %s do not fill whole bytes", file->path,
+    code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': %llu elements of %s do not fill whole bytes", file->base.path,
                     tensor->name, (ull)elements, hri_file_dtype_name(tensor->dtype));
   } else if (tensor->end < tensor->begin) {
     code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': data_offsets end at %llu, before their begin %llu",
-                    file->path, tensor->name, (ull)tensor->end, (ull)tensor->begin);
+                    file->base.path, tensor->name, (ull)tensor->end, (ull)tensor->begin);
   } else if (tensor->end - tensor->begin != bytes) {
     code = hri_fail(error, HR_ERROR_INPUT, "%s: tensor '%.200s': dtype and shape need %llu bytes, data_offsets hold %llu",
-                    file->path, tensor->name, (ull)bytes, (ull)(tensor->end - tensor->begin));
+                    file->base.path, tensor->name, (ull)bytes, (ull)(tensor->end - tensor->begin));
   } else {
     return HR_OK;
   }
@@ -216,17 +200,17 @@ static hr_status check_cover(const hri_safetensors *file, const uint32_t *order,
     const hri_safetensor *tensor = &tensors[order[i]];
     if (tensor->begin > at)
       return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: the data bytes from %llu to %llu, before tensor '%.200s', belong to no tensor",
-                                     file->path, (ull)at, (ull)tensor->begin, tensor->name));
+                                     file->base.path, (ull)at, (ull)tensor->begin, tensor->name));
     if (tensor->begin < at)
-      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensors '%.200s' and '%.200s' overlap at data byte %llu", file->path,
+      return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: tensors '%.200s' and '%.200s' overlap at data byte %llu", file->base.path,
                                      tensors[order[i - 1]].name, tensor->name, (ull)tensor->begin));
     at = tensor->end;
   }
   if (at > file->data_bytes)
     return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: the header describes %llu bytes of data, the file holds %llu",
-                                   file->path, (ull)at, (ull)file->data_bytes));
+                                   file->base.path, (ull)at, (ull)file->data_bytes));
   if (at < file->data_bytes)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: %llu bytes behind the last tensor belong to no tensor", file->path,
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: %llu bytes behind the last tensor belong to no tensor", file->base.path,
                                    (ull)(file->data_bytes - at)));
   return HR_OK;
 }
@@ -246,41 +230,30 @@ static hr_status check(hri_safetensors *file, hr_error *error) {
 
 /* Reads the length and the header itself; both are bounded before anything is allocated. */
 static hr_status read_header(hri_safetensors *file, hr_error *error) {
-  struct stat info;
-  uint64_t size, header;
-  if (fstat(file->fd, &info) != 0) return hri_fail_errno(error, errno, "read", file->path);
-  if (!S_ISREG(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", file->path);
-  size = (uint64_t)info.st_size;
+  uint64_t size = file->base.file_bytes, header;
   if (size < 8)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes, less than the 8 that tell the header's length", file->path, (ull)size));
-  HRI_TRY(hri_file_pread(file->fd, file->path, &header, sizeof header, 0, error));
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes, less than the 8 that tell the header's length", file->base.path, (ull)size));
+  HRI_TRY(hri_file_pread(file->base.fd, file->base.path, &header, sizeof header, 0, error));
   if (header > HRI_SAFETENSORS_MAX_HEADER)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: a header of %llu bytes is announced; at most %d are allowed", file->path,
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s: a header of %llu bytes is announced; at most %d are allowed", file->base.path,
                                    (ull)header, HRI_SAFETENSORS_MAX_HEADER));
   if (header > size - 8)
-    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: a header of %llu bytes is announced, %llu bytes follow", file->path,
+    return damaged(error, hri_fail(error, HR_ERROR_INPUT, "%s is cut short: a header of %llu bytes is announced, %llu bytes follow", file->base.path,
                                    (ull)header, (ull)(size - 8)));
   file->header = hri_alloc(header);
-  if (!file->header) return hri_fail_memory(error, header, file->path);
+  if (!file->header) return hri_fail_memory(error, header, file->base.path);
   file->header_bytes = header;
-  file->data_begin = 8 + header;
-  file->data_bytes = size - file->data_begin;
-  return hri_file_pread(file->fd, file->path, file->header, header, 8, error);
+  file->base.data_begin = 8 + header;
+  file->data_bytes = size - file->base.data_begin;
+  return hri_file_pread(file->base.fd, file->base.path, file->header, header, 8, error);
 }
 
 hr_status hri_safetensors_open_fd(int fd, const char *path, hri_safetensors **opened, hr_error *error) {
-  hri_safetensors *file = hri_alloc_zero(1, sizeof *file);
-  hr_status status = HR_OK;
-  if (!file) {
-    close(fd);
-    return hri_fail_memory(error, sizeof *file, path);
-  }
-  file->fd = fd;
-  file->path = hri_strdup(path);
-  if (!file->path) {
-    status = hri_fail_memory(error, strlen(path) + 1, path);
-    goto out;
-  }
+  hri_tensor_file *base;
+  hri_safetensors *file;
+  hr_status status;
+  HRI_TRY(hri_tensor_file_open(sizeof *file, fd, path, &base, error));
+  file = (hri_safetensors *)base;
   HRI_TRY_OUT(read_header(file, error));
   HRI_TRY_OUT(read_entries(file, error));
   HRI_TRY_OUT(check(file, error));
@@ -299,36 +272,24 @@ hr_status hri_safetensors_open(const char *path, hri_safetensors **opened, hr_er
 
 void hri_safetensors_close(hri_safetensors *file) {
   if (!file) return;
-  close(file->fd);
   hri_array_free(&file->tensors);
   hri_array_free(&file->metadata);
   hri_file_digest_destroy(file->digest);
   hri_free(file->passed);
   hri_free(file->by_name);
   hri_free(file->header);
-  hri_free(file->path);
-  hri_free(file);
+  hri_tensor_file_close(&file->base);
 }
 
 /* ---- Asking ---- */
 
-const char *hri_safetensors_path(const hri_safetensors *file) { return file->path; }
+const char *hri_safetensors_path(const hri_safetensors *file) { return file->base.path; }
 uint64_t hri_safetensors_data_bytes(const hri_safetensors *file) { return file->data_bytes; }
 uint32_t hri_safetensors_count(const hri_safetensors *file) { return (uint32_t)file->tensors.count; }
 const hri_safetensor *hri_safetensors_get(const hri_safetensors *file, uint32_t index) { return &file->tensors.items[index]; }
 
 uint32_t hri_safetensors_find(const hri_safetensors *file, const char *name) {
-  uint32_t low = 0, high = (uint32_t)file->tensors.count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2, index = file->by_name[middle];
-    int order = strcmp(name, file->tensors.items[index].name);
-    if (order == 0) return index;
-    if (order < 0)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return HRI_SAFETENSORS_NONE;
+  return hri_order_find(file->tensors.items, (uint32_t)file->tensors.count, tensor_name, file->by_name, name);
 }
 
 uint32_t hri_safetensors_metadata_count(const hri_safetensors *file) { return (uint32_t)file->metadata.count; }
@@ -352,15 +313,13 @@ static hr_status pass(const hri_safetensors *file, uint32_t index, uint64_t at, 
 hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint64_t offset, uint64_t bytes, void *to, hr_error *error) {
   const hri_safetensor *tensor;
   hr_status status;
+  uint64_t at;
   if (index >= file->tensors.count)
-    return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->path, index);
+    return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->base.path, index);
   tensor = &file->tensors.items[index];
-  if (offset > tensor->end - tensor->begin || bytes > tensor->end - tensor->begin - offset)
-    return hri_fail(error, HR_ERROR_INTERNAL, "%s: bytes %llu+%llu were asked of tensor '%.200s', which has %llu", file->path,
-                    (ull)offset, (ull)bytes, tensor->name, (ull)(tensor->end - tensor->begin));
-  offset += file->data_begin + tensor->begin;
-  status = hri_file_pread(file->fd, file->path, to, bytes, offset, error);
-  if (status == HR_OK && file->digest) status = pass(file, index, offset, to, bytes, error);
+  HRI_TRY(hri_tensor_file_read(&file->base, (hri_tensor_range){tensor->name, tensor->begin, tensor->end - tensor->begin}, offset, bytes, to, &at, error));
+  if (!file->digest) return HR_OK;
+  status = pass(file, index, at, to, bytes, error);
   return status == HR_OK ? HR_OK : hri_context(error, status, "tensor '%.200s': ", tensor->name);
 }
 
@@ -369,9 +328,9 @@ hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint
 /* The header in memory is not what was read any more: strings were ended and unescaped where they stand. */
 hr_status hri_safetensors_digest_begin(hri_safetensors *file, hr_error *error) {
   file->passed = hri_alloc_zero(file->tensors.count, sizeof *file->passed);
-  if (!file->passed) return hri_fail_memory(error, file->tensors.count * sizeof *file->passed, file->path);
+  if (!file->passed) return hri_fail_memory(error, file->tensors.count * sizeof *file->passed, file->base.path);
   HRI_TRY(hri_file_digest_create(DIGEST_PARTS, &file->digest, error));
-  return hri_file_digest_add_file(file->digest, file->fd, file->path, file->data_begin, error);
+  return hri_file_digest_add_file(file->digest, file->base.fd, file->base.path, file->base.data_begin, error);
 }
 
 /* Reads a tensor for the digest alone: one of a file of somebody else's, of which the model has no use. */
@@ -383,17 +342,17 @@ static hr_status pass_unread(const hri_safetensors *file, uint32_t index, unsign
 }
 
 hr_status hri_safetensors_digest_end(hri_safetensors *file, hri_file_list *files, hr_error *error) {
-  uint64_t bytes = file->data_begin + file->data_bytes, value;
+  uint64_t bytes = file->base.data_begin + file->data_bytes, value;
   unsigned char *buffer;
   hr_status status = HR_OK;
-  if (!file->digest) return hri_fail(error, HR_ERROR_INTERNAL, "%s: no digest was begun", file->path);
+  if (!file->digest) return hri_fail(error, HR_ERROR_INTERNAL, "%s: no digest was begun", file->base.path);
   buffer = hri_alloc(UNREAD_BYTES);
-  if (!buffer) return hri_fail_memory(error, UNREAD_BYTES, file->path);
+  if (!buffer) return hri_fail_memory(error, UNREAD_BYTES, file->base.path);
   for (uint32_t k = 0; k < file->tensors.count && status == HR_OK; k++)
     if (file->passed[k] == 0) status = pass_unread(file, k, buffer, error);
   hri_free(buffer);
   HRI_TRY(status);
   status = hri_file_digest_value(file->digest, bytes, &value, error);
-  if (status != HR_OK) return hri_context(error, status, "%s: ", file->path);
-  return hri_file_list_add(files, file->path, bytes, value, error);
+  if (status != HR_OK) return hri_context(error, status, "%s: ", file->base.path);
+  return hri_file_list_add(files, file->base.path, bytes, value, error);
 }

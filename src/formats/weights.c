@@ -96,10 +96,7 @@ static hr_status read_weight_map(hri_json_scan *scan, map *index, hr_error *erro
   }
 }
 
-static int compare_mapped_tensors(const void *items, uint32_t a, uint32_t b) {
-  const mapping *all = items;
-  return strcmp(all[a].tensor, all[b].tensor);
-}
+static const char *mapped_tensor(const void *items, uint32_t index) { return ((const mapping *)items)[index].tensor; }
 
 static int compare_mapped_files(const void *items, uint32_t a, uint32_t b) {
   const mapping *all = items;
@@ -107,16 +104,14 @@ static int compare_mapped_files(const void *items, uint32_t a, uint32_t b) {
 }
 
 static hr_status check_index(map *index, bool map_seen, hr_error *error) {
-  uint32_t i, count = (uint32_t)index->items.count;
+  uint32_t twice;
   if (!map_seen)
     return hri_hint(error, hri_fail(error, HR_ERROR_INPUT, "%s: the field 'weight_map' is missing", index->path),
                     "name a directory with weights, a .safetensors file, or its index");
-  HRI_TRY(hri_order_make(index->items.items, count, compare_mapped_tensors, &index->by_name, error));
-  for (i = 1; i < count; i++)
-    if (compare_mapped_tensors(index->items.items, index->by_name[i - 1], index->by_name[i]) == 0)
-      return hri_hint(error, hri_fail(error, HR_ERROR_INPUT, "%s: weight_map names the tensor '%.200s' twice", index->path,
-                                      index->items.items[index->by_name[i]].tensor), "remove one of the two entries");
-  return HR_OK;
+  HRI_TRY(hri_order_names(index->items.items, (uint32_t)index->items.count, mapped_tensor, &index->by_name, &twice, error));
+  if (twice == HRI_ORDER_NONE) return HR_OK;
+  return hri_hint(error, hri_fail(error, HR_ERROR_INPUT, "%s: weight_map names the tensor '%.200s' twice", index->path,
+                                  index->items.items[twice].tensor), "remove one of the two entries");
 }
 
 static hr_status read_index(map *index, hr_error *error) {
@@ -338,18 +333,10 @@ const hri_safetensor *hri_weights_get(const hri_weights *weights, uint32_t index
   return tensor_of(weights, weights->entries.items[index]);
 }
 
+static const char *weight_name(const void *weights, uint32_t index) { return hri_weights_get(weights, index)->name; }
+
 uint32_t hri_weights_find(const hri_weights *weights, const char *name) {
-  uint32_t low = 0, high = (uint32_t)weights->entries.count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    int order = strcmp(name, hri_weights_get(weights, middle)->name);
-    if (order == 0) return middle;
-    if (order < 0)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return HRI_SAFETENSORS_NONE;
+  return hri_order_find(weights, hri_weights_count(weights), weight_name, NULL, name);
 }
 
 const char *hri_weights_path(const hri_weights *weights, uint32_t index) {

@@ -101,21 +101,15 @@ static hr_status open_files(hri_weights_writer *writer, const uint32_t *begins, 
   return HR_OK;
 }
 
-static int compare_names(const void *items, uint32_t a, uint32_t b) {
-  const hri_safetensor *tensors = items;
-  return strcmp(tensors[a].name, tensors[b].name);
-}
+static const char *tensor_name(const void *items, uint32_t index) { return ((const hri_safetensor *)items)[index].name; }
 
 /* Over all shards; within one, its own writer would find them too. */
 static hr_status check_duplicates(const hri_weights_writer *writer, hr_error *error) {
-  uint32_t i, *order;
-  hr_status status = HR_OK;
-  HRI_TRY(hri_order_make(writer->tensors, writer->count, compare_names, &order, error));
-  for (i = 1; i < writer->count && status == HR_OK; i++)
-    if (compare_names(writer->tensors, order[i - 1], order[i]) == 0)
-      status = hri_fail(error, HR_ERROR_USAGE, "%s: two tensors are named '%.200s'", writer->directory, writer->tensors[order[i]].name);
+  uint32_t twice, *order;
+  HRI_TRY(hri_order_names(writer->tensors, writer->count, tensor_name, &order, &twice, error));
   hri_free(order);
-  return status;
+  if (twice == HRI_ORDER_NONE) return HR_OK;
+  return hri_fail(error, HR_ERROR_USAGE, "%s: two tensors are named '%.200s'", writer->directory, writer->tensors[twice].name);
 }
 
 /* The caller's shards: in range, and none without a tensor. */
@@ -203,9 +197,9 @@ hr_status hri_weights_writer_write(hri_weights_writer *writer, uint32_t index, u
 static hr_status write_index(const hri_weights_writer *writer, const char *path, hri_file_list *files, hr_error *error) {
   hri_text text = {0};
   hri_json_writer json = hri_json_writer_init(&text, 2);
-  uint32_t i, *order;
+  uint32_t i, twice, *order;
   hr_status status;
-  HRI_TRY(hri_order_make(writer->tensors, writer->count, compare_names, &order, error));
+  HRI_TRY(hri_order_names(writer->tensors, writer->count, tensor_name, &order, &twice, error));
   hri_json_begin_object(&json);
   hri_json_key(&json, "metadata");
   hri_json_begin_object(&json);

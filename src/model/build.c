@@ -90,7 +90,7 @@ static bool is_all(const hri_param_request *p, uint64_t rows) { return rows == p
 /* "name.suffix", or "name[row:end].suffix" of some of the rows. */
 static uint32_t name_of(const maker *m, uint64_t row, uint64_t rows, const char *suffix) {
   if (is_all(m->p, rows)) return hri_name(m->job, "%s%s", m->p->name, suffix);
-  return hri_name(m->job, "%s[%llu:%llu]%s", m->p->name, (unsigned long long)row, (unsigned long long)(row + rows), suffix);
+  return hri_name(m->job, "%s[%zu:%zu]%s", m->p->name, (size_t)row, (size_t)(row + rows), suffix);
 }
 
 /* A tensor for rows [row, row + rows) of the parameter; those behind the last logical one are padding. */
@@ -101,7 +101,7 @@ static hri_id tensor_of_rows(const maker *m, hri_place place, uint32_t key, hri_
 }
 
 /* A tensor of a range's state: shaped like the range, or a list of entries where several elements share one. */
-static hri_id state_tensor(const maker *m, const hri_range *range, const hri_state_tensor *s) {
+static hri_id state_tensor(const maker *m, const hri_param_range *range, const hri_state_tensor *s) {
   hri_place place = place_of(m, HRI_ROLE_OPTIMIZER_STATE, m->all, 0);
   uint64_t entries = hri_state_entries(s, range->elements);
   char suffix[64];
@@ -151,7 +151,7 @@ static bool make_runs(const maker *m, hri_param *param) {
   param->run_begin = (uint32_t)m->job->runs.count;
   for (uint32_t k = param->part_begin; k < end;) {
     uint32_t count = 1;
-    hri_run run;
+    hri_param_run run;
     if (!parts[k].trainable) {
       k++;
       continue;
@@ -167,8 +167,8 @@ static bool make_runs(const maker *m, hri_param *param) {
 }
 
 /* The gradient of a range: its rows of the run that it is in. */
-static hri_id gradient_of(const maker *m, const hri_param *param, const hri_range *range) {
-  const hri_run *run = m->job->runs.items + param->run_begin;
+static hri_id gradient_of(const maker *m, const hri_param *param, const hri_param_range *range) {
+  const hri_param_run *run = m->job->runs.items + param->run_begin;
   while (range->row >= run->row + run->rows) run++;
   assert(range->row >= run->row && range->row + range->rows <= run->row + run->rows);
   return view_of_rows(m, run->gradient, run->rows, range->row - run->row, range->rows);
@@ -180,7 +180,7 @@ static bool make_ranges(const maker *m, hri_param *param) {
   param->range_begin = (uint32_t)m->job->ranges.count;
   for (uint32_t k = param->part_begin; k < end;) {
     const hri_optimizer *row = hri_optimizer_get(parts[k].state_kind);
-    hri_range range = {.param = m->index, .segment = HRI_NONE, .part_begin = k, .part_count = 1, .gradient = HRI_NONE, .master = HRI_NONE};
+    hri_param_range range = {.param = m->index, .segment = HRI_NONE, .part_begin = k, .part_count = 1, .gradient = HRI_NONE, .master = HRI_NONE};
     while (k + range.part_count < end && one_range(&parts[k], &parts[k + range.part_count])) range.part_count++;
     rows_of_parts(m, param, k, range.part_count, &range.row, &range.rows);
     range.first = range.row * columns_of(m->p);
@@ -251,9 +251,9 @@ static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t position
 
 /* ---- load and save ---- */
 
-static void move_range(hri_job *job, hri_emit emit, hri_op op, uint32_t range, uint32_t what) {
+static void move_range(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what) {
   hri_attr attr = {.i = {range, what}};
-  hri_place place = {.program = emit.program, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = emit.layer, .unit = emit.unit};
+  hri_place place = {.program = emit.program, .tier = (uint8_t)staging_tier, .role = HRI_ROLE_WORKSPACE, .layer = emit.layer, .unit = emit.unit};
   hri_id tensor = hri_moved_tensor(&job->ranges.items[range], what), staging;
   uint64_t dims[1];
   if (job->failed) return;
@@ -262,16 +262,16 @@ static void move_range(hri_job *job, hri_emit emit, hri_op op, uint32_t range, u
   hri_node_append(job, (uint16_t)op, emit, &attr, (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
 }
 
-void hri_build_transfers(hri_job *job, bool load) {
+void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier) {
   hri_op op = load ? HRI_OP_FILL : HRI_OP_SINK;
   for (uint32_t r = 0; r < job->ranges.count && !job->failed; r++) {
-    const hri_range range = job->ranges.items[r];
+    const hri_param_range range = job->ranges.items[r];
     const hri_param *param = &job->params.items[range.param];
     hri_emit e = {.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
                   .layer = param->layer, .unit = param->unit, .site = param->site, .origin = HRI_NONE};
-    move_range(job, e, op, r, HRI_MOVED_WEIGHT);
+    move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
     if (load && range.master != HRI_NONE) hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
-    for (uint32_t k = 0; k < HRI_STATE_TENSORS && range.state[k] != HRI_NONE; k++) move_range(job, e, op, r, HRI_MOVED_STATE + k);
+    for (uint32_t k = 0; k < HRI_STATE_TENSORS && range.state[k] != HRI_NONE; k++) move_range(job, e, op, staging_tier, r, HRI_MOVED_STATE + k);
   }
 }
 

@@ -53,9 +53,9 @@ typedef struct hri_param_request {
  * is refused). */
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *request);
 void hri_build_control(hri_job *job, uint16_t programs);
-/* The load or save program: one node per range and thing that it has, each with a staging of its own. Master weights are moved where there are any, and rounded to
- * the weights that the products read. */
-void hri_build_transfers(hri_job *job, bool load);
+/* The load or save program: one node per range and thing that it has, each with a staging of its own, which lies in the tier that
+ * the host addresses. Master weights are moved where there are any, and rounded to the weights that the products read. */
+void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier);
 /* With several micro-steps every gradient is added to: `begin` makes them zero, one node per run until layout gathers them. */
 void hri_build_zero_gradients(hri_job *job);
 

@@ -93,8 +93,6 @@ void hri_model_set_text(char *out, size_t bytes, const char *text) {
   out[count] = 0;
 }
 
-void hr_free(void *memory) { hri_free(memory); }
-
 /* ---- open ---- */
 
 enum { CONFIG_LIMIT_BYTES = 4 << 20 }; /* real ones are a few KiB */

@@ -1,3 +1,5 @@
+/* What several passes share: their names, where each storage is first and last touched, and merging storages. */
+#include <assert.h>
 #include <string.h>
 
 #include "pass/pass.h"
@@ -45,6 +47,8 @@ hr_status hri_merge_init(hri_merge *merge, const hri_job *job, hr_error *error) 
 }
 
 void hri_merge_set(hri_merge *merge, hri_id from, hri_id to, uint64_t add) {
+  assert(from < merge->count && merge->to[from] == from);    /* a storage is merged once */
+  assert(to >= merge->count || hri_merge_find(merge, to, NULL) != from); /* and not into itself */
   merge->to[from] = to;
   merge->add[from] = add;
 }
@@ -65,6 +69,7 @@ void hri_merge_apply(hri_merge *merge, hri_job *job) {
     uint64_t add;
     tensor->storage = hri_merge_find(merge, tensor->storage, &add);
     tensor->offset += add;
+    assert(tensor->offset + hri_tensor_bytes(tensor) <= job->storages.items[tensor->storage].bytes);
   }
   for (size_t s = 0; s < merge->count; s++)
     if (merge->to[s] != s) job->storages.items[s].dead = true;

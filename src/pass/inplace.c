@@ -1,6 +1,7 @@
 /* Lets an output take over the storage of an input that dies at the same node, where the op allows it element by
  * element. Only storages local to one program and touched by the compute lane alone take part: there the issue order is
  * the order of execution. */
+#include <assert.h>
 #include <string.h>
 
 #include "pass/pass.h"
@@ -38,6 +39,7 @@ static void merge_node(hri_job *job, const hri_node *node, uint32_t at, hri_merg
     if (!whole(job, x) || !whole(job, y) || job->storages.items[x->storage].bytes != job->storages.items[y->storage].bytes) continue;
     if (job->storages.items[x_root].bytes != job->storages.items[y->storage].bytes) continue;
     if (last[x_root] != at || first[y->storage] != at) continue;
+    assert(x->value != y->value); /* a value is not written over itself */
     hri_merge_set(merge, y->storage, x_root, 0);
     last[x_root] = last[y->storage];
     return;

@@ -31,10 +31,10 @@ typedef struct layout {
 
 static hri_dtype dtype_of(const hri_job *job, hri_id tensor) { return tensor == HRI_NONE ? HRI_DTYPE_COUNT : (hri_dtype)job->tensors.items[tensor].dtype; }
 
-static bool same_segment(const hri_job *job, const hri_segment *s, const hri_range *r) {
+static bool same_segment(const hri_job *job, const hri_segment *s, const hri_param_range *r) {
   const hri_param *param = &job->params.items[r->param];
   const hri_part *part = &job->parts.items[r->part_begin];
-  const hri_range *first = &job->ranges.items[s->range_begin]; /* while segments are made: the range that it was made for */
+  const hri_param_range *first = &job->ranges.items[s->range_begin]; /* while segments are made: the range that it was made for */
   for (uint32_t k = 0; k < HRI_STATE_TENSORS; k++)
     if (dtype_of(job, first->state[k]) != dtype_of(job, r->state[k])) return false;
   return s->unit != HRI_NONE && s->unit == param->unit && s->dtype == dtype_of(job, r->weight) && s->trainable == part->trainable && s->decay == part->decay &&
@@ -42,7 +42,7 @@ static bool same_segment(const hri_job *job, const hri_segment *s, const hri_ran
 }
 
 /* The segment of a range, HRI_NONE when there is none yet. */
-static uint32_t find(const hri_job *job, const hri_range *range) {
+static uint32_t find(const hri_job *job, const hri_param_range *range) {
   for (uint32_t s = (uint32_t)job->segments.count; s-- > 0 && job->segments.count - s <= FAR + 1;)
     if (same_segment(job, &job->segments.items[s], range)) return s;
   return HRI_NONE;
@@ -50,7 +50,7 @@ static uint32_t find(const hri_job *job, const hri_range *range) {
 
 static bool make(layout *l, uint32_t range) {
   hri_job *job = l->job;
-  const hri_range *r = &job->ranges.items[range];
+  const hri_param_range *r = &job->ranges.items[range];
   const hri_param *param = &job->params.items[r->param];
   const hri_part *part = &job->parts.items[r->part_begin];
   hri_segment fresh = {.unit = param->unit, .layer = param->layer, .dtype = (uint8_t)dtype_of(job, r->weight), .trainable = part->trainable, .decay = part->decay,
@@ -82,7 +82,7 @@ static uint64_t stored_elements_of_storage(const hri_job *job, hri_id tensor) {
 static hr_status assign(layout *l, hr_error *error) {
   hri_job *job = l->job;
   for (uint32_t at = 0; at < job->ranges.count; at++) {
-    hri_range *r = &job->ranges.items[at];
+    hri_param_range *r = &job->ranges.items[at];
     hri_segment *segment;
     uint32_t s = find(job, r);
     if (s == HRI_NONE) {

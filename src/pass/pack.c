@@ -5,6 +5,7 @@
  * other, share one. Persistent: the weights of a step with several micro-steps are packed in `begin` and carried to them;
  * in a step without, the first product packs for all later ones of its kind. Automatic: transient, and only where the
  * bytes are free anyway, that is where the program is that far below the job's peak at that moment. */
+#include <assert.h>
 #include <string.h>
 
 #include "pass/pass.h"
@@ -121,6 +122,7 @@ static hri_id make(packer *p, uint32_t at, uint64_t bytes) {
                      .layer = node.layer, .unit = node.unit};
   hri_emit emit = {.program = program, .lane = HRI_COMPUTE, .phase = carried ? HRI_PHASE_FORWARD : node.phase, .layer = node.layer, .unit = node.unit, .site = node.site,
                    .origin = HRI_NONE};
+  assert(hri_rule_get(node.op)->product != HRI_NO_PRODUCT);
   hri_attr attr = {.i = {hri_rule_get(node.op)->product - 1, (int64_t)rows_of(job, &node)}};
   id = hri_tensor_new(job, place, hri_name(job, "%s.packed", hri_name_get(job, tensor.key)), HRI_U8, 1, &bytes, NULL);
   if (job->failed) return HRI_NONE;

@@ -4,6 +4,7 @@
  * stay fp32, and so does all arithmetic. With masters each trainable matrix gets an fp32 master weight, which the
  * optimizer updates and whose rounded copy the products read. Without, the update rounds stochastically, and a gradient
  * that one product writes once may be bf16: nothing is added to it. Later passes take their types from here. */
+#include <assert.h>
 #include <string.h>
 
 #include "pass/pass.h"
@@ -31,7 +32,7 @@ static void count_readers(const hri_job *job, uint32_t *readers, bool *other) {
   }
 }
 
-static hri_id make_master(hri_job *job, const hri_range *range) {
+static hri_id make_master(hri_job *job, const hri_param_range *range) {
   const hri_param *param = &job->params.items[range->param];
   hri_tensor weight = job->tensors.items[range->weight];
   hri_storage storage = job->storages.items[weight.storage];
@@ -41,7 +42,7 @@ static hri_id make_master(hri_job *job, const hri_range *range) {
 
 static bool is_matrix(const hri_job *job, const hri_param *param) { return job->tensors.items[param->weight].rank == 2; }
 
-static void mark_states(const hri_job *job, const hri_range *range, bool *narrow) {
+static void mark_states(const hri_job *job, const hri_param_range *range, bool *narrow) {
   const hri_optimizer *row = hri_optimizer_get(job->parts.items[range->part_begin].state_kind);
   for (uint32_t k = 0; k < row->tensor_count; k++)
     if (row->tensors[k].narrow) narrow[job->tensors.items[range->state[k]].value] = true;
@@ -74,6 +75,7 @@ static void apply(hri_job *job, const bool *narrow, size_t values) {
   for (size_t t = 0; t < job->tensors.count; t++) {
     hri_tensor *tensor = &job->tensors.items[t];
     if (tensor->value >= values || !narrow[tensor->value]) continue;
+    assert(tensor->dtype == HRI_F32); /* each is halved once */
     tensor->dtype = HRI_BF16;
     tensor->offset /= 2;
     tensor->value_offset /= 2;
@@ -98,7 +100,7 @@ hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options,
   mark_activations(job, wide, narrow);
   apply(job, narrow, values);
   for (size_t r = 0; options->masters && r < job->ranges.count && !job->failed; r++) {
-    const hri_range range = job->ranges.items[r];
+    const hri_param_range range = job->ranges.items[r];
     if (range.gradient != HRI_NONE && is_matrix(job, &job->params.items[range.param])) job->ranges.items[r].master = make_master(job, &range);
   }
   status = hri_job_ok(job, error);

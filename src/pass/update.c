@@ -24,7 +24,7 @@ static hri_emit update_emit(uint8_t program, const hri_param *param) {
 typedef struct ranges { uint32_t begin, count; } ranges;
 typedef HRI_ARRAY(ranges) ranges_list;
 
-static const hri_range *range_at(const hri_job *job, uint32_t at) { return &job->ranges.items[job->laid_out.items[at]]; }
+static const hri_param_range *range_at(const hri_job *job, uint32_t at) { return &job->ranges.items[job->laid_out.items[at]]; }
 static const hri_param *param_at(const hri_job *job, uint32_t at) { return &job->params.items[range_at(job, at)->param]; }
 
 static ranges one_range(const hri_job *job, uint32_t range) {
@@ -35,7 +35,7 @@ static ranges one_range(const hri_job *job, uint32_t range) {
 
 typedef enum thing { WEIGHT = 0, GRADIENT, MASTER, STATE } thing;
 
-static hri_id thing_of(const hri_range *r, uint32_t what) {
+static hri_id thing_of(const hri_param_range *r, uint32_t what) {
   return what == WEIGHT ? r->weight : what == GRADIENT ? r->gradient : what == MASTER ? r->master : r->state[what - STATE];
 }
 
@@ -68,7 +68,7 @@ static hri_id make_advance(hri_job *job, uint8_t program, hri_id guard) {
   return hri_node_new(job, HRI_OP_ADVANCE, update_emit(program, NULL), NULL, (hri_operand[]){HRI_U(job->control), HRI_R(guard)}, 2);
 }
 
-static uint64_t norm_blocks(const hri_range *r) { return (r->elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK; }
+static uint64_t norm_blocks(const hri_param_range *r) { return (r->elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK; }
 
 /* The norm of all gradients, and the clip factor where there is a limit. Partial sums lie, and are folded, in the order of
  * parameters: the sum does not depend on segments. `at`: room for a number per range. */
@@ -125,7 +125,7 @@ static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, h
   memset(head, 0xFF, (nodes + 1) * sizeof *head);
   last_touches(job, p, last);
   for (uint32_t r = (uint32_t)job->ranges.count; r-- > 0;) { /* lists of ranges by position of their last use */
-    const hri_range *range = &job->ranges.items[r];
+    const hri_param_range *range = &job->ranges.items[r];
     uint32_t at;
     if (range->gradient == HRI_NONE) continue; /* frozen */
     at = last[job->tensors.items[job->params.items[range->param].weight].value];
@@ -152,7 +152,7 @@ static hri_id storage_of(const hri_job *job, hri_id tensor) { return job->tensor
 
 /* What of two ranges of a segment one operand can stand for: a fused weight, or the gradient of rows whose parts differ, may lie
  * with another segment. */
-static bool together(const hri_job *job, const hri_range *a, const hri_range *b) {
+static bool together(const hri_job *job, const hri_param_range *a, const hri_param_range *b) {
   return storage_of(job, a->weight) == storage_of(job, b->weight) && storage_of(job, a->gradient) == storage_of(job, b->gradient);
 }
 

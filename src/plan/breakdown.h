@@ -1,4 +1,4 @@
-/* Read off a placement: live bytes over time, by role and phase, and what is alive at the peak. */
+/* Read off a placement: live bytes by role and phase (without guard zones), and what is alive at the peak. */
 #ifndef HRI_PLAN_BREAKDOWN_H
 #define HRI_PLAN_BREAKDOWN_H
 
@@ -15,8 +15,5 @@ typedef struct hri_breakdown {
 
 hr_status hri_breakdown_make(const hri_job *job, const hri_placement *placement, uint8_t tier, hri_breakdown *out, hr_error *error);
 void hri_breakdown_deinit(hri_breakdown *breakdown);
-
-/* Live bytes per role at every tick: table[tick * HRI_ROLE_COUNT + role], owned by the caller. */
-hr_status hri_role_series(const hri_job *job, const hri_placement *placement, uint8_t tier, uint32_t *ticks, uint64_t **table, hr_error *error);
 
 #endif

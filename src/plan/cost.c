@@ -5,7 +5,7 @@
 
 /* Shares of the GEMM rate that other arithmetic reaches, and of the bandwidth that gathers reach: assumptions, where no
  * probe of the machine tells. */
-static const double ATTENTION_SHARE = 0.5, NODE_OVERHEAD_GPU = 4e-6, NODE_OVERHEAD_CPU = 5e-6;
+static const double ATTENTION_SHARE = 0.5;
 
 /* ---- classes of nodes ---- */
 
@@ -121,7 +121,7 @@ static double measured_seconds(const hri_job *job, const hri_node *node, const h
   return seconds + rates->node_seconds;
 }
 
-bool hri_cost_measured(const hri_job *job, const hr_device *device) { return device->is_cpu && device->rates.threads > 0 && device->rates.threads == job->team; }
+bool hri_cost_measured(const hri_job *job, const hr_device *device) { return device->rates.threads > 0 && device->rates.threads == job->team; }
 
 /* ---- the roofline ---- */
 
@@ -135,7 +135,7 @@ static double assumed_seconds(const hri_job *job, const hri_node *node, const hr
   if (!rule->product && !rule->attention) flops = 0; /* element-wise work is bound by memory */
   seconds = rate > 0 ? flops / rate : 0;
   if (bandwidth > 0 && bytes / bandwidth > seconds) seconds = bytes / bandwidth;
-  return seconds + (device->is_cpu ? NODE_OVERHEAD_CPU : NODE_OVERHEAD_GPU);
+  return seconds + device->node_seconds;
 }
 
 double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
@@ -145,36 +145,38 @@ double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_devic
 
 /* ---- programs ---- */
 
-static void add_program(const hri_job *job, const hr_job *spec, uint8_t kind, double times, hri_cost *cost) {
+hr_status hri_program_timing(const hri_job *job, uint8_t kind, const hr_device *device, double times, double from, hri_timing *timing, hr_error *error) {
   const hri_program *p = &job->programs[kind];
-  double lanes[HRI_LANE_COUNT] = {0}, longest = 0;
-  for (size_t at = 0; at < p->order.count; at++) {
-    const hri_node *node = &job->nodes.items[p->order.items[at]];
-    double seconds = times * hri_node_seconds(job, node, &spec->device);
-    lanes[node->lane] += seconds;
-    cost->phase_seconds[node->phase] += seconds;
-    cost->flops += times * hri_node_flops(job, node);
-  }
-  for (int lane = 0; lane < HRI_LANE_COUNT; lane++) {
-    cost->lane_seconds[lane] += lanes[lane];
-    if (lanes[lane] > longest) longest = lanes[lane];
-  }
-  cost->step_seconds += longest;
+  double *seconds = hri_alloc((p->order.count + 1) * sizeof *seconds);
+  hr_status status;
+  if (!seconds) return hri_fail_memory(error, p->order.count * sizeof *seconds, "the predicted time");
+  for (size_t at = 0; at < p->order.count; at++) seconds[at] = times * hri_node_seconds(job, &job->nodes.items[p->order.items[at]], device);
+  status = hri_timing_make(job, kind, seconds, from, timing, error);
+  hri_free(seconds);
+  return status;
 }
 
-hri_cost hri_job_cost(const hri_job *job, const hr_job *spec) {
-  hri_cost cost;
-  memset(&cost, 0, sizeof cost);
-  if (spec->purpose == HR_PURPOSE_TRAIN && spec->accumulate > 1) {
-    add_program(job, spec, HRI_BEGIN, 1, &cost);
-    add_program(job, spec, HRI_MICRO, spec->accumulate, &cost);
-    add_program(job, spec, HRI_UPDATE, 1, &cost);
-  } else if (spec->purpose == HR_PURPOSE_TRAIN) {
-    add_program(job, spec, HRI_STEP, 1, &cost);
-  } else if (spec->purpose == HR_PURPOSE_EVALUATE) {
-    add_program(job, spec, HRI_EVALUATE, 1, &cost);
-  } else {
-    add_program(job, spec, HRI_DECODE, 1, &cost);
+static hr_status add_program(const hri_job *job, const hr_job *spec, uint8_t kind, double times, hri_cost *cost, hr_error *error) {
+  const hri_program *p = &job->programs[kind];
+  hri_timing timing;
+  HRI_TRY(hri_program_timing(job, kind, &spec->device, times, 0, &timing, error));
+  for (size_t at = 0; at < p->order.count; at++) {
+    const hri_node *node = &job->nodes.items[p->order.items[at]];
+    cost->phase_seconds[node->phase] += timing.seconds[at];
+    cost->flops += times * hri_node_flops(job, node);
   }
-  return cost;
+  for (int lane = 0; lane < HRI_LANE_COUNT; lane++) cost->lane_seconds[lane] += timing.lane_seconds[lane];
+  cost->step_seconds += timing.until;
+  hri_timing_deinit(&timing);
+  return HR_OK;
+}
+
+hr_status hri_job_cost(const hri_job *job, const hr_job *spec, hri_cost *cost, hr_error *error) {
+  memset(cost, 0, sizeof *cost);
+  if (spec->purpose == HR_PURPOSE_EVALUATE) return add_program(job, spec, HRI_EVALUATE, 1, cost, error);
+  if (spec->purpose == HR_PURPOSE_GENERATE) return add_program(job, spec, HRI_DECODE, 1, cost, error);
+  if (spec->accumulate == 1) return add_program(job, spec, HRI_STEP, 1, cost, error);
+  HRI_TRY(add_program(job, spec, HRI_BEGIN, 1, cost, error));
+  HRI_TRY(add_program(job, spec, HRI_MICRO, spec->accumulate, cost, error));
+  return add_program(job, spec, HRI_UPDATE, 1, cost, error);
 }

@@ -1,4 +1,4 @@
-/* Predicted time. Lanes overlap perfectly; per node one of two models:
+/* Predicted time. Of a program: the list schedule of its nodes (timing.h). Of a node: one of two models.
  *
  * Measured, where the device carries rates of a probe for the job's team. A node falls into a class: by the type of its
  * operands, matrix products by kind and smallest dimension, attention by direction, everything else by what it does to memory. Inside a class the
@@ -12,6 +12,7 @@
 
 #include <headroom/job.h>
 
+#include "plan/timing.h"
 #include "program/ops.h"
 
 /* Where a node stands in the tables of rates. */
@@ -38,7 +39,10 @@ typedef struct hri_cost {
   double phase_seconds[HRI_PHASE_COUNT];
   double flops;
 } hri_cost;
-hri_cost hri_job_cost(const hri_job *job, const hr_job *spec);
+/* The programs of a step one after the other, micro-steps without overlap between them. */
+hr_status hri_job_cost(const hri_job *job, const hr_job *spec, hri_cost *cost, hr_error *error);
+/* One program that begins at `from`, each node `times` as long: micro-steps as one program. */
+hr_status hri_program_timing(const hri_job *job, uint8_t program, const hr_device *device, double times, double from, hri_timing *timing, hr_error *error);
 /* Whether the prediction for this job rests on measured rates. */
 bool hri_cost_measured(const hri_job *job, const hr_device *device);
 

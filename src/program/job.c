@@ -1,8 +1,10 @@
+/* Storages, tensors, nodes, orders and names of a job: how they are made, and what is read off them. Pools only grow and ids are
+ * indices, so a pointer into a pool is good until the next thing is made. A refused allocation sets job->failed and every
+ * later call returns HRI_NONE: callers check once, with hri_job_ok. */
 #include "program/job.h"
 
 #include <assert.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Sizes of GGUF's blocks: ggml-common.h of llama.cpp (block_q4_0: a half and 16 bytes; block_q4_K: 144 for 256). */
@@ -83,15 +85,60 @@ hr_status hri_job_ok(const hri_job *job, hr_error *error) {
   return job->failed ? hri_fail_memory(error, 0, "the job's programs") : HR_OK;
 }
 
+/* Digits of a number, most significant first; returns their count. */
+static size_t put_number(char *out, uint64_t value) {
+  char digits[20];
+  size_t count = 0;
+  do digits[count++] = (char)('0' + value % 10);
+  while (value /= 10);
+  for (size_t k = 0; k < count; k++) out[k] = digits[count - 1 - k];
+  return count;
+}
+
+/* The few conversions that names are made of: %s %d %u %zu. A program has thousands of names, and a search thousands of
+ * programs: printf took a fifth of its time. Names end with what no longer has room, whole pieces at a time. */
+static size_t put_name(char *out, size_t bytes, const char *format, va_list args) {
+  size_t used = 0;
+  for (const char *f = format; *f && used + 22 < bytes; f++) {
+    const char *text;
+    size_t length;
+    int number;
+    if (*f != '%') {
+      out[used++] = *f;
+      continue;
+    }
+    switch (*++f) {
+    case 's':
+      text = va_arg(args, const char *);
+      length = strlen(text);
+      if (length > bytes - 1 - used) length = bytes - 1 - used;
+      memcpy(out + used, text, length);
+      used += length;
+      break;
+    case 'd':
+      number = va_arg(args, int);
+      if (number < 0) out[used++] = '-';
+      used += put_number(out + used, number < 0 ? (uint64_t)-(int64_t)number : (uint64_t)number);
+      break;
+    case 'u': used += put_number(out + used, va_arg(args, unsigned)); break;
+    default:
+      assert(f[0] == 'z' && f[1] == 'u'); /* no other conversion in a name */
+      f++;
+      used += put_number(out + used, va_arg(args, size_t));
+    }
+  }
+  out[used++] = 0;
+  return used;
+}
+
 uint32_t hri_name(hri_job *job, const char *format, ...) {
   char text[256];
   va_list args;
   uint32_t key = (uint32_t)job->names.count;
   size_t bytes;
   va_start(args, format);
-  (void)vsnprintf(text, sizeof text, format, args);
+  bytes = put_name(text, sizeof text, format, args);
   va_end(args);
-  bytes = strlen(text) + 1;
   if (!hri_array_reserve(&job->names, job->names.count + bytes)) {
     job->failed = true;
     return HRI_NONE;
@@ -235,6 +282,7 @@ hri_id hri_control_double(hri_job *job, uint64_t offset, const char *name) {
 hri_id hri_node_new(hri_job *job, uint16_t op, hri_emit emit, const hri_attr *attr, const hri_operand *operands, uint32_t count) {
   hri_node node = {0};
   if (job->failed) return HRI_NONE;
+  assert(emit.program < HRI_PROGRAM_COUNT && emit.lane < HRI_LANE_COUNT && emit.phase < HRI_PHASE_COUNT);
   node.op = op;
   node.lane = emit.lane;
   node.phase = emit.phase;
@@ -304,6 +352,7 @@ void hri_node_add_wait(hri_job *job, hri_id id, hri_id on) {
   uint32_t begin = (uint32_t)job->waits.count;
   if (job->failed || id == HRI_NONE || on == HRI_NONE) return;
   node = &job->nodes.items[id];
+  assert(id != on && job->nodes.items[on].program == node->program); /* waits do not cross programs, whose lanes join at the end */
   for (uint32_t i = 0; i < node->wait_count; i++)
     if (job->waits.items[node->wait_begin + i].node == on) return;
   wait = (hri_wait){job->nodes.items[on].lane, on};
@@ -368,12 +417,12 @@ uint64_t hri_tensor_stored_elements(const hri_tensor *tensor) {
 
 uint64_t hri_tensor_bytes(const hri_tensor *tensor) { return hri_dtype_size((hri_dtype)tensor->dtype, hri_tensor_stored_elements(tensor)); }
 
-const hri_range *hri_param_whole(const hri_job *job, const hri_param *param) {
+const hri_param_range *hri_param_whole(const hri_job *job, const hri_param *param) {
   assert(param->range_count == 1);
   return &job->ranges.items[param->range_begin];
 }
 
-uint64_t hri_range_logical(const hri_job *job, const hri_range *range) {
+uint64_t hri_range_logical(const hri_job *job, const hri_param_range *range) {
   const hri_tensor *weight = &job->tensors.items[job->params.items[range->param].weight];
   uint64_t columns = hri_tensor_stored_elements(weight) / weight->stored[0];
   uint64_t rows = range->row + range->rows < weight->dims[0] ? range->rows : weight->dims[0] - range->row;

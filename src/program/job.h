@@ -137,19 +137,19 @@ typedef struct hri_part {
   uint8_t state_kind, quantization; /* state_kind: a row of program/optimizer.h; of no meaning when frozen */
 } hri_part;
 
-typedef struct hri_range {
+typedef struct hri_param_range {
   uint32_t param, segment, part_begin, part_count;
   uint64_t row, rows;       /* of the parameter's stored rows: padding belongs to the last range */
   uint64_t first, elements; /* the same in elements */
   uint64_t offset;          /* of its states in the segment's, elements; a multiple of HRI_SEGMENT_ALIGN_ELEMENTS */
   hri_id weight, gradient;  /* tensors, row views of the parameter's and of its run's; gradient HRI_NONE when frozen */
   hri_id master, state[HRI_STATE_TENSORS]; /* tensors of its own; HRI_NONE when absent */
-} hri_range;
+} hri_param_range;
 
-typedef struct hri_run {
+typedef struct hri_param_run {
   uint64_t row, rows;       /* of the parameter's stored rows */
   hri_id gradient;
-} hri_run;
+} hri_param_run;
 
 typedef struct hri_segment {
   uint32_t unit;
@@ -209,8 +209,8 @@ typedef struct hri_job {
   HRI_ARRAY(hri_segment) segments;
   HRI_ARRAY(hri_param) params;
   HRI_ARRAY(hri_part) parts;
-  HRI_ARRAY(hri_range) ranges; /* in the order of parameters and rows */
-  HRI_ARRAY(hri_run) runs;
+  HRI_ARRAY(hri_param_range) ranges; /* in the order of parameters and rows */
+  HRI_ARRAY(hri_param_run) runs;
   HRI_ARRAY(uint32_t) laid_out; /* ranges segment by segment */
   HRI_ARRAY(hri_id) members;   /* of groups */
   HRI_ARRAY(char) names;
@@ -313,14 +313,14 @@ static inline hri_id hri_piece(const hri_job *job, hri_id tensor, uint32_t k) {
   return t->member_count ? job->members.items[t->member_begin + k] : tensor;
 }
 /* The trainable rows of a parameter with their gradients. */
-static inline const hri_run *hri_param_runs(const hri_job *job, uint32_t param, uint32_t *count) {
+static inline const hri_param_run *hri_param_runs(const hri_job *job, uint32_t param, uint32_t *count) {
   *count = job->params.items[param].run_count;
   return job->runs.items + job->params.items[param].run_begin;
 }
 /* All of a parameter whose parts are equal. */
-const hri_range *hri_param_whole(const hri_job *job, const hri_param *param);
+const hri_param_range *hri_param_whole(const hri_job *job, const hri_param *param);
 /* Elements of a range without padding. */
-uint64_t hri_range_logical(const hri_job *job, const hri_range *range);
+uint64_t hri_range_logical(const hri_job *job, const hri_param_range *range);
 /* The tensor shows all of its value. */
 bool hri_tensor_is_whole(const hri_job *job, const hri_tensor *tensor);
 static inline bool hri_access_writes(hri_access access) { return access != HRI_READ; }

@@ -1,3 +1,4 @@
+/* The table of rules, what is read off it, and the services that rules use: plain copies beside column views, gradients. */
 #include "program/ops.h"
 
 #include <assert.h>
@@ -185,7 +186,7 @@ hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor) {
   if (ad->job->failed || tensor == HRI_NONE || !hri_ad_needed(ad, tensor)) return operand;
   value = value_of(ad, tensor);
   param = ad->param_of[value];
-  assert(ad->job->params.items[param].run_count == 1); /* all of it is trainable */
+  assert(param != HRI_NONE && ad->job->params.items[param].run_count == 1); /* what is needed and no result is a parameter; all of it is trainable */
   operand.tensor = ad->job->runs.items[ad->job->params.items[param].run_begin].gradient;
   operand.access = ad->accumulate || ad->touched[param] ? HRI_ADD : HRI_WRITE;
   ad->touched[param] = true;

@@ -81,7 +81,7 @@ typedef enum hri_op {
 typedef enum hri_moved { HRI_MOVED_WEIGHT = 0, HRI_MOVED_STATE } hri_moved;
 
 /* The tensor that holds what is moved; HRI_NONE when the range has none. */
-static inline hri_id hri_moved_tensor(const hri_range *r, uint32_t what) {
+static inline hri_id hri_moved_tensor(const hri_param_range *r, uint32_t what) {
   if (what >= HRI_MOVED_STATE) return r->state[what - HRI_MOVED_STATE];
   return r->master != HRI_NONE ? r->master : r->weight;
 }

@@ -1,4 +1,4 @@
-/* UTF-8 and character classes, from tables of our own.
+/* Character classes, from tables of our own.
  *
  * The reference implementations split text by the Unicode version that their regex engine was built with, so a different
  * version gives different tokens for newer characters. The tables are therefore recorded from the reference package
@@ -7,10 +7,10 @@
 #ifndef HRI_TOKENIZER_UNICODE_H
 #define HRI_TOKENIZER_UNICODE_H
 
-#include "base/mem.h"
+#include "base/utf8.h"
 
 /* General categories in the order of the table; CONTROL_SPACE is the part of Cc that is White_Space (U+0009..D, U+0085). */
-typedef enum hri_category {
+typedef enum hri_general_category {
   HRI_CATEGORY_LU = 0, HRI_CATEGORY_LL, HRI_CATEGORY_LT, HRI_CATEGORY_LM, HRI_CATEGORY_LO,
   HRI_CATEGORY_MN, HRI_CATEGORY_MC, HRI_CATEGORY_ME,
   HRI_CATEGORY_ND, HRI_CATEGORY_NL, HRI_CATEGORY_NO,
@@ -19,7 +19,7 @@ typedef enum hri_category {
   HRI_CATEGORY_ZS, HRI_CATEGORY_ZL, HRI_CATEGORY_ZP,
   HRI_CATEGORY_CC, HRI_CATEGORY_CF, HRI_CATEGORY_CS, HRI_CATEGORY_CO, HRI_CATEGORY_CN,
   HRI_CATEGORY_CONTROL_SPACE, HRI_CATEGORY_COUNT
-} hri_category;
+} hri_general_category;
 
 /* Sets of categories: bit 1 << category. */
 #define HRI_SET_LU (1u << HRI_CATEGORY_LU)
@@ -37,7 +37,7 @@ typedef enum hri_category {
 #define HRI_SET_Z (1u << HRI_CATEGORY_ZS | 1u << HRI_CATEGORY_ZL | 1u << HRI_CATEGORY_ZP)
 #define HRI_SET_SPACE (HRI_SET_Z | 1u << HRI_CATEGORY_CONTROL_SPACE) /* White_Space, what \s means */
 
-enum { HRI_UNICODE_BLOCK_BITS = 8, HRI_UNICODE_END = 0x110000, HRI_REPLACEMENT = 0xFFFD };
+enum { HRI_UNICODE_BLOCK_BITS = 8, HRI_UNICODE_END = 0x110000 };
 /* Beside the category in a byte of the table: the character may change under a form, by itself or through what stands
  * before it. NFC and NFD: composed and decomposed; COMPAT: NFKC and NFKD change it in addition. */
 enum { HRI_UNICODE_CATEGORY = 31, HRI_UNICODE_NFC = 32, HRI_UNICODE_NFD = 64, HRI_UNICODE_COMPAT = 128 };
@@ -50,8 +50,8 @@ static inline uint8_t hri_unicode_entry(uint32_t point) {
   return hri_unicode_categories[hri_unicode_blocks[point >> HRI_UNICODE_BLOCK_BITS]][point & ((1u << HRI_UNICODE_BLOCK_BITS) - 1)];
 }
 /* Surrogates are Cs. */
-static inline hri_category hri_unicode_category(uint32_t point) {
-  return (hri_category)(hri_unicode_entry(point) & HRI_UNICODE_CATEGORY);
+static inline hri_general_category hri_unicode_category(uint32_t point) {
+  return (hri_general_category)(hri_unicode_entry(point) & HRI_UNICODE_CATEGORY);
 }
 /* The set that holds just the category of `point`: (hri_unicode_set(c) & HRI_SET_L) != 0 asks for a letter. */
 static inline uint32_t hri_unicode_set(uint32_t point) { return 1u << hri_unicode_category(point); }
@@ -64,15 +64,6 @@ bool hri_unicode_is_word(uint32_t point);
 bool hri_unicode_is_numeric(uint32_t point);
 bool hri_unicode_is_punctuation(uint32_t point);
 bool hri_unicode_is_accent(uint32_t point); /* what StripAccents removes */
-
-/* Decodes the sequence at `bytes` (`count` > 0 bytes are there): returns its bytes, 1..4. Invalid: *point is
- * HRI_REPLACEMENT and the bytes are the maximal part of a sequence (Unicode 16, 3.9, U+FFFD substitution), so that one
- * U+FFFD stands for them, as in Rust and Python; *valid says which. */
-size_t hri_utf8_decode(const char *bytes, size_t count, uint32_t *point, bool *valid);
-/* Writes 1..4 bytes; `point` is no surrogate and below HRI_UNICODE_END. */
-size_t hri_utf8_encode(uint32_t point, char out[4]);
-/* Length of the longest valid beginning; `count` when all is valid. */
-size_t hri_utf8_valid(const char *bytes, size_t count);
 
 /* The code point of valid UTF-8 whose first byte is above 0x7F; *at moves behind it. No checks. */
 static inline uint32_t hri_utf8_next(const uint8_t **at) {

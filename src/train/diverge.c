@@ -3,19 +3,33 @@
 
 #include <stdio.h>
 
-#include "ops/cpu.h"
+/* Index of the first element that is not finite, piece by piece where the tensor has no address; -1: all are, or it cannot be read. */
+static int64_t first_in(const hri_session *s, hri_id tensor, uint64_t elements, hri_real real) {
+  enum { PIECE = 4096 };
+  const hri_elements *with = &s->plan->backend->elements;
+  const void *values = hri_executor_view(s->executor, tensor);
+  float piece[PIECE]; /* of either type */
+  if (values) return with->first_nonfinite(values, (int64_t)elements, real, with->threads);
+  for (uint64_t done = 0; done < elements; done += PIECE) {
+    uint64_t n = elements - done < PIECE ? elements - done : PIECE, each = hri_real_bytes(real);
+    int64_t at;
+    if (hri_executor_read(s->executor, tensor, done * each, piece, n * each, NULL) != HR_OK) return -1;
+    at = with->first_nonfinite(piece, (int64_t)n, real, 1);
+    if (at >= 0) return (int64_t)done + at;
+  }
+  return -1;
+}
 
 bool hri_first_nonfinite(const hri_session *s, char *out, uint64_t out_bytes) {
   const hri_job *job = &s->plan->job;
-  const hri_cpu *cpu = s->plan->cpu;
   for (uint32_t r = 0; r < job->ranges.count; r++) {
-    const hri_range *range = &job->ranges.items[r];
+    const hri_param_range *range = &job->ranges.items[r];
     const char *name = hri_name_get(job, job->params.items[range->param].key);
     for (uint32_t what = HRI_MOVED_WEIGHT; what < HRI_MOVED_STATE + HRI_STATE_TENSORS; what++) {
       hri_id tensor = hri_moved_tensor(range, what);
       int64_t at;
       if (tensor == HRI_NONE) continue;
-      at = hri_cpu_table(cpu)->first_nonfinite(hri_executor_pointer(s->executor, tensor), (int64_t)hri_tensor_stored_elements(&job->tensors.items[tensor]), hri_real_of(job, r, what), (int)hri_cpu_threads(cpu));
+      at = first_in(s, tensor, hri_tensor_stored_elements(&job->tensors.items[tensor]), hri_real_of(job, r, what));
       if (at < 0) continue;
       if (what == HRI_MOVED_WEIGHT) (void)snprintf(out, out_bytes, "%s at element %lld", name, (long long)(range->first + (uint64_t)at));
       else (void)snprintf(out, out_bytes, "%s (%s) at element %lld", name, hri_optimizer_get(job->parts.items[range->part_begin].state_kind)->tensors[what - HRI_MOVED_STATE].name, (long long)(range->first + (uint64_t)at));

@@ -155,8 +155,8 @@ typedef struct trace {
   const hri_profile *profile;
   hri_json_writer json;
   uint32_t *ticks;      /* per node of the step's programs: tick on the plan's timeline */
-  uint64_t *live;       /* [tick][role] bytes */
-  uint32_t live_ticks, told; /* told: the tick whose bytes the last counter event shows */
+  hri_live_series live; /* by role */
+  uint32_t told;        /* the tick whose bytes the last counter event shows */
 } trace;
 
 /* Microseconds with three digits: the clock's nanoseconds. */
@@ -233,8 +233,8 @@ static void put_node(trace *t, const event *e) {
 /* Live bytes by role from this node on, when they are not those of the last counter event. */
 static void put_live(trace *t, const event *e) {
   uint32_t tick = t->ticks[e->node];
-  const uint64_t *row = t->live + (size_t)tick * HRI_ROLE_COUNT;
-  if (t->told != UINT32_MAX && memcmp(row, t->live + (size_t)t->told * HRI_ROLE_COUNT, HRI_ROLE_COUNT * sizeof *row) == 0) return;
+  const uint64_t *row = t->live.by_role + (size_t)tick * HRI_ROLE_COUNT;
+  if (t->told != UINT32_MAX && memcmp(row, t->live.by_role + (size_t)t->told * HRI_ROLE_COUNT, HRI_ROLE_COUNT * sizeof *row) == 0) return;
   t->told = tick;
   begin_event(t, "device memory", "C", e->start, TRACK_LAYERS);
   hri_json_key(&t->json, "args");
@@ -350,7 +350,7 @@ hr_status hri_profile_write(hri_profile *p, const char *path, hr_error *error) {
   t.ticks = hri_alloc_zero(p->plan->job.nodes.count, sizeof *t.ticks);
   if (!t.ticks) return hri_fail_memory(error, p->plan->job.nodes.count * sizeof *t.ticks, "the trace");
   HRI_TRY_OUT(find_ticks(&t, error));
-  HRI_TRY_OUT(hri_role_series(&p->plan->job, &p->plan->placement, HRI_DEVICE, &t.live_ticks, &t.live, error));
+  HRI_TRY_OUT(hri_live_series_make(&p->plan->job, p->plan->placement.lives, p->plan->placement.spans, HRI_DEVICE, 0, true, &t.live, error));
   hri_json_begin_object(&t.json);
   put_events(&t);
   hri_json_field_string(&t.json, "displayTimeUnit", "ms");
@@ -359,7 +359,7 @@ hr_status hri_profile_write(hri_profile *p, const char *path, hr_error *error) {
   status = text.failed ? hri_fail_memory(error, text.length, "the trace") : hri_file_replace(path, text.chars, text.length, error);
 out:
   hri_text_deinit(&text);
-  hri_free(t.live);
+  hri_live_series_deinit(&t.live);
   hri_free(t.ticks);
   return status;
 }

@@ -8,7 +8,7 @@
 
 #include <headroom/train.h>
 
-#include "api/plan.h"
+#include "plan/plan.h"
 
 typedef struct hri_profile hri_profile;
 

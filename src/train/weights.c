@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "model/tied.h"
-#include "ops/cpu.h"
 #include "ops/move/random.h"
 #include "train/weights_move.h"
 
@@ -138,13 +137,13 @@ static hr_status open_weights(hri_source *s, const char *path, hr_error *error) 
   return check_source(s, error);
 }
 
-hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory,
+hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory,
                           const char *states_file, uint64_t seed, hr_error *error) {
   hr_status status = HR_OK;
   memset(s, 0, sizeof *s);
   s->model = model;
   s->job = job;
-  s->cpu = cpu;
+  s->elements = elements;
   s->seed = seed;
   s->dtype = HRI_FILE_F32;
   if (!directory) directory = model->has_weights ? model->directory : NULL;
@@ -220,27 +219,28 @@ static hr_status move_gguf_part(const hri_source *s, const hri_param_spec *spec,
 }
 
 /* The parts of a range are some of its parameter's, and those are what the model's table says: part k of the range. */
-static const hri_param_part *part_of(const hri_job *job, const hri_range *range, const hri_param_spec *spec, uint32_t k) {
+static const hri_param_part *part_of(const hri_job *job, const hri_param_range *range, const hri_param_spec *spec, uint32_t k) {
   return &spec->parts[range->part_begin - job->params.items[range->param].part_begin + k];
 }
 
 static uint64_t columns_of(const hri_param_spec *spec) { return spec->rank == 2 ? spec->dims[1] : 1; }
 
-static hr_status fill_weight(hri_source *s, const hri_range *range, const hri_param_spec *spec, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status fill_weight(hri_source *s, const hri_param_range *range, const hri_param_spec *spec, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
   for (uint32_t k = 0; k < range->part_count; k++) {
     const hri_param_part *part = part_of(s->job, range, spec, k);
     HRI_TRY((s->gguf ? move_gguf_part : move_part)(s, spec, (uint32_t)(part - spec->parts), &moves[k], error));
     moves[k].rows = part->rows;
     moves[k].columns = columns_of(spec);
-    moves[k].at = hri_real_at(tensor, (int64_t)((part->row - range->row) * columns_of(spec)), real);
+    moves[k].window = tensor;
+    moves[k].first = (part->row - range->row) * columns_of(spec);
     moves[k].real = real;
     moves[k].finite = true;
   }
-  return hri_moves_run(s->cpu, moves, range->part_count, staging, staging_bytes, error);
+  return hri_moves_run(s->elements, moves, range->part_count, staging, staging_bytes, error);
 }
 
-/* One tensor of the states' file: entries [at, ...) of the state of a range. */
+/* One tensor of the states' file. */
 static hr_status find_state(const hri_source *s, const hri_state_file *file, hri_real real, hri_move *move, hr_error *error) {
   const hri_safetensor *found;
   uint64_t have = 0;
@@ -254,7 +254,7 @@ static hr_status find_state(const hri_source *s, const hri_state_file *file, hri
   return HR_OK;
 }
 
-static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec *spec, uint32_t what, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec *spec, uint32_t what, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
   hri_state_file file;
   uint32_t count = 0;
@@ -262,15 +262,16 @@ static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec 
     HRI_TRY(find_state(s, &file, real, &moves[count], error));
     moves[count].rows = file.entries;
     moves[count].columns = 1;
-    moves[count].at = hri_real_at(tensor, (int64_t)file.at, real);
+    moves[count].window = tensor;
+    moves[count].first = file.at;
     moves[count].real = real;
     moves[count].finite = true;
   }
-  return hri_moves_run(s->cpu, moves, count, staging, staging_bytes, error);
+  return hri_moves_run(s->elements, moves, count, staging, staging_bytes, error);
 }
 
 bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec *spec, uint32_t tensor, uint32_t k, hri_state_file *out) {
-  const hri_range *range = &job->ranges.items[index];
+  const hri_param_range *range = &job->ranges.items[index];
   const hri_param *param = &job->params.items[range->param];
   const hri_state_tensor *state = &hri_optimizer_get(job->parts.items[range->part_begin].state_kind)->tensors[tensor];
   bool whole = param->range_count == 1;
@@ -286,33 +287,45 @@ bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec 
   return true;
 }
 
-void hri_initialise(const hri_cpu *cpu, const hri_job *job, uint32_t index, uint64_t seed, hri_real real, void *tensor, void *staging, uint64_t staging_bytes) {
-  const hri_range *range = &job->ranges.items[index];
-  const hri_param *param = &job->params.items[range->param];
-  int team = (int)hri_cpu_threads(cpu);
-  bool narrow = real == HRI_REAL_BF16;
-  float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow ? staging : tensor;
-  uint64_t elements = hri_range_logical(job, range), room = narrow ? staging_bytes / sizeof *list : elements;
-  for (uint64_t done = 0; done < elements; done += room) {
-    uint64_t n = elements - done < room ? elements - done : room;
-    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done), team);
-    else hri_cpu_table(cpu)->fill(list, constant, (int64_t)n, team);
-    if (narrow) hri_cpu_table(cpu)->cast(hri_real_at(tensor, (int64_t)done, real), real, list, HRI_REAL_F32, (int64_t)n, team);
-  }
+hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes, void *staging, uint64_t staging_bytes, hr_error *error) {
+  if (tensor->memory) with->zero((unsigned char *)tensor->memory + offset, (int64_t)bytes, with->threads);
+  else memset(staging, 0, bytes < staging_bytes ? bytes : staging_bytes);
+  for (uint64_t done = 0; !tensor->memory && done < bytes; done += staging_bytes)
+    HRI_TRY(tensor->put(tensor->context, offset + done, staging, bytes - done < staging_bytes ? bytes - done : staging_bytes, error));
+  return HR_OK;
 }
 
-hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+/* Values come as fp32. In the staging, what is rounded lies behind them. */
+hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t index, uint64_t seed, hri_real real, const hri_window *tensor, void *staging,
+                         uint64_t staging_bytes, hr_error *error) {
+  const hri_param_range *range = &job->ranges.items[index];
+  const hri_param *param = &job->params.items[range->param];
+  bool narrow = real == HRI_REAL_BF16, direct = tensor->memory != NULL;
+  float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow || !direct ? staging : tensor->memory;
+  uint64_t elements = hri_range_logical(job, range), each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0);
+  uint64_t room = narrow || !direct ? staging_bytes / each : elements;
+  for (uint64_t done = 0; done < elements; done += room) {
+    uint64_t n = elements - done < room ? elements - done : room;
+    void *rounded = direct ? hri_real_at(tensor->memory, (int64_t)done, real) : narrow ? (void *)(list + room) : list;
+    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done), with->threads);
+    else with->fill(list, constant, (int64_t)n, with->threads);
+    if (narrow) with->cast(rounded, real, list, HRI_REAL_F32, (int64_t)n, with->threads);
+    if (!direct) HRI_TRY(tensor->put(tensor->context, done * hri_real_bytes(real), rounded, n * hri_real_bytes(real), error));
+  }
+  return HR_OK;
+}
+
+hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_source *s = context;
-  const hri_range *range = &s->job->ranges.items[index];
+  const hri_param_range *range = &s->job->ranges.items[index];
   const hri_tensor *whole = &s->job->tensors.items[hri_moved_tensor(range, what)];
   hri_real real = hri_real_of(s->job, index, what);
   uint64_t bytes = hri_tensor_bytes(whole), logical = hri_tensor_elements(whole) * hri_real_bytes(real);
   hri_param_spec spec;
   hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
   if (what == HRI_MOVED_WEIGHT && (s->weights || s->gguf)) HRI_TRY(fill_weight(s, range, &spec, real, tensor, staging, staging_bytes, error));
-  else if (what == HRI_MOVED_WEIGHT) hri_initialise(s->cpu, s->job, index, s->seed, real, tensor, staging, staging_bytes);
+  else if (what == HRI_MOVED_WEIGHT) HRI_TRY(hri_initialise(s->elements, s->job, index, s->seed, real, tensor, staging, staging_bytes, error));
   else if (s->states) HRI_TRY(fill_state(s, index, &spec, what, real, tensor, staging, staging_bytes, error));
-  else hri_cpu_table(s->cpu)->zero(tensor, (int64_t)bytes, (int)hri_cpu_threads(s->cpu));
-  memset((unsigned char *)tensor + logical, 0, bytes - logical); /* padded vocabulary rows */
-  return HR_OK;
+  else HRI_TRY(hri_window_zero(s->elements, tensor, 0, logical, staging, staging_bytes, error));
+  return hri_window_zero(s->elements, tensor, logical, bytes - logical, staging, staging_bytes, error); /* padded vocabulary rows */
 }

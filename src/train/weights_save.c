@@ -104,7 +104,7 @@ static bool list_state(hri_sink *sink, uint32_t range, const hri_param_spec *spe
 }
 
 static void list_states(hri_sink *sink, uint32_t range, const hri_param_spec *spec) {
-  const hri_range *r = &sink->job->ranges.items[range];
+  const hri_param_range *r = &sink->job->ranges.items[range];
   sink->first_state[range] = sink->state_count;
   for (uint32_t t = 0; sink->options.states && t < HRI_STATE_TENSORS && r->state[t] != HRI_NONE; t++)
     for (uint32_t k = 0; list_state(sink, range, spec, t, k);) k++;
@@ -121,7 +121,7 @@ static hr_status list_tensors(hri_sink *sink, hr_error *error) {
   if (!sink->tensors || !sink->names || !sink->state_tensors || !sink->state_names || !sink->first_state)
     return hri_fail_memory(error, (uint64_t)parts * 800, "the list of tensors to save");
   for (uint32_t r = 0; r < job->ranges.count; r++) {
-    const hri_range *range = &job->ranges.items[r];
+    const hri_param_range *range = &job->ranges.items[r];
     hri_param_spec spec;
     hri_param_get(sink->model, job->params.items[range->param].spec, &spec);
     for (uint32_t k = 0; k < range->part_count; k++) list_weight(sink, &spec, range->part_begin - job->params.items[range->param].part_begin + k, range->part_begin + k);
@@ -161,12 +161,12 @@ static hr_status open_states(hri_sink *sink, const char *directory, hr_error *er
   return status;
 }
 
-hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory, const hri_sink_options *options, hr_error *error) {
+hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory, const hri_sink_options *options, hr_error *error) {
   hr_status status = HR_OK;
   memset(sink, 0, sizeof *sink);
   sink->model = model;
   sink->job = job;
-  sink->cpu = cpu;
+  sink->elements = elements;
   sink->options = *options;
   HRI_TRY_OUT(list_tensors(sink, error));
   HRI_TRY_OUT(open_weights(sink, directory, error));
@@ -187,43 +187,41 @@ static hr_status write_state_bytes(const hri_move *move, uint64_t offset, uint64
 }
 
 /* The parts of a range's weight, or of one tensor of its state, as moves to their files. */
-static uint32_t weight_moves(hri_sink *sink, const hri_range *range, const hri_param_spec *spec, hri_real real, void *base, hri_move *moves) {
-  const hri_part *parts = &sink->job->parts.items[range->part_begin];
+static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const hri_param_spec *spec, hri_real real, const hri_window *tensor, hri_move *moves) {
   uint64_t columns = spec->rank == 2 ? spec->dims[1] : 1;
   for (uint32_t k = 0; k < range->part_count; k++) {
     const hri_param_part *part = &spec->parts[range->part_begin - sink->job->params.items[range->param].part_begin + k];
     uint32_t index = range->part_begin + k; /* weights are listed in the order of parts */
     moves[k] = (hri_move){.bytes = write_bytes, .file = sink->weights, .index = index, .out = true, .type = hri_move_type(sink->tensors[index].dtype),
-                          .rows = part->rows, .columns = columns, .transposed = part->transposed, .at = hri_real_at(base, (int64_t)((parts[k].row - range->row) * columns), real),
+                          .rows = part->rows, .columns = columns, .transposed = part->transposed, .window = tensor, .first = (part->row - range->row) * columns,
                           .real = real, .finite = true, .path = HRI_WEIGHTS_FILE, .name = part->name};
   }
   return range->part_count;
 }
 
-static uint32_t state_moves(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t tensor, hri_real real, void *base, hri_move *moves) {
+static uint32_t state_moves(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t which, hri_real real, const hri_window *tensor, hri_move *moves) {
   uint32_t count = 0, index = sink->first_state[range];
   hri_state_file file;
-  for (uint32_t t = 0; t < tensor; t++)
+  for (uint32_t t = 0; t < which; t++)
     for (uint32_t k = 0; hri_state_file_of(sink->job, range, spec, t, k, &file); k++) index++;
-  for (; hri_state_file_of(sink->job, range, spec, tensor, count, &file); count++, index++)
+  for (; hri_state_file_of(sink->job, range, spec, which, count, &file); count++, index++)
     moves[count] = (hri_move){.bytes = write_state_bytes, .file = sink->states, .index = index, .out = true, .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32,
-                              .rows = file.shape[0], .columns = file.rank == 2 ? file.shape[1] : 1, .at = hri_real_at(base, (int64_t)file.at, real), .real = real,
+                              .rows = file.shape[0], .columns = file.rank == 2 ? file.shape[1] : 1, .window = tensor, .first = file.at, .real = real,
                               .finite = true, .path = STATES_FILE, .name = sink->state_names[index]};
   return count;
 }
 
-hr_status hri_sink_write(void *context, uint32_t index, uint32_t what, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_sink_write(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_sink *sink = context;
-  const hri_range *range = &sink->job->ranges.items[index];
-  void *base = (void *)(uintptr_t)tensor; /* only read */
+  const hri_param_range *range = &sink->job->ranges.items[index];
   hri_real real = hri_real_of(sink->job, index, what);
   hri_move moves[HRI_PARAM_PARTS];
   hri_param_spec spec;
   uint32_t count;
   if (what != HRI_MOVED_WEIGHT && !sink->states) return HR_OK;
   hri_param_get(sink->model, sink->job->params.items[range->param].spec, &spec);
-  count = what == HRI_MOVED_WEIGHT ? weight_moves(sink, range, &spec, real, base, moves) : state_moves(sink, index, &spec, what - HRI_MOVED_STATE, real, base, moves);
-  return hri_moves_run(sink->cpu, moves, count, staging, staging_bytes, error);
+  count = what == HRI_MOVED_WEIGHT ? weight_moves(sink, range, &spec, real, tensor, moves) : state_moves(sink, index, &spec, what - HRI_MOVED_STATE, real, tensor, moves);
+  return hri_moves_run(sink->elements, moves, count, staging, staging_bytes, error);
 }
 
 hr_status hri_sink_finish(hri_sink *sink, hri_file_list *files, hr_error *error) {

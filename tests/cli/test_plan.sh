@@ -88,8 +88,12 @@ run plan gpt2-124m --device rtx-4090 --budget 6GiB --table micro-batch,seq --jso
 expect_json 'len(d["table"]) == 36' 'any(not c["fits"] for c in d["table"]) and any(c["fits"] for c in d["table"])'
 # shellcheck disable=SC2086
 { run plan $small --timeline; expect_rc 0; expect_out 'forward +.*backward'
+  expect_out 'step +.*: compute 100 %'
   run plan $small --timeline --json; expect_json 'len(d["timeline"]) == d["plan"]["node_count"]' \
-    'max(s["live_bytes"] for s in d["timeline"]) >= d["tiers"]["device"]["lower_bound_bytes"]'
+    'max(s["live_bytes"] for s in d["timeline"]) >= d["tiers"]["device"]["lower_bound_bytes"]' \
+    'all(s["begin_ns"] <= s["end_ns"] and s["lane"] in d["time"]["by_lane"] for s in d["timeline"])' \
+    '[p for p in d["schedule"] if p["program"] == "step"][0]["span_ns"] == d["time"]["step_ns"]' \
+    'all(d["timeline"][p["critical_path"][-1]]["end_ns"] == p["span_ns"] for p in d["schedule"])'
   run plan $small --dump program; expect_rc 0; expect_out '^program step'
   run plan $small --dump program --json; expect_rc 0; expect_json 'd["programs"]'
   run plan $small --on-nonfinite skip --dump program; expect_rc 0; expect_out 'write:control.found_inf@'; expect_out ' guard:control.found_inf@'

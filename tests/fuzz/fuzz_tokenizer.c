@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <headroom/model.h>
 
 #include "tokenizer/build.h"
 

@@ -225,7 +225,7 @@ REPAIR_BYTES = [0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1
 
 
 class Generator:
-    """The generator of tests/unit/test_split.c."""
+    """The generator of tests/text/test_split.c."""
 
     def __init__(self, seed):
         self.state = seed

@@ -13,7 +13,7 @@
 
 #include <headroom/graph.h>
 
-#include "api/plan.h"
+#include "plan/plan.h"
 #include "program/check.h"
 
 /* ---- jobs ---- */
@@ -141,7 +141,7 @@ static bool narrow_gradient(const setting *s, const hr_plan *plan, const hri_par
 }
 
 static void check_param(const setting *s, const hr_plan *plan, const hri_param *param) {
-  const hri_range *whole = hri_param_whole(&plan->job, param);
+  const hri_param_range *whole = hri_param_whole(&plan->job, param);
   const hri_tensor *t = plan->job.tensors.items;
   const char *name = hri_name_get(&plan->job, param->key);
   bool matrix = t[param->weight].rank == 2, narrow = matrix && s->precision != HR_PRECISION_FP32;
@@ -177,7 +177,7 @@ static void check_bytes(const setting *s, const hri_job *job) {
   uint64_t weight = 0, master = 0, gradient = 0, states = 0;
   for (size_t p = 0; p < job->params.count; p++) {
     const hri_param *param = &job->params.items[p];
-    const hri_range *whole = hri_param_whole(job, param);
+    const hri_param_range *whole = hri_param_whole(job, param);
     uint64_t elements = hri_round_up(param->elements, HRI_SEGMENT_ALIGN_ELEMENTS);
     weight += expected_bytes(job, param->weight, elements);
     master += expected_bytes(job, whole->master, elements);

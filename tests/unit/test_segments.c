@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "base/real.h"
-#include "kernel/cpu.h"
+#include "backend/backend.h"
 #include "model/build.h"
 #include "ops/cpu.h"
 #include "ops/optim/ref.h"
@@ -96,15 +96,15 @@ typedef struct parts_job {
 
 static float value(uint64_t stream, uint64_t i) { return (float)sin((double)(1 + stream) * 12.9898 + (double)i * 0.7); }
 
-static hr_status fill_parts(void *context, uint32_t index, uint32_t what, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill_parts(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   const hri_job *job = context;
-  const hri_range *r = &job->ranges.items[index];
+  const hri_param_range *r = &job->ranges.items[index];
   const hri_tensor *t = &job->tensors.items[hri_moved_tensor(r, what)];
   (void)staging, (void)bytes, (void)error;
   for (uint64_t i = 0; i < hri_tensor_stored_elements(t); i++) {
     float x = what == HRI_MOVED_WEIGHT ? value(r->param, r->first + i) : 0;
-    if (t->dtype == HRI_BF16) ((hri_bf16 *)tensor)[i] = hri_bf16_round(x);
-    else ((float *)tensor)[i] = x;
+    if (t->dtype == HRI_BF16) ((hri_bf16 *)tensor->memory)[i] = hri_bf16_round(x);
+    else ((float *)tensor->memory)[i] = x;
   }
   return HR_OK;
 }
@@ -127,7 +127,7 @@ static void open_parts(parts_job *p, uint32_t accumulate, bool masters) {
     assert_int_equal(hri_build_parameter(&p->job, &p->spec, &request), k);
   }
   if (masters) HOLDS(hri_pass_precision(&p->job, &(hri_precision_options){.masters = true, .head = HRI_NONE}, error));
-  hri_build_transfers(&p->job, true);
+  hri_build_transfers(&p->job, true, HRI_DEVICE);
   if (accumulate > 1) hri_build_zero_gradients(&p->job);
   assert_int_equal(p->job.runs.count, RUNS);
   for (uint32_t k = 0; k < RUNS; k++) {
@@ -141,10 +141,10 @@ static void open_parts(parts_job *p, uint32_t accumulate, bool masters) {
   HOLDS(hri_job_check(&p->job, error));
 }
 
-static const hri_range *range_of_part(const parts_job *p, uint32_t param, uint32_t part) {
+static const hri_param_range *range_of_part(const parts_job *p, uint32_t param, uint32_t part) {
   const hri_param *owner = &p->job.params.items[param];
   for (uint32_t r = 0; r < owner->range_count; r++) {
-    const hri_range *range = &p->job.ranges.items[owner->range_begin + r];
+    const hri_param_range *range = &p->job.ranges.items[owner->range_begin + r];
     if (owner->part_begin + part >= range->part_begin && owner->part_begin + part < range->part_begin + range->part_count) return range;
   }
   fail_msg("no range has part %u", part);
@@ -169,7 +169,7 @@ static void parts_have_ranges_runs_and_segments(void **state) {
   assert_int_equal(p.job.ranges.count, 7); /* q k | v, twice; gate | up; out */
   for (uint32_t k = 0; k < PARAMS; k++) {
     uint32_t count;
-    const hri_run *runs = hri_param_runs(&p.job, k, &count);
+    const hri_param_run *runs = hri_param_runs(&p.job, k, &count);
     const hri_tensor *weight = &p.job.tensors.items[p.job.params.items[k].weight];
     assert_int_equal(count, 1);
     assert_int_equal(hri_tensor_elements(&p.job.tensors.items[runs->gradient]), trained[k]);
@@ -181,7 +181,7 @@ static void parts_have_ranges_runs_and_segments(void **state) {
   assert_int_equal(bytes_of_role(&p.job, HRI_ROLE_OPTIMIZER_STATE), (2 * 512 + 2 * 256 + 512 + 2 * 512) * 4);
   assert_int_equal(bytes_of_role(&p.job, HRI_ROLE_MASTER_WEIGHT), (512 + 512 + 512) * 4);
   for (size_t r = 0; r < p.job.ranges.count; r++) {
-    const hri_range *range = &p.job.ranges.items[r];
+    const hri_param_range *range = &p.job.ranges.items[r];
     const hri_param *param = &p.job.params.items[range->param];
     const hri_tensor *view = &p.job.tensors.items[range->weight], *weight = &p.job.tensors.items[param->weight];
     assert_int_equal(view->storage, weight->storage); /* a weight is one piece, whatever its parts */
@@ -211,8 +211,9 @@ static void parts_are_updated_alone(void **state) {
     hri_update_options update = update_options;
     hri_transfer transfer;
     hri_placement placement;
-    hri_control *control;
-    hri_cpu *cpu;
+    const hri_control start = {.loss_scale = 1, .clip_scale = 1, .clip_norm = limit, .learning_rate = rate};
+    hri_backend *cpu;
+    hr_device device;
     parts_job p;
     double square = 0, scale;
     open_parts(&p, 2, masters);
@@ -221,35 +222,32 @@ static void parts_are_updated_alone(void **state) {
     HOLDS(hri_pass_layout(&p.job, false, error));
     HOLDS(hri_pass_update(&p.job, &update, error));
     HOLDS(hri_job_check(&p.job, error));
-    HOLDS(hri_cpu_create(2, &cpu, error));
+    HOLDS(hr_device_find("cpu", &device, error));
+    HOLDS(hri_backend_open(&device, 2, &cpu, error));
     HOLDS(hri_place_job(&p.job, HRI_CHECK_GUARD, &placement, error));
     HOLDS(hri_placement_verify(&p.job, &placement, error));
     HOLDS(hri_executor_create(&p.job, &placement, cpu, &transfer, &options, &p.executor, error));
-    control = hri_executor_control(p.executor);
-    memset(control, 0, sizeof *control);
-    control->loss_scale = control->clip_scale = 1;
-    control->clip_norm = limit;
-    control->learning_rate = rate;
+    hri_executor_control_set(p.executor, 0, &start, sizeof start);
     HOLDS(hri_executor_run(p.executor, HRI_LOAD, error));
     HOLDS(hri_executor_run(p.executor, HRI_BEGIN, error));
     for (int micro = 0; micro < 2; micro++) {
       for (uint32_t k = 0; k < RUNS; k++)
         for (uint64_t i = 0; i < hri_tensor_elements(&p.job.tensors.items[p.inputs[k]]); i++) {
           float g = value(10 + k, i);
-          ((float *)hri_executor_pointer(p.executor, p.inputs[k]))[i] = g;
+          ((float *)hri_executor_view(p.executor, p.inputs[k]))[i] = g;
           square += micro ? 4 * (double)g * (double)g : 0; /* both micro-steps add the same */
         }
       HOLDS(hri_executor_run(p.executor, HRI_MICRO, error));
     }
     HOLDS(hri_executor_run(p.executor, HRI_UPDATE, error));
-    assert_true(fabs(control->grad_norm - sqrt(square)) < 1e-6 * sqrt(square)); /* frozen rows and padding have no part in it */
+    assert_true(fabs(hri_executor_control(p.executor)->grad_norm - sqrt(square)) < 1e-6 * sqrt(square)); /* frozen rows and padding have no part in it */
     scale = limit / (sqrt(square) + 1e-6);
     for (size_t index = 0; index < p.job.ranges.count; index++) {
-      const hri_range *r = &p.job.ranges.items[index];
+      const hri_param_range *r = &p.job.ranges.items[index];
       const hri_part *part = &p.job.parts.items[r->part_begin];
       const hri_optimizer *row = hri_optimizer_get(part->state_kind);
       const hri_tensor *weight = &p.job.tensors.items[r->weight];
-      const void *got = hri_executor_pointer(p.executor, r->weight);
+      const void *got = hri_executor_view(p.executor, r->weight);
       double w[MOST], g[MOST], first[MOST] = {0}, second[MOST] = {0}, *const states[] = {first, second};
       hri_update_numbers numbers = {.learning_rate = rate, .weight_decay = part->decay ? 0.1 : 0, .gradient_scale = scale, .t = 1};
       memcpy(numbers.number, update.numbers[part->state_kind], sizeof numbers.number);
@@ -264,12 +262,12 @@ static void parts_are_updated_alone(void **state) {
         if (!part->trainable) assert_true(is == (double)(copy ? hri_bf16_widen(hri_bf16_round((float)w[i])) : (float)w[i]));
         else assert_true(fabs(is - w[i]) <= (copy ? 0x1p-8 : 1e-6) * (1 + fabs(w[i])));
         for (uint32_t t = 0; part->trainable && t < row->tensor_count; t++)
-          assert_true(fabs((double)((const float *)hri_executor_pointer(p.executor, r->state[t]))[i] - states[t][i]) <= 1e-6 * (1e-3 + fabs(states[t][i])));
+          assert_true(fabs((double)((const float *)hri_executor_view(p.executor, r->state[t]))[i] - states[t][i]) <= 1e-6 * (1e-3 + fabs(states[t][i])));
       }
     }
     hri_executor_destroy(p.executor);
     hri_placement_deinit(&placement);
-    hri_cpu_destroy(cpu);
+    hri_backend_close(cpu);
     hri_job_deinit(&p.job);
   }
 }
@@ -288,7 +286,7 @@ static void ranges_are_updated_in_the_backward(void **state) {
   assert_int_equal(order->count, 1 + 2 * RUNS);
   for (uint32_t k = 0; k < RUNS; k++) {
     const hri_node *add = &p.job.nodes.items[order->items[1 + 2 * k]], *node = &p.job.nodes.items[order->items[2 + 2 * k]];
-    const hri_range *r = &p.job.ranges.items[p.job.laid_out.items[node->attr.i[1]]];
+    const hri_param_range *r = &p.job.ranges.items[p.job.laid_out.items[node->attr.i[1]]];
     assert_int_equal(add->op, HRI_OP_ACCUMULATE);
     assert_int_equal(node->op, hri_optimizer_get(k == GATE_UP ? HR_OPTIMIZER_MOMENTUM : HR_OPTIMIZER_ADAMW)->op);
     assert_int_equal(r->param, k);
@@ -306,23 +304,24 @@ typedef struct stored {
   hr_job spec;
   hri_job job;
   hri_placement placement;
-  hri_cpu *cpu;
+  hri_backend *cpu;
   hri_source source;
   hri_sink sink;
   hri_transfer transfer;
   hri_executor *executor;
 } stored;
 
-static hr_status fill_stored(void *context, uint32_t range, uint32_t what, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill_stored(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   return hri_source_fill(&((stored *)context)->source, range, what, tensor, staging, bytes, error);
 }
-static hr_status sink_stored(void *context, uint32_t range, uint32_t what, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink_stored(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   return hri_sink_write(&((stored *)context)->sink, range, what, tensor, staging, bytes, error);
 }
 
 /* Load and save of a small llama in bf16 with masters; with `parts` only q, v, up and the embedding are trained. */
 static void open_stored(stored *s, bool parts, const char *directory) {
   char states[512];
+  hr_device device;
   memset(s, 0, sizeof *s);
   HOLDS(hr_model_open("micro-llama-bytes", &s->model, error));
   hr_job_init(&s->spec);
@@ -342,13 +341,14 @@ static void open_stored(stored *s, bool parts, const char *directory) {
     assert_int_equal(hri_build_parameter(&s->job, &s->spec, &request), k);
   }
   HOLDS(hri_pass_precision(&s->job, &(hri_precision_options){.masters = true, .head = HRI_NONE}, error));
-  hri_build_transfers(&s->job, true);
-  hri_build_transfers(&s->job, false);
+  hri_build_transfers(&s->job, true, HRI_DEVICE);
+  hri_build_transfers(&s->job, false, HRI_DEVICE);
   HOLDS(hri_pass_layout(&s->job, false, error));
   HOLDS(hri_job_check(&s->job, error));
-  HOLDS(hri_cpu_create(2, &s->cpu, error));
+  HOLDS(hr_device_find("cpu", &device, error));
+  HOLDS(hri_backend_open(&device, 2, &s->cpu, error));
   (void)snprintf(states, sizeof states, "%s/optimizer.safetensors", directory ? directory : "");
-  HOLDS(hri_source_open(&s->source, &s->model, &s->job, s->cpu, directory, directory ? states : NULL, 7, error));
+  HOLDS(hri_source_open(&s->source, &s->model, &s->job, &s->cpu->elements, directory, directory ? states : NULL, 7, error));
   s->transfer = (hri_transfer){.context = s, .fill = fill_stored, .sink = sink_stored};
   HOLDS(hri_place_job(&s->job, HRI_CHECK_GUARD, &s->placement, error));
   HOLDS(hri_executor_create(&s->job, &s->placement, s->cpu, &s->transfer, &(hri_executor_options){.check = true}, &s->executor, error));
@@ -359,14 +359,14 @@ static void close_stored(stored *s) {
   hri_executor_destroy(s->executor);
   hri_placement_deinit(&s->placement);
   hri_source_close(&s->source);
-  hri_cpu_destroy(s->cpu);
+  hri_backend_close(s->cpu);
   hri_job_deinit(&s->job);
 }
 
 static void same_bytes(const stored *a, hri_id x, const stored *b, hri_id y) {
   const hri_tensor *t = &a->job.tensors.items[x];
   assert_int_equal(hri_tensor_bytes(t), hri_tensor_bytes(&b->job.tensors.items[y]));
-  if (memcmp(hri_executor_pointer(a->executor, x), hri_executor_pointer(b->executor, y), hri_tensor_bytes(t)) != 0) fail_msg("%s differs", hri_name_get(&a->job, t->key));
+  if (memcmp(hri_executor_view(a->executor, x), hri_executor_view(b->executor, y), hri_tensor_bytes(t)) != 0) fail_msg("%s differs", hri_name_get(&a->job, t->key));
 }
 
 /* A part's values do not depend on what it is trained with: neither those from the seed, nor those from files. */
@@ -384,16 +384,16 @@ static void parts_are_stored_under_their_names(void **state) {
   for (size_t r = 0; r < parts.job.ranges.count; r++)
     for (uint32_t t = 0; t < HRI_STATE_TENSORS && parts.job.ranges.items[r].state[t] != HRI_NONE; t++) {
       const hri_tensor *tensor = &parts.job.tensors.items[parts.job.ranges.items[r].state[t]];
-      for (uint64_t i = 0; i < hri_tensor_elements(tensor); i++) ((float *)hri_executor_pointer(parts.executor, parts.job.ranges.items[r].state[t]))[i] = value(r * 4 + t, i);
+      for (uint64_t i = 0; i < hri_tensor_elements(tensor); i++) ((float *)hri_executor_view(parts.executor, parts.job.ranges.items[r].state[t]))[i] = value(r * 4 + t, i);
     }
-  HOLDS(hri_sink_open(&parts.sink, &parts.model, &parts.job, parts.cpu, out, &options, error));
+  HOLDS(hri_sink_open(&parts.sink, &parts.model, &parts.job, &parts.cpu->elements, out, &options, error));
   HOLDS(hri_executor_run(parts.executor, HRI_SAVE, error));
   HOLDS(hri_sink_finish(&parts.sink, NULL, error));
   hri_sink_abort(&parts.sink);
   open_stored(&again, true, out);
   for (size_t k = 0; k < parts.job.params.count; k++) same_bytes(&parts, parts.job.params.items[k].weight, &again, again.job.params.items[k].weight);
   for (size_t r = 0; r < parts.job.ranges.count; r++) {
-    const hri_range *a = &parts.job.ranges.items[r], *b = &again.job.ranges.items[r];
+    const hri_param_range *a = &parts.job.ranges.items[r], *b = &again.job.ranges.items[r];
     if (a->master != HRI_NONE) same_bytes(&parts, a->master, &again, b->master);
     for (uint32_t t = 0; t < HRI_STATE_TENSORS && a->state[t] != HRI_NONE; t++) same_bytes(&parts, a->state[t], &again, b->state[t]);
   }

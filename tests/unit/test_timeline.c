@@ -12,7 +12,7 @@
 
 #include <headroom/train.h>
 
-#include "api/plan.h"
+#include "plan/plan.h"
 #include "inspect/lives.h"
 #include "snapshot/trail.h"
 #include "support/scratch.h"

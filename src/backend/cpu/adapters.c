@@ -1,0 +1,638 @@
+#include "backend/cpu/adapters.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/room.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/isa.h"
+#include "ops/attention/cpu.h"
+#include "ops/cpu.h"
+#include "ops/rules.h"
+#include "ops/pointwise/rope_table.h"
+#include "ops/scratch.h"
+
+/* Running a product, oneDNN allocates five times, 1.5 KiB in all, and a refusal is an exception through C, which ends the
+ * process; OpenMP may take as much for a team and ends it too. A refusal is met here instead. */
+enum { LIBRARY_HEAP_BYTES = 4096 };
+
+struct hri_cpu {
+  uint32_t threads;
+  hri_isa isa;
+  hri_cpu_kernels kernels;
+  hri_attention_kernels_table attention;
+  hri_gemm_cache *gemm;
+};
+
+/* One execution of one node, as adapters see it. */
+typedef struct call {
+  hri_cpu *cpu;
+  const hri_launch *launch;
+  const hri_job *job;
+  const hri_node *node;
+  void *handle;
+  hr_error *error;
+} call;
+
+/* ---- operand access ---- */
+
+/* Of an operand that check_types let pass as a real. */
+static hri_real type_of(const hri_tensor *t) {
+  assert(t->dtype == HRI_F32 || t->dtype == HRI_BF16);
+  return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+}
+static const hri_operand *operand(const call *c, uint32_t index) { return &hri_operands(c->job, c->node)[index]; }
+static bool present(const call *c, uint32_t index) { return index < c->node->operand_count && operand(c, index)->tensor != HRI_NONE; }
+static void *pointer(const call *c, uint32_t index) { return present(c, index) ? hri_launch_pointer(c->launch, operand(c, index)->tensor) : NULL; }
+static const hri_tensor *tensor(const call *c, uint32_t index) { return &c->job->tensors.items[operand(c, index)->tensor]; }
+static int64_t rows(const call *c, uint32_t index) { return (int64_t)hri_rows(tensor(c, index)); }
+static int64_t columns(const call *c, uint32_t index) { return (int64_t)hri_columns(tensor(c, index)); }
+static int64_t elements(const call *c, uint32_t index) { return (int64_t)hri_tensor_stored_elements(tensor(c, index)); }
+static bool adds(const call *c, uint32_t index) { return present(c, index) && operand(c, index)->access == HRI_ADD; }
+static hri_real real(const call *c, uint32_t index) { return type_of(tensor(c, index)); }
+static int threads(const call *c) { return (int)c->cpu->threads; }
+static hri_id scratch_id(const call *c) { return hri_operand_find(c->job, c->node, HRI_SCRATCH, 0); }
+static void *scratch(const call *c) {
+  hri_id id = scratch_id(c);
+  return id == HRI_NONE ? NULL : hri_launch_pointer(c->launch, id);
+}
+static uint64_t scratch_bytes(const call *c) {
+  hri_id id = scratch_id(c);
+  return id == HRI_NONE ? 0 : hri_tensor_bytes(&c->job->tensors.items[id]);
+}
+
+static hr_status check_types(const hri_job *job, const hri_node *node, hr_error *error);
+
+/* ---- matrix products ---- */
+
+static hri_gemm_shape gemm_shape(const hri_job *job, const hri_node *node, uint32_t team) {
+  const hri_operand *o = hri_operands(job, node);
+  const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
+  const hri_tensor *c = &job->tensors.items[o[node->op == HRI_OP_LINEAR ? 3 : 2].tensor];
+  hri_gemm_shape s;
+  memset(&s, 0, sizeof s);
+  s.type = type_of(a);
+  s.out = type_of(c);
+  s.packed = b->layout == HRI_PACKED;
+  s.threads = (int)team;
+  s.m = (int64_t)hri_rows(a);
+  switch (node->op) {
+  case HRI_OP_LINEAR:
+    s.kind = HRI_GEMM_FORWARD;
+    s.n = (int64_t)hri_rows(b);
+    s.k = (int64_t)hri_columns(b);
+    s.bias = o[2].tensor != HRI_NONE;
+    s.accumulate = o[3].access == HRI_ADD;
+    break;
+  case HRI_OP_LINEAR_DX:
+    s.kind = HRI_GEMM_DX;
+    s.n = (int64_t)hri_rows(b);
+    s.k = (int64_t)hri_columns(b);
+    s.accumulate = o[2].access == HRI_ADD;
+    break;
+  default:
+    s.kind = HRI_GEMM_DW;
+    s.n = (int64_t)hri_columns(a);
+    s.k = (int64_t)hri_columns(b);
+    s.accumulate = o[2].access == HRI_ADD;
+    break;
+  }
+  return s;
+}
+
+static bool is_product(uint16_t op) { return op == HRI_OP_LINEAR || op == HRI_OP_LINEAR_DX || op == HRI_OP_LINEAR_DW; }
+
+static hr_status run_product(call *c) {
+  uint32_t out = c->node->op == HRI_OP_LINEAR ? 3 : 2;
+  const void *bias = c->node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
+  return hri_gemm_run(c->handle, pointer(c, 0), pointer(c, 1), bias, pointer(c, out), scratch(c), c->error);
+}
+
+/* The product that a PACK node packs for, as far as packing depends on it. Its plain operand is w [N,K], or x [M,K]. */
+static hri_gemm_shape pack_shape(const hri_job *job, const hri_node *node, uint32_t team) {
+  const hri_tensor *b = &job->tensors.items[hri_operands(job, node)[0].tensor];
+  hri_gemm_shape s;
+  memset(&s, 0, sizeof s);
+  s.kind = (hri_gemm_kind)node->attr.i[0];
+  s.type = type_of(b);
+  s.m = node->attr.i[1];
+  s.n = s.kind == HRI_GEMM_DW ? 1 : (int64_t)hri_rows(b);
+  s.k = (int64_t)hri_columns(b);
+  s.packed = true;
+  s.threads = (int)team;
+  return s;
+}
+
+static hr_status run_pack(call *c) {
+  hri_gemm_pack(c->handle, pointer(c, 0), pointer(c, 1));
+  return HR_OK;
+}
+
+hr_status hri_cpu_packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+  hri_cpu *cpu = self;
+  hri_gemm_shape shape;
+  HRI_TRY(check_types(job, node, error));
+  shape = gemm_shape(job, node, cpu->threads);
+  *pays = hri_gemm_packing_pays(&shape);
+  return hri_gemm_packed_bytes(cpu->gemm, &shape, bytes, error);
+}
+
+/* ---- embed, norm, pointwise ---- */
+
+static hr_status run_embed(call *c) {
+  hri_embed_args a = {.rows = rows(c, 4), .columns = columns(c, 4), .real = real(c, 4), .tokens = pointer(c, 1), .factor = c->node->attr.f[0], .positions = pointer(c, 3), .ids = pointer(c, 0),
+                      .position = pointer(c, 2), .y = pointer(c, 4), .threads = threads(c)};
+  c->cpu->kernels.embed(&a);
+  return HR_OK;
+}
+
+static hr_status run_embed_backward(call *c) {
+  hri_embed_backward_args a = {.rows = rows(c, 1), .columns = columns(c, 1), .real = real(c, 1), .dy = pointer(c, 1), .index = pointer(c, 0), .factor = c->node->attr.f[0], .skip_index = c->node->attr.i[0],
+                               .dtable = pointer(c, 2), .stored_rows = rows(c, 2), .accumulate = adds(c, 2), .threads = threads(c)};
+  c->cpu->kernels.embed_backward(&a);
+  return HR_OK;
+}
+
+static hr_status run_bias_gradient(call *c) {
+  c->cpu->kernels.bias_gradient(pointer(c, 1), pointer(c, 0), rows(c, 0), columns(c, 0), adds(c, 1), scratch(c), real(c, 0), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_norm(call *c) {
+  hri_norm_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .real = real(c, 0), .x = pointer(c, 0), .residual = pointer(c, 3), .s = pointer(c, 4), .weight = pointer(c, 1),
+                     .weight_offset = c->node->attr.f[1], .bias = pointer(c, 2), .eps = c->node->attr.f[0], .y = pointer(c, 5), .stats = pointer(c, 6), .threads = threads(c)};
+  (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm : c->cpu->kernels.rmsnorm)(&a);
+  return HR_OK;
+}
+
+/* The kernel writes both gradients or adds to both. Where a node does one of each (norms that share only their weight or
+ * only their bias), the one to be written starts as zero. */
+static void zero_written(const call *c, uint32_t index) {
+  if (present(c, index) && !adds(c, index)) c->cpu->kernels.zero(pointer(c, index), (int64_t)hri_tensor_bytes(tensor(c, index)), threads(c));
+}
+
+static hr_status run_norm_backward(call *c) {
+  hri_norm_backward_args a = {.rows = rows(c, 0), .columns = columns(c, 0), .real = real(c, 0), .dy = pointer(c, 0), .x = pointer(c, 1), .stats = pointer(c, 2), .weight = pointer(c, 3),
+                              .weight_offset = c->node->attr.f[1], .extra = pointer(c, 4), .dx = pointer(c, 5), .dweight = pointer(c, 6), .dbias = pointer(c, 7),
+                              .accumulate = adds(c, 6) || adds(c, 7), .scratch = scratch(c), .threads = threads(c)};
+  if (a.accumulate) {
+    zero_written(c, 6);
+    zero_written(c, 7);
+  }
+  (c->node->attr.i[0] == HR_NORM_LAYER ? c->cpu->kernels.layernorm_backward : c->cpu->kernels.rmsnorm_backward)(&a);
+  return HR_OK;
+}
+
+static hr_status run_head_norm(call *c) {
+  const hri_attr *at = &c->node->attr;
+  hri_head_norm_args a = {.rows = rows(c, 0), .heads = at->i[0], .kv_heads = at->i[1], .head_size = at->i[2], .real = real(c, 0), .x = pointer(c, 0), .wq = pointer(c, 1),
+                          .wk = pointer(c, 2), .weight_offset = at->f[1], .eps = at->f[0], .y = pointer(c, 3), .stats = pointer(c, 4), .threads = threads(c)};
+  c->cpu->kernels.head_norm(&a);
+  return HR_OK;
+}
+
+static hr_status run_head_norm_backward(call *c) {
+  const hri_attr *at = &c->node->attr;
+  hri_head_norm_backward_args a = {.rows = rows(c, 0), .heads = at->i[0], .kv_heads = at->i[1], .head_size = at->i[2], .real = real(c, 0), .dy = pointer(c, 0),
+                                   .x = pointer(c, 1), .stats = pointer(c, 2), .wq = pointer(c, 3), .wk = pointer(c, 4), .weight_offset = at->f[1], .dx = pointer(c, 5),
+                                   .dwq = pointer(c, 6), .dwk = pointer(c, 7), .accumulate = adds(c, 6) || adds(c, 7), .scratch = scratch(c), .threads = threads(c)};
+  if (a.accumulate) {
+    zero_written(c, 6);
+    zero_written(c, 7);
+  }
+  c->cpu->kernels.head_norm_backward(&a);
+  return HR_OK;
+}
+
+static hr_status run_softcap(call *c) {
+  c->cpu->kernels.softcap(pointer(c, 1), pointer(c, 0), (float)c->node->attr.f[0], elements(c, 1), real(c, 1), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_add(call *c) {
+  c->cpu->kernels.add(pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), real(c, 2), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_activation(call *c) {
+  c->cpu->kernels.activation((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), elements(c, 1), real(c, 1), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_activation_backward(call *c) {
+  c->cpu->kernels.activation_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 2), real(c, 2), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_glu(call *c) {
+  c->cpu->kernels.glu((hr_activation)c->node->attr.i[0], pointer(c, 1), pointer(c, 0), rows(c, 1), columns(c, 1), real(c, 1), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_glu_backward(call *c) {
+  c->cpu->kernels.glu_backward((hr_activation)c->node->attr.i[0], pointer(c, 2), pointer(c, 0), pointer(c, 1), rows(c, 0), columns(c, 0), real(c, 0), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_rope(call *c) {
+  const float *table = pointer(c, 2);
+  hri_rope_args a = {.rows = rows(c, 0), .heads = c->node->attr.i[0], .kv_heads = c->node->attr.i[1], .head_size = c->node->attr.i[2], .rotary_size = c->node->attr.i[4], .real = real(c, 0), .x = pointer(c, 0),
+                     .y = pointer(c, 3), .cosines = table, .sines = table + elements(c, 2) / 2, .position = pointer(c, 1), .inverse = c->node->attr.i[3] != 0,
+                     .threads = threads(c)};
+  c->cpu->kernels.rope(&a);
+  return HR_OK;
+}
+
+static hr_status run_rope_table(call *c) {
+  const hri_rope_source *source = &c->job->ropes.items[c->node->attr.i[2]];
+  float *table = pointer(c, 0);
+  hri_rope_table(source->inverse, source->pairs, source->factor, c->node->attr.i[0], table, table + elements(c, 0) / 2, threads(c));
+  return HR_OK;
+}
+
+/* ---- attention ---- */
+
+/* Operand 0 is qkv or dy, which has its type. */
+static hri_attention_shape attention_shape(const call *c) {
+  const int64_t *i = c->node->attr.i;
+  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = c->node->attr.f[1], .real = real(c, 0)};
+}
+static hri_attention_cache_shape cache_shape(const call *c) {
+  const int64_t *i = c->node->attr.i;
+  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = c->node->attr.f[1], .real = real(c, 0)};
+}
+static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
+
+static hr_status run_attention(call *c) {
+  hri_attention_shape s = attention_shape(c);
+  c->cpu->attention.forward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), scratch(c), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_attention_backward(call *c) {
+  hri_attention_shape s = attention_shape(c);
+  c->cpu->attention.backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), pointer(c, 4), pointer(c, 5), scratch(c), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_attention_full(call *c) {
+  hri_attention_shape s = attention_shape(c);
+  c->cpu->attention.materialized(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), scratch(c), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_attention_full_backward(call *c) {
+  hri_attention_shape s = attention_shape(c);
+  c->cpu->attention.materialized_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), pointer(c, 4), scratch(c), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_attention_cached(call *c) {
+  hri_attention_cache_shape s = cache_shape(c);
+  const hri_control *control = pointer(c, 3);
+  if (control->cache_length < 0 || control->row_count < 1 || control->row_count > s.rows || control->cache_length + control->row_count > s.capacity)
+    return hri_fail(c->error, HR_ERROR_INTERNAL, "generation: %lld rows do not fit behind %lld in a cache of %lld", (long long)control->row_count,
+                    (long long)control->cache_length, (long long)s.capacity);
+  c->cpu->attention.cached(&s, attention_scale(c), pointer(c, 0), control->cache_length, control->row_count, pointer(c, 1), pointer(c, 2), pointer(c, 4), scratch(c), threads(c));
+  return HR_OK;
+}
+
+/* ---- loss, optimizer ---- */
+
+static hr_status run_cross_entropy(call *c) {
+  const hri_control *control = pointer(c, 2);
+  hri_cross_entropy_args a = {.rows = rows(c, 0), .vocabulary = c->node->attr.i[0], .stored = columns(c, 0), .softcap = c->node->attr.f[0], .real = real(c, 0), .logits = pointer(c, 0), .labels = pointer(c, 1),
+                              .gradient_scale = control->inv_tokens * control->loss_scale, .losses = pointer(c, 4), .dlogits = pointer(c, 3), .threads = threads(c)};
+  c->cpu->kernels.cross_entropy(&a);
+  return HR_OK;
+}
+
+static hr_status run_loss_sum(call *c) {
+  hri_control *control = pointer(c, 1);
+  control->loss_sum += c->cpu->kernels.loss_sum(pointer(c, 0), elements(c, 0));
+  return HR_OK;
+}
+
+/* The k-th tensor that an operand stands for. */
+static hri_id piece(const call *c, uint32_t index, uint32_t k) { return hri_piece(c->job, operand(c, index)->tensor, k); }
+static void *piece_pointer(const call *c, uint32_t index, uint32_t k) { return present(c, index) ? hri_launch_pointer(c->launch, piece(c, index, k)) : NULL; }
+static uint32_t pieces(const call *c, uint32_t index) { return hri_piece_count(c->job, operand(c, index)->tensor); }
+static int64_t piece_elements(const call *c, uint32_t index, uint32_t k) { return (int64_t)hri_tensor_stored_elements(&c->job->tensors.items[piece(c, index, k)]); }
+
+static hr_status run_square_norm(call *c) {
+  for (uint32_t k = 0; k < pieces(c, 0); k++)
+    c->cpu->kernels.square_sum(piece_pointer(c, 1, k), piece_pointer(c, 0, k), real(c, 0), piece_elements(c, 0, k), threads(c));
+  return HR_OK;
+}
+
+/* The clip coefficient of torch: min(1, max / (norm + 1e-6)), and 1 without a limit (clip_norm 0), where the norm alone is
+ * wanted. Gradients carry the loss scale; the norm does not. */
+static hr_status run_clip(call *c) {
+  hri_control *control = pointer(c, 1);
+  double norm = sqrt(c->cpu->kernels.partial_sum(pointer(c, 0), elements(c, 0))) / control->loss_scale;
+  control->grad_norm = norm;
+  control->clip_scale = control->clip_norm > 0 && norm + 1e-6 > control->clip_norm ? control->clip_norm / (norm + 1e-6) : 1.0;
+  return HR_OK;
+}
+
+static hr_status run_found_inf(call *c) {
+  const double *a = pointer(c, 0), *b = pointer(c, 1);
+  *(double *)pointer(c, 2) = isfinite(*a) && isfinite(*b) ? 0 : 1;
+  return HR_OK;
+}
+
+static hr_status run_advance(call *c) {
+  ((hri_control *)pointer(c, 0))->applied_steps++;
+  return HR_OK;
+}
+
+/* g, control, w, the tensors of the state, bf16 copy of w?, guard? (the executor's), range by range. The step of the random bits is
+ * the one that ADVANCE has just counted; they go by the element of the parameter, wherever its ranges lie. */
+static hr_status run_update(call *c) {
+  const hri_control *control = pointer(c, 1);
+  uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
+  const double *f = c->node->attr.f;
+  hri_update_numbers n = {.number = {f[0], f[1], f[2]}, .learning_rate = control->learning_rate, .weight_decay = f[3],
+                          .gradient_scale = control->clip_scale / control->loss_scale, .t = control->applied_steps};
+  for (uint32_t k = 0; k < pieces(c, 0); k++) {
+    const hri_param_range *range = &c->job->ranges.items[c->job->laid_out.items[c->node->attr.i[1] + k]];
+    hri_update_args a = {.n = piece_elements(c, 2, k), .w = piece_pointer(c, 2, k), .w_real = real(c, 2), .copy = piece_pointer(c, 3 + states, k),
+                         .g = piece_pointer(c, 0, k), .gradient_real = real(c, 0), .first_element = (int64_t)range->first, .threads = threads(c),
+                         .rounding = {.seed = control->seed, .step = (uint64_t)control->applied_steps, .site = c->job->params.items[range->param].site}};
+    for (uint32_t t = 0; t < states; t++) {
+      a.state[t] = piece_pointer(c, 3 + t, k);
+      if (hri_optimizer_get(kind)->tensors[t].narrow) a.state_real = real(c, 3 + t);
+    }
+    c->cpu->kernels.update[kind](&a, &n);
+  }
+  return HR_OK;
+}
+
+/* ---- move ---- */
+
+static hr_status run_zero(call *c) {
+  c->cpu->kernels.zero(pointer(c, 0), (int64_t)hri_tensor_bytes(tensor(c, 0)), threads(c));
+  return HR_OK;
+}
+
+/* Elements and bytes from row to row of an operand. */
+static int64_t row_stride(const call *c, uint32_t index) { return tensor(c, index)->stride ? (int64_t)tensor(c, index)->stride : columns(c, index); }
+static int64_t row_pitch(const call *c, uint32_t index) { return (int64_t)hri_dtype_size((hri_dtype)tensor(c, index)->dtype, (uint64_t)row_stride(c, index)); }
+
+static hr_status run_accumulate(call *c) {
+  c->cpu->kernels.accumulate(pointer(c, 1), real(c, 1), row_stride(c, 1), pointer(c, 0), real(c, 0), row_stride(c, 0), rows(c, 0), columns(c, 0), adds(c, 1),
+                             threads(c));
+  return HR_OK;
+}
+
+static hr_status run_copy(call *c) {
+  if (tensor(c, 0)->stride || tensor(c, 1)->stride) {
+    int64_t width = (int64_t)hri_tensor_bytes(tensor(c, 0)) / rows(c, 0);
+    c->cpu->kernels.copy_rows(pointer(c, 1), row_pitch(c, 1), pointer(c, 0), row_pitch(c, 0), width, rows(c, 0), threads(c));
+    return HR_OK;
+  }
+  c->cpu->kernels.copy(pointer(c, 1), pointer(c, 0), (int64_t)hri_tensor_bytes(tensor(c, 0)), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_cast(call *c) {
+  c->cpu->kernels.cast(pointer(c, 1), real(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), threads(c));
+  return HR_OK;
+}
+
+static hr_status run_select(call *c) {
+  const hri_control *control = pointer(c, 1);
+  uint64_t bytes = hri_tensor_bytes(tensor(c, 2));
+  memcpy(pointer(c, 2), (const unsigned char *)pointer(c, 0) + (uint64_t)control->micro_index * bytes, bytes);
+  return HR_OK;
+}
+
+static hr_status run_last_row(call *c) {
+  const hri_control *control = pointer(c, 1);
+  uint64_t bytes = hri_tensor_bytes(tensor(c, 2));
+  memcpy(pointer(c, 2), (const unsigned char *)pointer(c, 0) + (uint64_t)(control->row_count - 1) * bytes, bytes);
+  return HR_OK;
+}
+
+/* Arenas are memory of the host: a window on one is its address. */
+static hr_status put(void *context, uint64_t offset, const void *from, uint64_t bytes, hr_error *error) {
+  (void)error;
+  memcpy((unsigned char *)context + offset, from, bytes);
+  return HR_OK;
+}
+
+static hr_status get(void *context, uint64_t offset, void *to, uint64_t bytes, hr_error *error) {
+  (void)error;
+  memcpy(to, (const unsigned char *)context + offset, bytes);
+  return HR_OK;
+}
+
+static hr_status run_transfer(call *c) {
+  const hri_transfer *t = c->launch->transfer;
+  hri_window window = {.memory = pointer(c, 0), .context = pointer(c, 0), .put = put, .get = get};
+  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0], (uint32_t)c->node->attr.i[1], &window, scratch(c),
+                                                           scratch_bytes(c), c->error);
+}
+
+/* ---- the table ---- */
+
+typedef hr_status (*adapter)(call *c);
+static const adapter adapters[HRI_OP_COUNT] = {
+    [HRI_OP_EMBED] = run_embed, [HRI_OP_EMBED_BACKWARD] = run_embed_backward,
+    [HRI_OP_LINEAR] = run_product, [HRI_OP_LINEAR_DX] = run_product, [HRI_OP_LINEAR_DW] = run_product, [HRI_OP_PACK] = run_pack, [HRI_OP_BIAS_GRADIENT] = run_bias_gradient,
+    [HRI_OP_NORM] = run_norm, [HRI_OP_NORM_BACKWARD] = run_norm_backward, [HRI_OP_HEAD_NORM] = run_head_norm, [HRI_OP_HEAD_NORM_BACKWARD] = run_head_norm_backward,
+    [HRI_OP_ADD] = run_add, [HRI_OP_ACTIVATION] = run_activation, [HRI_OP_ACTIVATION_BACKWARD] = run_activation_backward,
+    [HRI_OP_GLU] = run_glu, [HRI_OP_GLU_BACKWARD] = run_glu_backward, [HRI_OP_ROPE] = run_rope, [HRI_OP_ROPE_TABLE] = run_rope_table, [HRI_OP_SOFTCAP] = run_softcap,
+    [HRI_OP_ATTENTION] = run_attention, [HRI_OP_ATTENTION_BACKWARD] = run_attention_backward,
+    [HRI_OP_ATTENTION_FULL] = run_attention_full, [HRI_OP_ATTENTION_FULL_BACKWARD] = run_attention_full_backward,
+    [HRI_OP_ATTENTION_CACHED] = run_attention_cached,
+    [HRI_OP_CROSS_ENTROPY] = run_cross_entropy, [HRI_OP_LOSS_SUM] = run_loss_sum,
+    [HRI_OP_SQUARE_NORM] = run_square_norm, [HRI_OP_CLIP] = run_clip, [HRI_OP_FOUND_INF] = run_found_inf, [HRI_OP_ADVANCE] = run_advance,
+#define HRI_RUN_UPDATE(id, ...) [HRI_OP_##id] = run_update,
+    HRI_OPTIMIZERS(HRI_RUN_UPDATE)
+#undef HRI_RUN_UPDATE
+    [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_ACCUMULATE] = run_accumulate, [HRI_OP_CAST] = run_cast, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
+    [HRI_OP_FILL] = run_transfer, [HRI_OP_SINK] = run_transfer,
+};
+
+/* What the adapters above make of each operand, a letter each: r fp32 or bf16, all r of a node the same; m likewise (moments);
+ * x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control block; * bytes of any type. Guards and
+ * scratch stand behind and are not looked at. */
+static const char *const types[HRI_OP_COUNT] = {
+    [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
+    [HRI_OP_LINEAR] = "rrfo", [HRI_OP_LINEAR_DX] = "rro", [HRI_OP_LINEAR_DW] = "rro", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
+    [HRI_OP_NORM] = "rffrrrf", [HRI_OP_NORM_BACKWARD] = "rrffrrff", [HRI_OP_HEAD_NORM] = "rffrf", [HRI_OP_HEAD_NORM_BACKWARD] = "rrfffrff",
+    [HRI_OP_ADD] = "rrr", [HRI_OP_ACTIVATION] = "rr", [HRI_OP_ACTIVATION_BACKWARD] = "rrr",
+    [HRI_OP_GLU] = "rr", [HRI_OP_GLU_BACKWARD] = "rrr", [HRI_OP_ROPE] = "rifr", [HRI_OP_ROPE_TABLE] = "f", [HRI_OP_SOFTCAP] = "rr",
+    [HRI_OP_ATTENTION] = "rirf", [HRI_OP_ATTENTION_BACKWARD] = "rrrfir",
+    [HRI_OP_ATTENTION_FULL] = "rirr", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrir", [HRI_OP_ATTENTION_CACHED] = "rrrcr",
+    [HRI_OP_CROSS_ENTROPY] = "ricrf", [HRI_OP_LOSS_SUM] = "fc",
+    [HRI_OP_SQUARE_NORM] = "rd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c",
+    [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
+    [HRI_OP_FILL] = "x", [HRI_OP_SINK] = "x",
+};
+
+/* `first`: the type of the first operand of the same letter. */
+static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
+  bool real = dtype == HRI_F32 || dtype == HRI_BF16;
+  switch (letter) {
+  case 'r': case 'm': return real && dtype == first;
+  case 'x': return real;
+  case 'o': return dtype == HRI_F32 || (dtype == HRI_BF16 && dtype == first);
+  case 'f': return dtype == HRI_F32;
+  case 'b': return dtype == HRI_BF16;
+  case 'd': return dtype == HRI_F64;
+  case 'i': return dtype == HRI_I32;
+  case 'c': return dtype == HRI_U8;
+  default: return true;
+  }
+}
+
+/* g, control, w, the tensors of the state, copy: states that may be narrow are all of one type, others what the row says, which the
+ * op's rule has checked. */
+static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
+  const hri_optimizer *row = hri_optimizer_get(kind);
+  uint32_t at = 3;
+  memcpy(out, "xcx", 3);
+  for (uint32_t k = 0; k < row->tensor_count; k++) out[at++] = row->tensors[k].narrow ? 'm' : '*';
+  out[at] = 'b';
+  out[at + 1] = 0;
+  return out;
+}
+
+/* UNSUPPORTED unless there is a kernel for the node and the types of its operands. */
+static hr_status check_types(const hri_job *job, const hri_node *node, hr_error *error) {
+  char update[HRI_MAX_OPERANDS];
+  const char *letters = hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
+  int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
+  if (!adapters[node->op]) return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
+  assert(letters);
+  for (uint32_t i = 0; letters[i] && i < node->operand_count; i++) {
+    hri_id id = hri_operands(job, node)[i].tensor;
+    const hri_tensor *t;
+    int *same = &first[letters[i] == 'm'];
+    if (id == HRI_NONE) continue;
+    t = &job->tensors.items[id];
+    if (*same < 0 && (letters[i] == 'r' || letters[i] == 'm')) *same = t->dtype;
+    if (!type_fits(letters[i], t->dtype, (uint8_t)*same))
+      return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s with operand %u (%s) of type %s", hri_op_name(node->op), i,
+                      hri_name_get(job, t->key), hri_dtype_name((hri_dtype)t->dtype));
+  }
+  return HR_OK;
+}
+
+hr_status hri_cpu_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+  hri_cpu *cpu = self;
+  call c = {.cpu = cpu, .job = job, .node = node};
+  hri_attention_shape s;
+  hri_attention_cache_shape cached;
+  int team = (int)cpu->threads;
+  *bytes = 0;
+  HRI_TRY(check_types(job, node, error));
+  switch (node->op) {
+  case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: {
+    hri_gemm_shape shape = gemm_shape(job, node, cpu->threads);
+    return hri_gemm_workspace(cpu->gemm, &shape, bytes, error);
+  }
+  case HRI_OP_BIAS_GRADIENT: *bytes = hri_bias_gradient_scratch_bytes(rows(&c, 0), columns(&c, 0), team); break;
+  case HRI_OP_NORM_BACKWARD: *bytes = hri_norm_backward_scratch_bytes(rows(&c, 0), columns(&c, 0), present(&c, 6), present(&c, 7), team); break;
+  case HRI_OP_HEAD_NORM_BACKWARD: *bytes = hri_head_norm_backward_scratch_bytes(rows(&c, 0), node->attr.i[2], team); break;
+  case HRI_OP_ATTENTION: s = attention_shape(&c), *bytes = cpu->attention.forward_scratch(&s, team); break;
+  case HRI_OP_ATTENTION_BACKWARD: s = attention_shape(&c), *bytes = cpu->attention.backward_scratch(&s, team); break;
+  case HRI_OP_ATTENTION_FULL: s = attention_shape(&c), *bytes = cpu->attention.materialized_scratch(&s, team); break;
+  case HRI_OP_ATTENTION_FULL_BACKWARD: s = attention_shape(&c), *bytes = cpu->attention.materialized_backward_scratch(&s, team); break;
+  case HRI_OP_ATTENTION_CACHED: cached = cache_shape(&c), *bytes = cpu->attention.cached_scratch(&cached, team); break;
+  default: break;
+  }
+  if (*bytes == UINT64_MAX) return hri_fail(error, HR_ERROR_USAGE, "the scratch of %s does not fit 64 bits", hri_op_name(node->op));
+  return HR_OK;
+}
+
+static void fill_tables(hri_cpu *cpu) {
+#define FILL(isa)                                                                                                        \
+  hri_norm_kernels_##isa(&cpu->kernels), hri_pointwise_kernels_##isa(&cpu->kernels), hri_embed_kernels_##isa(&cpu->kernels), \
+      hri_loss_kernels_##isa(&cpu->kernels), hri_optim_kernels_##isa(&cpu->kernels), hri_move_kernels_##isa(&cpu->kernels), \
+      hri_attention_kernels_##isa(&cpu->attention)
+  switch (cpu->isa) {
+#if defined(__x86_64__)
+  case HRI_ISA_AVX512_BF16: FILL(avx512), hri_attention_kernels_avx512bf16(&cpu->attention); break;
+  case HRI_ISA_AVX512: FILL(avx512); break;
+  case HRI_ISA_AVX2: FILL(avx2); break;
+#endif
+  default: FILL(base); break;
+  }
+#undef FILL
+}
+
+hr_status hri_cpu_create(uint32_t team, hri_cpu **out, hr_error *error) {
+  hri_cpu *cpu = hri_alloc_zero(1, sizeof *cpu);
+  hr_status status;
+  if (!cpu) return hri_fail_memory(error, sizeof *cpu, "the CPU backend");
+  cpu->threads = team ? team : 1;
+  status = hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &cpu->isa, error);
+  if (status == HR_OK) {
+    fill_tables(cpu);
+    status = hri_gemm_cache_create(cpu->isa, &cpu->gemm, error);
+  }
+  if (status != HR_OK) {
+    hri_cpu_destroy(cpu);
+    return status;
+  }
+  *out = cpu;
+  return HR_OK;
+}
+
+void hri_cpu_destroy(hri_cpu *cpu) {
+  if (!cpu) return;
+  hri_gemm_cache_destroy(cpu->gemm);
+  hri_free(cpu);
+}
+
+uint32_t hri_cpu_distinct_products(const hri_job *job) {
+  HRI_ARRAY(hri_gemm_shape) seen = {0};
+  uint32_t count;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    for (size_t at = 0; at < job->programs[kind].order.count; at++) {
+      const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
+      hri_gemm_shape s;
+      size_t k;
+      if (!is_product(node->op)) continue;
+      s = gemm_shape(job, node, job->team);
+      for (k = 0; k < seen.count && memcmp(&seen.items[k], &s, sizeof s) != 0; k++) {
+      }
+      if (k == seen.count && !hri_array_push(&seen, s)) break;
+    }
+  count = (uint32_t)seen.count;
+  hri_array_free(&seen);
+  return count;
+}
+
+hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node, void **handle, hr_error *error) {
+  hri_gemm_shape shape;
+  hri_gemm *gemm;
+  *handle = NULL;
+  HRI_TRY(check_types(job, node, error));
+  if (node->op == HRI_OP_PACK) {
+    shape = pack_shape(job, node, cpu->threads);
+    HRI_TRY(hri_gemm_prepare_pack(cpu->gemm, &shape, &gemm, error));
+    *handle = gemm;
+  }
+  if (!is_product(node->op)) return HR_OK;
+  shape = gemm_shape(job, node, cpu->threads);
+  HRI_TRY(hri_gemm_prepare(cpu->gemm, &shape, &gemm, error));
+  *handle = gemm;
+  return HR_OK;
+}
+
+hr_status hri_cpu_run(hri_cpu *cpu, const hri_launch *launch, const hri_node *node, void *handle, hr_error *error) {
+  call c = {.cpu = cpu, .launch = launch, .job = launch->job, .node = node, .handle = handle, .error = error};
+  if (!hri_room_heap(LIBRARY_HEAP_BYTES)) return hri_fail_memory(error, LIBRARY_HEAP_BYTES, "the libraries that run a node");
+  return adapters[node->op](&c);
+}
+
+const hri_cpu_kernels *hri_cpu_table(const hri_cpu *cpu) { return &cpu->kernels; }
+uint32_t hri_cpu_threads(const hri_cpu *cpu) { return cpu->threads; }
+hri_isa hri_cpu_level(const hri_cpu *cpu) { return cpu->isa; }

@@ -1,0 +1,55 @@
+#include "backend/cpu/isa.h"
+
+#include <string.h>
+
+#include "backend/cpu/gemm_providers.h"
+
+static const char *const names[HRI_ISA_COUNT] = {"base", "avx2", "avx512", "avx512bf16"};
+
+const char *hri_isa_name(hri_isa isa) { return (unsigned)isa < HRI_ISA_COUNT ? names[isa] : "unknown"; }
+
+bool hri_isa_parse(const char *text, hri_isa *isa) {
+  for (int i = 0; text && i < HRI_ISA_COUNT; i++)
+    if (strcmp(text, names[i]) == 0) {
+      *isa = (hri_isa)i;
+      return true;
+    }
+  return false;
+}
+
+/* The features are those that the build compiles each level with. */
+static hri_isa processor_isa(void) {
+#if defined(__x86_64__)
+  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) return HRI_ISA_AVX512_BF16;
+  return avx512 ? HRI_ISA_AVX512 : avx2 ? HRI_ISA_AVX2 : HRI_ISA_BASE;
+#else
+  return HRI_ISA_BASE;
+#endif
+}
+
+hri_isa hri_cpu_isa_detect(hri_isa cap) {
+  hri_isa isa = processor_isa();
+  if (isa > cap) isa = cap;
+#if defined(HRI_HAVE_ONEDNN)
+  hri_onednn_cap_isa(isa);
+#endif
+  return isa;
+}
+
+hr_status hri_cpu_isa_choose(const char *cap, hri_isa *isa, hr_error *error) {
+  hri_isa wanted = HRI_ISA_AVX512_BF16;
+  bool named = cap && *cap;
+  if (named && !hri_isa_parse(cap, &wanted)) {
+    (void)hri_fail(error, HR_ERROR_USAGE, "instruction set '%s' is unknown", cap);
+    return hri_hint(error, HR_ERROR_USAGE, "HEADROOM_ISA takes base, avx2, avx512 or avx512bf16");
+  }
+  if (named && wanted > processor_isa()) {
+    (void)hri_fail(error, HR_ERROR_USAGE, "this processor has no %s", hri_isa_name(wanted));
+    return hri_hint(error, HR_ERROR_USAGE, "leave HEADROOM_ISA unset, or set it to at most %s", hri_isa_name(processor_isa()));
+  }
+  *isa = hri_cpu_isa_detect(wanted);
+  return HR_OK;
+}

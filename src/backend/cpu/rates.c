@@ -1,0 +1,199 @@
+/* What a probe of this machine measured, in a file per processor, instruction set, team and library. A stored probe is a cache: whatever is wrong with the
+ * file (missing, damaged, of another machine or library), planning goes on with assumed figures, which every plan says. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
+#include "device/host.h"
+
+enum { PATH_BYTES = 4096, NAME_BYTES = 224, FILE_LIMIT = 1 << 20, SCHEMA = 2 };
+
+/* What a probe holds for: all of it must agree. */
+typedef struct identity {
+  char cpu[96];
+  const char *instruction_set, *libraries;
+  uint32_t threads;
+} identity;
+
+static hr_status identify(uint32_t threads, identity *id, hr_error *error) {
+  hri_isa isa;
+  HRI_TRY(hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &isa, error));
+  hri_host_cpu_model(id->cpu, sizeof id->cpu);
+  id->instruction_set = hri_isa_name(isa);
+  id->libraries = hri_gemm_library_text();
+  id->threads = threads;
+  return HR_OK;
+}
+
+/* ---- the file ---- */
+
+static hr_status cache_directory(char path[PATH_BYTES], hr_error *error) {
+  const char *own = getenv("HEADROOM_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  int length;
+  if (own && *own) length = snprintf(path, PATH_BYTES, "%s", own);
+  else if (cache && *cache == '/') length = snprintf(path, PATH_BYTES, "%s/headroom", cache);
+  else if (home && *home) length = snprintf(path, PATH_BYTES, "%s/.cache/headroom", home);
+  else {
+    (void)hri_fail(error, HR_ERROR_USAGE, "there is no directory for measurements: HOME is not set");
+    return hri_hint(error, HR_ERROR_USAGE, "set HEADROOM_CACHE to a directory");
+  }
+  return length > 0 && length < PATH_BYTES - NAME_BYTES - 8 ? HR_OK : hri_fail(error, HR_ERROR_USAGE, "the path of the cache directory is too long");
+}
+
+/* "cpu-amd-epyc-9654-96-core-processor-avx512-2-threads-onednn-2-6-3.json" */
+static hr_status cache_path(const identity *id, char path[PATH_BYTES], hr_error *error) {
+  char name[NAME_BYTES];
+  size_t used, kept = 0;
+  HRI_TRY(cache_directory(path, error));
+  (void)snprintf(name, sizeof name, "cpu %s %s %u threads %s", id->cpu, id->instruction_set, id->threads, id->libraries);
+  for (size_t k = 0; name[k]; k++) {
+    if (isalnum((unsigned char)name[k])) name[kept++] = (char)tolower((unsigned char)name[k]);
+    else if (kept && name[kept - 1] != '-') name[kept++] = '-';
+  }
+  name[kept] = 0;
+  used = strlen(path);
+  (void)snprintf(path + used, PATH_BYTES - used, "/%s.json", name);
+  return HR_OK;
+}
+
+static const char *const types[HR_RATE_TYPES] = {"fp32", "bf16"};
+
+/* ---- writing ---- */
+
+static void put_row(hri_json_writer *w, const char *key, const double *values, size_t count) {
+  hri_json_key(w, key);
+  hri_json_begin_array(w);
+  for (size_t k = 0; k < count; k++) hri_json_put_double(w, values[k]);
+  hri_json_end_array(w);
+}
+
+static void put_rates(hri_json_writer *w, const identity *id, const hr_device_rates *r) {
+  hri_json_begin_object(w);
+  hri_json_field_u64(w, "schema_version", SCHEMA);
+  hri_json_field_string(w, "cpu", id->cpu);
+  hri_json_field_string(w, "instruction_set", r->instruction_set);
+  hri_json_field_string(w, "libraries", r->libraries);
+  hri_json_field_u64(w, "threads", r->threads);
+  hri_json_field_string(w, "date", r->date);
+  hri_json_field_u64(w, "fixed_bytes", r->fixed_bytes);
+  hri_json_field_u64(w, "product_bytes", r->product_bytes);
+  hri_json_field_double(w, "node_seconds", r->node_seconds);
+  for (int type = 0; type < HR_RATE_TYPES; type++) {
+    const hr_rate_tables *t = &r->tables[type];
+    hri_json_key(w, types[type]);
+    hri_json_begin_object(w);
+    put_row(w, "product_flops", &t->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
+    put_row(w, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
+    put_row(w, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
+    hri_json_end_object(w);
+  }
+  hri_json_end_object(w);
+}
+
+hr_status hr_device_store(const hr_device_rates *rates, char *out, uint32_t out_bytes, hr_error *error) {
+  hri_text text = {0};
+  hri_json_writer writer = hri_json_writer_init(&text, 2);
+  char path[PATH_BYTES], *slash;
+  identity id;
+  hr_status status;
+  if (!rates || rates->threads == 0) return hri_fail(error, HR_ERROR_USAGE, "there are no measured rates to store");
+  HRI_TRY(identify(rates->threads, &id, error));
+  HRI_TRY(cache_path(&id, path, error));
+  if (out && out_bytes) (void)snprintf(out, out_bytes, "%s", path);
+  put_rates(&writer, &id, rates);
+  hri_text_add(&text, "\n");
+  status = text.failed ? hri_fail_memory(error, text.length, "the measurements") : HR_OK;
+  slash = strrchr(path, '/');
+  *slash = 0;
+  if (status == HR_OK) status = hri_dir_make(path, error);
+  *slash = '/';
+  if (status == HR_OK) status = hri_file_replace(path, text.chars, text.length, error);
+  hri_text_deinit(&text);
+  return status;
+}
+
+/* ---- reading ---- */
+
+static bool get_row(const hri_json *root, const char *key, double *values, size_t count) {
+  hri_json array;
+  if (hri_json_get_array(root, key, &array, NULL) != HR_OK || hri_json_count(&array) != count) return false;
+  for (size_t k = 0; k < count; k++) {
+    hri_json item = hri_json_item(&array, k);
+    if (!json_is_number(item.value)) return false;
+    values[k] = json_number_value(item.value);
+    if (!isfinite(values[k]) || values[k] < 0 || values[k] > 1e18) return false;
+  }
+  return true;
+}
+
+static bool get_text(const hri_json *root, const char *key, const char *wanted, char *out, size_t out_bytes) {
+  const char *text;
+  if (hri_json_get_string(root, key, &text, NULL) != HR_OK) return false;
+  if (wanted && strcmp(text, wanted) != 0) return false;
+  if (out) (void)snprintf(out, out_bytes, "%.*s", (int)out_bytes - 1, text);
+  return true;
+}
+
+/* False unless the file is whole and of this very machine, team, instruction set and library. */
+static bool get_rates(const hri_json *root, const identity *id, hr_device_rates *r) {
+  uint64_t number;
+  memset(r, 0, sizeof *r);
+  if (hri_json_get_u64(root, "schema_version", SCHEMA, SCHEMA, &number, NULL) != HR_OK) return false;
+  if (hri_json_get_u64(root, "threads", id->threads, id->threads, &number, NULL) != HR_OK) return false;
+  if (!get_text(root, "cpu", id->cpu, NULL, 0) || !get_text(root, "date", NULL, r->date, sizeof r->date)) return false;
+  if (!get_text(root, "instruction_set", id->instruction_set, r->instruction_set, sizeof r->instruction_set)) return false;
+  if (!get_text(root, "libraries", id->libraries, r->libraries, sizeof r->libraries)) return false;
+  if (hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, NULL) != HR_OK) return false;
+  if (hri_json_get_u64(root, "product_bytes", 0, 1u << 26, &r->product_bytes, NULL) != HR_OK) return false;
+  if (hri_json_get_double(root, "node_seconds", &r->node_seconds, NULL) != HR_OK || !(r->node_seconds >= 0 && r->node_seconds < 1)) return false;
+  for (int type = 0; type < HR_RATE_TYPES; type++) {
+    hr_rate_tables *t = &r->tables[type];
+    hri_json tables;
+    if (hri_json_get_object(root, types[type], &tables, NULL) != HR_OK) return false;
+    if (!get_row(&tables, "product_flops", &t->product_flops[0][0][0], HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES)) return false;
+    if (!get_row(&tables, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES)) return false;
+    if (!get_row(&tables, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES)) return false;
+  }
+  r->threads = id->threads;
+  return true;
+}
+
+static double largest(const double *values, size_t count) {
+  double most = 0;
+  for (size_t k = 0; k < count; k++) most = fmax(most, values[k]);
+  return most;
+}
+
+/* The short figures of the device list follow the tables. */
+static void take_over(hr_device *device, const hr_device_rates *r) {
+  enum { PRODUCTS = HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES };
+  double flops = largest(&r->tables[0].product_flops[0][0][0], PRODUCTS), flops_bf16 = largest(&r->tables[1].product_flops[0][0][0], PRODUCTS);
+  double bytes = r->tables[0].stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1];
+  device->rates = *r;
+  device->fixed_bytes = r->fixed_bytes;
+  device->fixed_measured = true;
+  if (flops > 0) device->flops_fp32 = flops;
+  if (flops_bf16 > 0) device->flops_bf16 = flops_bf16;
+  if (bytes > 0) device->memory_bytes_per_second = bytes;
+  (void)snprintf(device->source, sizeof device->source, "measured on this machine by `headroom devices --probe`, %u threads", r->threads);
+  (void)snprintf(device->date, sizeof device->date, "%s", r->date);
+}
+
+bool hri_cpu_rates_load(hr_device *device, uint32_t threads) {
+  hr_device_rates rates;
+  hri_json root = {0};
+  char path[PATH_BYTES];
+  identity id;
+  bool found;
+  if (identify(threads, &id, NULL) != HR_OK || cache_path(&id, path, NULL) != HR_OK || !hri_path_exists(path)) return false;
+  found = hri_json_read(path, FILE_LIMIT, &root, NULL) == HR_OK && get_rates(&root, &id, &rates);
+  hri_json_deinit(&root);
+  if (found) take_over(device, &rates);
+  return found;
+}

@@ -1,0 +1,688 @@
+/* Tokenizers against what the reference package made of the same texts (tests/parity/record_tokenizers.py), and everything
+ * that lies around: files beside them, GGUF, refusals, long pieces, threads, refused memory. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <headroom/tokenizer.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "formats/gguf.h"
+
+static const char *const families[] = {"gpt2", "roberta", "llama3", "qwen2", "o200k", "smollm", "falcon", "byte_normalizer", "llama2",
+                                       "mistral", "gemma", "metaspace", "clip", "prefixed", "clip_bytes", "behaviors"};
+enum { FAMILY_COUNT = sizeof families / sizeof *families };
+
+static char *data_path(const char *name, const char *end) {
+  static char path[2][512];
+  static int turn;
+  turn ^= 1;
+  (void)snprintf(path[turn], sizeof path[turn], "%s/tokenizer/%s%s", HR_TEST_DATA, name, end);
+  return path[turn];
+}
+
+static hr_tokenizer *open_family(const char *name) {
+  hr_tokenizer *tokenizer;
+  hr_error error = {0};
+  if (hr_tokenizer_open(data_path(name, ".json"), &tokenizer, &error) != HR_OK) fail_msg("%s: %s", name, error.message);
+  return tokenizer;
+}
+
+static hri_json read_json(const char *path) {
+  hri_json root = {0};
+  hr_error error = {0};
+  if (hri_json_read(path, 1 << 24, &root, &error) != HR_OK) fail_msg("%s", error.message);
+  return root;
+}
+
+/* ---- the recorded texts ---- */
+
+typedef struct text { char *bytes; uint64_t count; } text;
+
+static uint32_t read_texts(text **texts) {
+  hri_json root = read_json(data_path("texts", ".json"));
+  uint32_t count = (uint32_t)hri_json_count(&root);
+  *texts = malloc(count * sizeof **texts);
+  for (uint32_t i = 0; i < count; i++) {
+    const char *hex = json_string_value(hri_json_item(&root, i).value);
+    text *t = *texts + i;
+    t->count = strlen(hex) / 2;
+    t->bytes = malloc(t->count + 1); /* exact but for the NUL, so that sanitizers see reads behind it */
+    for (uint64_t k = 0; k < t->count; k++) {
+      unsigned byte;
+      assert_int_equal(sscanf(hex + 2 * k, "%2x", &byte), 1);
+      t->bytes[k] = (char)byte;
+    }
+  }
+  hri_json_deinit(&root);
+  return count;
+}
+
+static void free_texts(text *texts, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) free(texts[i].bytes);
+  free(texts);
+}
+
+static uint32_t fnv(uint32_t hash, const void *data, uint64_t count) {
+  const unsigned char *bytes = data;
+  for (uint64_t i = 0; i < count; i++) hash = (hash ^ bytes[i]) * 0x01000193u;
+  return hash;
+}
+
+static void assert_ids(const char *name, uint32_t index, const char *what, const hr_tokens *tokens, const json_t *wanted) {
+  char got[600] = "";
+  size_t used = 0;
+  bool same = tokens->count == json_array_size(wanted);
+  for (uint64_t i = 0; same && i < tokens->count; i++) same = tokens->ids[i] == json_integer_value(json_array_get(wanted, i));
+  if (same) return;
+  for (uint64_t i = 0; i < tokens->count && used < sizeof got - 16; i++) used += (size_t)snprintf(got + used, sizeof got - used, " %d", tokens->ids[i]);
+  fail_msg("%s, text %u, %s:%s, wanted %s", name, index, what, got, json_dumps(wanted, JSON_COMPACT));
+}
+
+static void encode(const hr_tokenizer *tokenizer, const text *t, uint32_t flags, hr_tokens *tokens) {
+  hr_error error = {0};
+  if (hr_tokenizer_encode(tokenizer, t->bytes, t->count, flags, tokens, &error) != HR_OK) fail_msg("%s", error.message);
+}
+
+static void assert_decodes(const hr_tokenizer *tokenizer, const char *name, uint32_t index, const hr_tokens *tokens, uint32_t flags, const json_t *hash) {
+  hr_error error = {0};
+  uint64_t bytes;
+  char *decoded;
+  if (hr_tokenizer_decode(tokenizer, tokens->ids, tokens->count, flags, &decoded, &bytes, &error) != HR_OK) fail_msg("%s", error.message);
+  if (fnv(0x811C9DC5u, decoded, bytes) != (uint32_t)json_integer_value(hash)) fail_msg("%s, text %u decodes to '%s'", name, index, decoded);
+  assert_int_equal(decoded[bytes], 0);
+  hr_free(decoded);
+}
+
+static void check_vector(const hr_tokenizer *tokenizer, const char *name, uint32_t index, const text *t, const json_t *vector, hr_tokens *tokens) {
+  const json_t *ids = json_array_get(vector, 0), *plain = json_array_get(vector, 4);
+  uint32_t hash = 0x811C9DC5u;
+  encode(tokenizer, t, HR_ENCODE_SPECIAL, tokens);
+  assert_ids(name, index, "ids", tokens, ids);
+  encode(tokenizer, t, HR_ENCODE_SPECIAL | HR_ENCODE_PLAIN, tokens);
+  assert_ids(name, index, "plain", tokens, plain ? plain : ids);
+  encode(tokenizer, t, HR_ENCODE_SPECIAL | HR_ENCODE_OFFSETS, tokens);
+  assert_ids(name, index, "ids with offsets", tokens, ids);
+  for (uint64_t i = 0; i < tokens->count; i++) {
+    assert_true(tokens->begin[i] <= tokens->end[i] && tokens->end[i] <= t->count);
+    hash = fnv(fnv(hash, &tokens->begin[i], 4), &tokens->end[i], 4);
+  }
+  if (hash != (uint32_t)json_integer_value(json_array_get(vector, 1))) fail_msg("%s, text %u: other offsets", name, index);
+  assert_decodes(tokenizer, name, index, tokens, 0, json_array_get(vector, 2));
+  assert_decodes(tokenizer, name, index, tokens, HR_DECODE_SKIP_SPECIAL, json_array_get(vector, 3));
+}
+
+static void test_vectors(void **state) {
+  text *texts;
+  uint32_t count = read_texts(&texts);
+  hr_tokens shared = {0}; /* used with one tokenizer after the other: nothing may be left over */
+  (void)state;
+  assert_true(count > 300);
+  for (uint32_t f = 0; f < FAMILY_COUNT; f++) {
+    hr_tokenizer *tokenizer = open_family(families[f]);
+    hri_json vectors = read_json(data_path(families[f], ".vectors.json"));
+    assert_int_equal(hri_json_count(&vectors), count);
+    for (uint32_t i = 0; i < count; i++) check_vector(tokenizer, families[f], i, &texts[i], hri_json_item(&vectors, i).value, &shared);
+    hri_json_deinit(&vectors);
+    hr_tokenizer_close(tokenizer);
+  }
+  hr_tokens_deinit(&shared);
+  free_texts(texts, count);
+}
+
+/* Words that are remembered and words that are not give the same: one long text against its parts without a memory. */
+static void test_remembered_words(void **state) {
+  hr_tokenizer *tokenizer = open_family("gpt2");
+  char *licence;
+  uint64_t bytes, at = 0;
+  hr_tokens whole = {0};
+  (void)state;
+  assert_int_equal(hri_file_read(data_path("../../LICENSE", ""), 1 << 20, &licence, &bytes, NULL), HR_OK);
+  for (int round = 0; round < 3; round++) {
+    encode(tokenizer, &(text){licence, bytes}, HR_ENCODE_OFFSETS, &whole);
+    at = 0;
+    for (uint64_t i = 0; i < whole.count; i++) {
+      uint64_t length;
+      const char *content = hr_tokenizer_token(tokenizer, whole.ids[i], &length);
+      assert_non_null(content);
+      assert_int_equal(whole.begin[i], at);
+      at = whole.end[i];
+    }
+    assert_int_equal(at, bytes);
+  }
+  for (uint64_t begin = 0, end; begin < bytes; begin = end) { /* a blank begins a piece of this pattern */
+    hr_tokens part = {0};
+    uint64_t first = 0;
+    end = begin + 1;
+    while (end < bytes && !(licence[end] == ' ' && licence[end - 1] != ' ' && licence[end - 1] != '\n' && licence[end + 1] > ' ')) end++;
+    encode(tokenizer, &(text){licence + begin, end - begin}, 0, &part);
+    while (whole.begin[first] < begin) first++;
+    for (uint64_t i = 0; i < part.count; i++) assert_int_equal(part.ids[i], whole.ids[first + i]);
+    hr_tokens_deinit(&part);
+  }
+  hri_free(licence);
+  hr_tokens_deinit(&whole);
+  hr_tokenizer_close(tokenizer);
+}
+
+/* ---- long pieces ---- */
+
+/* A megabyte of one character (or of two in turn) comes back, in time that a square would exceed a thousand times. */
+static void test_long_pieces(void **state) {
+  static const char *const units[] = {"a", " ", "\n", "ab", "\xE2\x96\x81", "1", "!", "\xE6\x9D\xB1"};
+  static const char *const names[] = {"gpt2", "llama3", "llama2", "gemma"};
+  enum { BYTES = 1 << 20 };
+  char *bytes = malloc(BYTES + 4);
+  struct timespec begin, end;
+  (void)state;
+  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+    hr_tokenizer *tokenizer = open_family(names[n]);
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+      size_t width = strlen(units[u]), count = BYTES / width * width;
+      hr_tokens tokens = {0};
+      uint64_t back;
+      char *decoded;
+      for (size_t i = 0; i < count; i += width) memcpy(bytes + i, units[u], width);
+      encode(tokenizer, &(text){bytes, count}, 0, &tokens);
+      assert_true(tokens.count > 0);
+      assert_int_equal(hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, 0, &decoded, &back, NULL), HR_OK);
+      if (units[u][0] != '\xE2') {
+        assert_int_equal(back, count);
+        assert_memory_equal(decoded, bytes, count);
+      }
+      hr_free(decoded);
+      hr_tokens_deinit(&tokens);
+    }
+    hr_tokenizer_close(tokenizer);
+  }
+  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+  assert_true(end.tv_sec - begin.tv_sec < 120); /* some seconds; minutes under sanitizers */
+  free(bytes);
+}
+
+/* ---- files beside ---- */
+
+static char directory[64];
+
+static void write_file(const char *name, const char *content) {
+  char path[160];
+  (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+  assert_int_equal(hri_file_replace(path, content, strlen(content), NULL), HR_OK);
+}
+
+static void begin_directory(const char *family) {
+  char *bytes;
+  uint64_t count;
+  strcpy(directory, "/tmp/test_tokenizer.XXXXXX");
+  assert_non_null(mkdtemp(directory));
+  if (!family) return;
+  assert_int_equal(hri_file_read(data_path(family, ".json"), 1 << 20, &bytes, &count, NULL), HR_OK);
+  write_file("tokenizer.json", bytes);
+  hri_free(bytes);
+}
+
+static hr_tokenizer *open_directory(void) {
+  hr_tokenizer *tokenizer;
+  hr_error error = {0};
+  if (hr_tokenizer_open(directory, &tokenizer, &error) != HR_OK) fail_msg("%s", error.message);
+  return tokenizer;
+}
+
+static void test_config(void **state) {
+  hr_tokens tokens = {0};
+  hr_tokenizer *tokenizer;
+  int32_t bos, eos;
+  (void)state;
+  begin_directory("gpt2");
+  write_file("tokenizer_config.json", "{\"bos_token\":{\"content\":\"<|bos|>\",\"lstrip\":false},\"eos_token\":\"<|endoftext|>\",\"pad_token\":null,\"add_bos_token\":true,"
+                                      "\"add_eos_token\":true,\"additional_special_tokens\":[\"<|extra|>\"],\"image_token\":\"<|image|>\",\"chat_template\":\"x\"}");
+  write_file("special_tokens_map.json", "{\"eos_token\":{\"content\":\"<|end|>\"},\"pad_token\":\"<|endoftext|>\"}");
+  tokenizer = open_directory();
+  bos = hr_tokenizer_named(tokenizer, HR_TOKEN_BOS);
+  eos = hr_tokenizer_named(tokenizer, HR_TOKEN_EOS);
+  assert_int_equal(bos, hr_tokenizer_find(tokenizer, "<|bos|>"));
+  assert_int_equal(eos, hr_tokenizer_find(tokenizer, "<|end|>"));
+  assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_PAD), hr_tokenizer_find(tokenizer, "<|endoftext|>"));
+  assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_UNK), -1);
+  assert_true(bos >= 700 && eos > bos && hr_tokenizer_is_special(tokenizer, bos) && hr_tokenizer_find(tokenizer, "<|extra|>") > eos);
+  assert_int_equal(hr_tokenizer_size(tokenizer), hr_tokenizer_find(tokenizer, "<|image|>") + 1);
+  encode(tokenizer, &(text){"a<|extra|>", 10}, HR_ENCODE_SPECIAL, &tokens); /* the post-processor adds nothing */
+  assert_int_equal(tokens.count, 2);
+  assert_int_equal(tokens.ids[1], hr_tokenizer_find(tokenizer, "<|extra|>"));
+  hr_tokenizer_close(tokenizer);
+  /* added_tokens_decoder: the map does not count, flags change, ids go by the order of ids */
+  write_file("tokenizer_config.json", "{\"eos_token\":\"<|endoftext|>\",\"added_tokens_decoder\":{\"701\":{\"content\":\"<b>\",\"special\":true,\"normalized\":false},"
+                                      "\"700\":{\"content\":\"<a>\",\"rstrip\":true,\"normalized\":false}}}");
+  tokenizer = open_directory();
+  assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_EOS), hr_tokenizer_find(tokenizer, "<|endoftext|>"));
+  assert_int_equal(hr_tokenizer_find(tokenizer, "<a>"), 700);
+  assert_int_equal(hr_tokenizer_find(tokenizer, "<b>"), 701);
+  assert_true(hr_tokenizer_is_special(tokenizer, 701) && !hr_tokenizer_is_special(tokenizer, 700));
+  encode(tokenizer, &(text){"<a>   <b>", 9}, HR_ENCODE_SPECIAL | HR_ENCODE_OFFSETS, &tokens);
+  assert_int_equal(tokens.count, 2);
+  assert_int_equal(tokens.end[0], 6);
+  hr_tokenizer_close(tokenizer);
+  hr_tokens_deinit(&tokens);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+/* A SentencePiece model begins a text with BOS; the file beside it may say otherwise. */
+static void test_template(void **state) {
+  static const struct { const char *config; uint32_t before, behind; } cases[] = {
+      {"{}", 1, 0}, {"{\"add_bos_token\":false}", 0, 0}, {"{\"add_bos_token\":true,\"add_eos_token\":true}", 1, 1}, {"{\"add_eos_token\":true}", 0, 1}};
+  char *model, path[160];
+  uint64_t count;
+  (void)state;
+  begin_directory(NULL);
+  assert_int_equal(hri_file_read(HR_TEST_DATA "/parity/sentencepiece/plain.model", 1 << 20, &model, &count, NULL), HR_OK);
+  (void)snprintf(path, sizeof path, "%s/tokenizer.model", directory);
+  assert_int_equal(hri_file_replace(path, model, count, NULL), HR_OK);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hr_tokenizer *tokenizer;
+    hr_tokens bare = {0}, tokens = {0};
+    write_file("tokenizer_config.json", cases[i].config);
+    tokenizer = open_directory();
+    encode(tokenizer, &(text){"words", 5}, 0, &bare);
+    encode(tokenizer, &(text){"words", 5}, HR_ENCODE_SPECIAL, &tokens);
+    assert_int_equal(tokens.count, bare.count + cases[i].before + cases[i].behind);
+    if (cases[i].before) assert_int_equal(tokens.ids[0], hr_tokenizer_named(tokenizer, HR_TOKEN_BOS));
+    if (cases[i].behind) assert_int_equal(tokens.ids[tokens.count - 1], hr_tokenizer_named(tokenizer, HR_TOKEN_EOS));
+    assert_memory_equal(tokens.ids + cases[i].before, bare.ids, bare.count * sizeof *bare.ids);
+    hr_tokens_deinit(&bare);
+    hr_tokens_deinit(&tokens);
+    hr_tokenizer_close(tokenizer);
+  }
+  hri_free(model);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+/* Added tokens that are blanks themselves and take the blanks beside them along: half a megabyte of them, in linear time. */
+static void test_greedy_blanks(void **state) {
+  static const char *const sides[] = {"lstrip", "rstrip"};
+  enum { BYTES = 1 << 19 };
+  char *blanks = malloc(BYTES), json[512];
+  (void)state;
+  begin_directory(NULL);
+  memset(blanks, ' ', BYTES);
+  for (size_t i = 0; i < 2; i++) {
+    hr_tokens tokens = {0};
+    hr_tokenizer *tokenizer;
+    (void)snprintf(json, sizeof json, "{\"added_tokens\":[{\"id\":1,\"content\":\" \",\"normalized\":false,\"%s\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", sides[i]);
+    write_file("tokenizer.json", json);
+    tokenizer = open_directory();
+    encode(tokenizer, &(text){blanks, BYTES}, HR_ENCODE_OFFSETS, &tokens);
+    assert_int_equal(tokens.count, BYTES);
+    assert_int_equal(tokens.end[0], i == 0 ? 1 : BYTES);
+    assert_int_equal(tokens.end[BYTES - 1], BYTES);
+    hr_tokens_deinit(&tokens);
+    hr_tokenizer_close(tokenizer);
+  }
+  free(blanks);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+/* ---- GGUF ---- */
+
+/* The model of a family as a GGUF file: tokens by id, types, merges. */
+static void write_gguf(const char *family, const char *pre, const char *name) {
+  hri_json root = read_json(data_path(family, ".json"));
+  json_t *vocab = json_object_get(json_object_get(root.value, "model"), "vocab"), *merges = json_object_get(json_object_get(root.value, "model"), "merges");
+  json_t *added = json_object_get(root.value, "added_tokens"), *value;
+  uint32_t count = (uint32_t)json_object_size(vocab), index;
+  const char **tokens, *key;
+  hri_gguf_keys keys = {0};
+  hri_gguf_writer *writer;
+  char path[160];
+  json_array_foreach(added, index, value)
+    if (json_integer_value(json_object_get(value, "id")) >= count) count = (uint32_t)json_integer_value(json_object_get(value, "id")) + 1;
+  tokens = calloc(count, sizeof *tokens);
+  json_object_foreach(vocab, key, value) tokens[json_integer_value(value)] = key;
+  json_array_foreach(added, index, value) tokens[json_integer_value(json_object_get(value, "id"))] = json_string_value(json_object_get(value, "content"));
+  hri_gguf_put_string(&keys, "general.architecture", "llama", 5);
+  hri_gguf_put_string(&keys, "tokenizer.ggml.model", "gpt2", 4);
+  hri_gguf_put_string(&keys, "tokenizer.ggml.pre", pre, strlen(pre));
+  hri_gguf_put_array(&keys, "tokenizer.ggml.tokens", HRI_GGUF_STRING, count);
+  for (uint32_t i = 0; i < count; i++) hri_gguf_add_string(&keys, tokens[i], strlen(tokens[i]));
+  hri_gguf_put_array(&keys, "tokenizer.ggml.token_type", HRI_GGUF_I32, count);
+  for (uint32_t i = 0; i < count; i++) {
+    int32_t type = 1;
+    uint32_t k;
+    json_array_foreach(added, k, value)
+      if (json_integer_value(json_object_get(value, "id")) == i) type = json_is_true(json_object_get(value, "special")) ? 3 : 4;
+    hri_gguf_add_i32(&keys, type);
+  }
+  hri_gguf_put_array(&keys, "tokenizer.ggml.merges", HRI_GGUF_STRING, json_array_size(merges));
+  json_array_foreach(merges, index, value) {
+    char merge[256];
+    (void)snprintf(merge, sizeof merge, "%s %s", json_string_value(json_array_get(value, 0)), json_string_value(json_array_get(value, 1)));
+    hri_gguf_add_string(&keys, merge, strlen(merge));
+  }
+  hri_gguf_put_u32(&keys, "tokenizer.ggml.eos_token_id", 1);
+  hri_gguf_put_bool(&keys, "tokenizer.ggml.add_bos_token", false);
+  (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+  (void)unlink(path); /* of a case before */
+  assert_int_equal(hri_gguf_writer_open(path, &keys, NULL, 0, &writer, NULL), HR_OK);
+  assert_int_equal(hri_gguf_writer_finish(writer, NULL), HR_OK);
+  hri_gguf_keys_deinit(&keys);
+  free(tokens);
+  hri_json_deinit(&root);
+}
+
+static void test_gguf(void **state) {
+  static const char *const pairs[][2] = {{"gpt2", "gpt-2"}, {"smollm", "smollm"}, {"qwen2", "qwen2"}, {"llama3", "llama-bpe"}, {"o200k", "gpt-4o"}};
+  text *texts;
+  uint32_t count = read_texts(&texts);
+  (void)state;
+  begin_directory(NULL);
+  for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+    hr_tokenizer *from_json = open_family(pairs[p][0]), *tokenizer;
+    hr_tokens wanted = {0}, got = {0};
+    write_gguf(pairs[p][0], pairs[p][1], "model.gguf");
+    tokenizer = open_directory();
+    for (uint32_t i = 0; i < count; i++) {
+      encode(from_json, &texts[i], 0, &wanted);
+      encode(tokenizer, &texts[i], HR_ENCODE_SPECIAL, &got);
+      assert_int_equal(got.count, wanted.count);
+      if (got.count) assert_memory_equal(got.ids, wanted.ids, got.count * sizeof *got.ids);
+    }
+    assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_EOS), 1);
+    assert_non_null(strstr(hr_tokenizer_about(tokenizer), "model.gguf"));
+    hr_tokens_deinit(&wanted);
+    hr_tokens_deinit(&got);
+    hr_tokenizer_close(from_json);
+    hr_tokenizer_close(tokenizer);
+  }
+  free_texts(texts, count);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+/* A piece of a thousand characters has as many cuts; one of a million is refused before they are tried. */
+static void test_long_token(void **state) {
+  enum { BYTES = 1 << 20 };
+  char *token = malloc(BYTES), path[160];
+  hri_gguf_keys keys = {0};
+  hri_gguf_writer *writer;
+  hr_tokenizer *tokenizer;
+  hr_error error = {0};
+  (void)state;
+  begin_directory(NULL);
+  memset(token, 'x', BYTES);
+  hri_gguf_put_string(&keys, "tokenizer.ggml.model", "llama", 5);
+  hri_gguf_put_array(&keys, "tokenizer.ggml.tokens", HRI_GGUF_STRING, 3);
+  for (uint64_t i = 0; i < 3; i++) hri_gguf_add_string(&keys, token, i < 2 ? i + 1 : BYTES);
+  hri_gguf_put_array(&keys, "tokenizer.ggml.scores", HRI_GGUF_F32, 3);
+  for (uint32_t i = 0; i < 3; i++) hri_gguf_add_f32(&keys, 0);
+  (void)snprintf(path, sizeof path, "%s/model.gguf", directory);
+  (void)unlink(path); /* of a case before */
+  assert_int_equal(hri_gguf_writer_open(path, &keys, NULL, 0, &writer, NULL), HR_OK);
+  assert_int_equal(hri_gguf_writer_finish(writer, NULL), HR_OK);
+  hri_gguf_keys_deinit(&keys);
+  assert_int_equal(hr_tokenizer_open(path, &tokenizer, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "token 2 has 1048576 bytes"));
+  free(token);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+/* ---- SentencePiece models and rank files ---- */
+
+static void test_sentencepiece(void **state) {
+  hri_json root = read_json(HR_TEST_DATA "/parity/sentencepiece/expected.json");
+  hri_json cases = hri_json_member(&root, "cases"), texts = hri_json_member(&root, "texts");
+  (void)state;
+  assert_true(hri_json_count(&cases) >= 4);
+  for (uint64_t c = 0; c < hri_json_count(&cases); c++) {
+    hri_json one = hri_json_item(&cases, c), ids = hri_json_member(&one, "ids");
+    const char *name = json_string_value(hri_json_member(&one, "model").value);
+    hr_tokenizer *tokenizer;
+    hr_tokens tokens = {0};
+    hr_error error = {0};
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/parity/sentencepiece/%s", HR_TEST_DATA, name);
+    if (hr_tokenizer_open(path, &tokenizer, &error) != HR_OK) fail_msg("%s", error.message);
+    for (uint64_t i = 0; i < hri_json_count(&texts); i++) {
+      const char *bytes = json_string_value(hri_json_item(&texts, i).value);
+      encode(tokenizer, &(text){(char *)bytes, strlen(bytes)}, HR_ENCODE_PLAIN, &tokens);
+      assert_ids(name, (uint32_t)i, "ids", &tokens, hri_json_item(&ids, i).value);
+    }
+    hr_tokens_deinit(&tokens);
+    hr_tokenizer_close(tokenizer);
+  }
+  hri_json_deinit(&root);
+}
+
+/* Ranks of all bytes, then of the pairs (a, b) in order up to as many as GPT-2 has: of the pairs in a word the least merges. */
+static void write_ranks(void) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  hri_text out = {0};
+  for (uint32_t rank = 0; rank < 50256; rank++) {
+    uint32_t pair = rank - 256, bits = rank < 256 ? rank << 16 : pair << 8;
+    char code[5] = {digits[bits >> 18], digits[bits >> 12 & 63], rank < 256 ? '=' : digits[bits >> 6 & 63], '=', 0};
+    hri_text_add(&out, "%s %u\n", code, rank);
+  }
+  write_file("ranks.tiktoken", out.chars);
+  hri_text_deinit(&out);
+}
+
+static void test_tiktoken(void **state) {
+  static const char sample[] = "hippopotamus";
+  uint32_t wanted[16], count = sizeof sample - 1;
+  hr_tokenizer *tokenizer;
+  hr_tokens tokens = {0};
+  char *decoded;
+  (void)state;
+  begin_directory(NULL);
+  write_ranks();
+  tokenizer = open_directory();
+  for (uint32_t i = 0; i < count; i++) wanted[i] = (unsigned char)sample[i];
+  for (;;) {
+    uint32_t best = UINT32_MAX, at = 0;
+    for (uint32_t i = 0; i + 1 < count; i++) {
+      uint32_t rank = wanted[i] > 255 || wanted[i + 1] > 255 ? UINT32_MAX : 256 + wanted[i] * 256 + wanted[i + 1];
+      if (rank < best) best = rank, at = i;
+    }
+    if (best == UINT32_MAX) break;
+    wanted[at] = best;
+    memmove(wanted + at + 1, wanted + at + 2, (--count - at - 1) * sizeof *wanted);
+  }
+  assert_true(count < sizeof sample - 1);
+  encode(tokenizer, &(text){(char *)sample, sizeof sample - 1}, HR_ENCODE_SPECIAL, &tokens);
+  assert_int_equal(tokens.count, count);
+  assert_memory_equal(tokens.ids, wanted, count * sizeof *wanted);
+  assert_int_equal(hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, 0, &decoded, NULL, NULL), HR_OK);
+  assert_string_equal(decoded, sample);
+  assert_int_equal(hr_tokenizer_find(tokenizer, "<|endoftext|>"), 50256);
+  hr_free(decoded);
+  hr_tokens_deinit(&tokens);
+  hr_tokenizer_close(tokenizer);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+/* ---- refusals ---- */
+
+#define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[[\"a\",\"b\"]]}"
+
+static const struct { const char *json, *message; } refused[] = {
+    {"", "expected an object"},
+    {"[]", "expected an object, found '['"},
+    {"{}", "field 'model' is missing"},
+    {"{\"version\":\"2.0\"," MODEL "}", "field 'version' is '2.0'"},
+    {"{" MODEL "," MODEL "}", "field 'model' is there twice"},
+    {"{" MODEL "} x", "expected the end"},
+    {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1.0]]}}", "the model 'Unigram' is not supported"},
+    {"{\"model\":{\"vocab\":[[\"a\",-1.0]]}}", "the model 'Unigram' is not supported"},
+    {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", "the model 'WordPiece' is not supported"},
+    {"{\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}}", "the model 'WordLevel' is not supported"},
+    {"{\"model\":{\"vocab\":{\"a\":0}}}", "is not supported, only BPE is"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "field 'model.merges' is missing"},
+    {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "field 'model.vocab' is missing"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "the vocabulary is empty"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}", "token 'a' is in the vocabulary twice"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}", "tokens 'a' and 'b' have the same id 0"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":4294967296},\"merges\":[]}}", "token 'a' has the id 4294967296"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "expected a non-negative integer"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[\"a b\"]}}", "merge 0 ('a' with 'b'): the result is not in the vocabulary"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", "the second is not in the vocabulary"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"b\":0},\"merges\":[\"a b\"]}}", "the first is not in the vocabulary"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", "must be two parts"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b c\"]}}", "must be two parts"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "must have two parts"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\":0,\"\xE2\x96\x81\":1},\"merges\":[[\"\",\"\xE2\x96\x81\"]]}}", "merge 0 has an empty part"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"b\",\"c\"]]}}", "must have two parts"},
+    {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", "field 'model.dropout' is set"},
+    {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0},\"merges\":[]}}", "field 'model.unk_token': 'u' is not in the vocabulary"},
+    {"{\"model\":{\"type\":\"BPE\",\"fuse_unk\":1,\"vocab\":{\"a\":0},\"merges\":[]}}", "expected true or false"},
+    {"{\"added_tokens\":[{\"id\":5}]," MODEL "}", "an added token without content"},
+    {"{\"normalizer\":{\"type\":\"BertNormalizer\"}," MODEL "}", "BertNormalizer"},
+    {"{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"NFC\"}]}," MODEL "}", "normalizer.normalizers[0]"},
+    {"{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL "}", "field 'pre_tokenizer': pre-tokenizer 'UnicodeScripts' is not supported"},
+    {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Metaspace\"}]}," MODEL "}",
+     "pre_tokenizer.pretokenizers[1]' changes text after ByteLevel"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}," MODEL "}", "pre_tokenizer.pattern"},
+    {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Odd\"}," MODEL "}", "is 'Odd'"},
+    {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"__\"}," MODEL "}", "must be one character"},
+    {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"prepend_scheme\":\"odd\"}," MODEL "}", "prepend_scheme' is 'odd'"},
+    {"{\"pre_tokenizer\":7," MODEL "}", "pre_tokenizer"},
+    {"{\"post_processor\":{\"type\":\"BertProcessing\"}," MODEL "}", "post-processor 'BertProcessing' is not supported"},
+    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}," MODEL "}", "the sequence A once"},
+    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{}}," MODEL "}", "post_processor.special_tokens.x"},
+    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}," MODEL "}",
+     "the id of a token of the vocabulary"},
+    {"{\"decoder\":{\"type\":\"WordPiece\"}," MODEL "}", "decoder 'WordPiece' is not supported"},
+    {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", "decoder 'CTC' is not supported"},
+    {"{\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"\"}," MODEL "}", "suffix is not empty"},
+};
+
+static void test_refusals(void **state) {
+  (void)state;
+  begin_directory(NULL);
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    hr_tokenizer *tokenizer;
+    hr_error error = {0};
+    hr_status status;
+    write_file("tokenizer.json", refused[i].json);
+    status = hr_tokenizer_open(directory, &tokenizer, &error);
+    if (status != HR_ERROR_INPUT || tokenizer) fail_msg("case %zu (%s): status %d", i, refused[i].json, status);
+    if (!strstr(error.message, refused[i].message)) fail_msg("case %zu: '%s' is not in '%s'", i, refused[i].message, error.message);
+    assert_non_null(strstr(error.message, "tokenizer.json"));
+  }
+  write_file("tokenizer.json", "{" MODEL "}"); /* and what they are made of is fine */
+  hr_tokenizer_close(open_directory());
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+}
+
+static void test_misuse(void **state) {
+  hr_tokenizer *tokenizer;
+  hr_tokens tokens = {0};
+  hr_error error = {0};
+  char *decoded;
+  (void)state;
+  begin_directory(NULL);
+  assert_int_equal(hr_tokenizer_open(directory, &tokenizer, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "holds no tokenizer"));
+  assert_int_equal(hr_tokenizer_open("/nowhere/at/all.json", &tokenizer, &error), HR_ERROR_IO);
+  assert_int_equal(hr_tokenizer_open("vocab.txt", &tokenizer, &error), HR_ERROR_INPUT);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
+  tokenizer = open_family("gpt2");
+  assert_int_equal(hr_tokenizer_encode(tokenizer, "x", (uint64_t)1 << 32, 0, &tokens, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_tokenizer_decode(tokenizer, (int32_t[]){1, 700}, 2, 0, &decoded, NULL, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "has no id 700"));
+  assert_null(decoded);
+  assert_int_equal(hr_tokenizer_decode(tokenizer, (int32_t[]){-1}, 1, 0, &decoded, NULL, &error), HR_ERROR_INPUT);
+  assert_null(hr_tokenizer_token(tokenizer, 700, NULL));
+  assert_null(hr_tokenizer_token(tokenizer, -1, NULL));
+  assert_int_equal(hr_tokenizer_find(tokenizer, "no such token"), -1);
+  assert_int_equal(hr_tokenizer_decode(tokenizer, NULL, 0, 0, &decoded, NULL, &error), HR_OK);
+  assert_string_equal(decoded, "");
+  hr_free(decoded);
+  hr_tokenizer_close(tokenizer);
+  hr_tokenizer_close(NULL);
+}
+
+/* ---- threads and memory ---- */
+
+typedef struct worker { const hr_tokenizer *tokenizer; const text *texts; uint32_t count; uint64_t hash; } worker;
+
+static void *work(void *context) {
+  worker *w = context;
+  hr_tokens tokens = {0};
+  for (uint32_t round = 0; round < 3; round++)
+    for (uint32_t i = 0; i < w->count; i++) {
+      if (hr_tokenizer_encode(w->tokenizer, w->texts[i].bytes, w->texts[i].count, HR_ENCODE_SPECIAL, &tokens, NULL) != HR_OK) return NULL;
+      w->hash = w->hash * 31 + fnv(0x811C9DC5u, tokens.ids, tokens.count * sizeof *tokens.ids);
+    }
+  hr_tokens_deinit(&tokens);
+  return NULL;
+}
+
+static void test_threads(void **state) {
+  static const char *const names[] = {"llama3", "clip_bytes", "llama2"};
+  text *texts;
+  uint32_t count = read_texts(&texts);
+  (void)state;
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+    hr_tokenizer *tokenizer = open_family(names[n]);
+    worker workers[4];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+      workers[i] = (worker){tokenizer, texts, count, 0};
+      assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) (void)pthread_join(threads[i], NULL);
+    for (int i = 1; i < 4; i++) assert_true(workers[i].hash == workers[0].hash);
+    assert_true(workers[0].hash != 0);
+    hr_tokenizer_close(tokenizer);
+  }
+  free_texts(texts, count);
+}
+
+/* Every allocation of opening, encoding and decoding fails once: MEMORY, nothing lost, and the next try is well. */
+static void torture(const char *name) {
+  const text sample = {"Hello <s> w\xC3\xB6rld <|im_start|> \xFF  123 supercalifragilistic words and   a mask <mask> don't", 80};
+  uint64_t live = hri_mem_live_bytes();
+  for (uint64_t nth = 1;; nth++) {
+    hr_tokenizer *tokenizer = NULL;
+    hr_tokens tokens = {0};
+    char *decoded = NULL;
+    hr_error error = {0};
+    hr_status status;
+    hri_mem_fail_after(nth);
+    status = hr_tokenizer_open(data_path(name, ".json"), &tokenizer, &error);
+    if (status == HR_OK) status = hr_tokenizer_encode(tokenizer, sample.bytes, sample.count, HR_ENCODE_SPECIAL | HR_ENCODE_OFFSETS, &tokens, &error);
+    if (status == HR_OK) status = hr_tokenizer_encode(tokenizer, sample.bytes, sample.count, HR_ENCODE_SPECIAL, &tokens, &error);
+    if (status == HR_OK) status = hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, 0, &decoded, NULL, &error);
+    hri_mem_fail_after(0);
+    hr_free(decoded);
+    hr_tokens_deinit(&tokens);
+    hr_tokenizer_close(tokenizer);
+    if (hri_mem_live_bytes() != live) fail_msg("%s: %llu bytes lost when allocation %llu fails", name, (unsigned long long)(hri_mem_live_bytes() - live), (unsigned long long)nth);
+    if (status == HR_OK) return;
+    if (status != HR_ERROR_MEMORY) fail_msg("%s: status %d when allocation %llu fails: %s", name, status, (unsigned long long)nth, error.message);
+  }
+}
+
+static void test_refused_memory(void **state) {
+  static const char *const names[] = {"roberta", "llama2", "byte_normalizer", "metaspace"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) torture(names[i]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_vectors),   cmocka_unit_test(test_remembered_words), cmocka_unit_test(test_long_pieces), cmocka_unit_test(test_config), cmocka_unit_test(test_template),
+      cmocka_unit_test(test_greedy_blanks), cmocka_unit_test(test_long_token),
+      cmocka_unit_test(test_gguf), cmocka_unit_test(test_sentencepiece), cmocka_unit_test(test_tiktoken),      cmocka_unit_test(test_refusals),         cmocka_unit_test(test_misuse),      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_refused_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
