@@ -1,4 +1,5 @@
-/* Graphs record what was described; planning replays the record into a job, once per program. */
+/* Programs of the C API. Graphs record what was described; planning replays the record into a job, once per program, and from
+ * there on a graph takes the way of a model: the same passes, plan and executor. Nobody above includes anything of this folder. */
 #include <headroom/graph.h>
 
 #include <math.h>
