@@ -437,14 +437,16 @@ static hr_status put_inputs(hr_run *run, uint64_t *counted, hr_error *error) {
   for (hr_tensor k = 0; k < g->tensors.count; k++) {
     const entry *e = &g->tensors.items[k];
     const int32_t *values;
+    hri_id id;
     if (e->kind != ENTRY_INPUT) continue;
     values = hr_run_input(run, k);
+    id = leaf(run, k, ENTRY_INPUT);
     for (uint64_t r = 0; r < e->rows; r++) {
       if (e->is_targets && values[r] >= 0) (*counted)++;
       if ((values[r] < 0 && !e->is_targets) || (values[r] >= 0 && (uint64_t)values[r] >= e->limit))
         return hri_fail(error, HR_ERROR_INPUT, "input %s: row %llu is %d, outside of [0, %llu)", e->name, (unsigned long long)r, values[r], (unsigned long long)e->limit);
     }
-    HRI_TRY(hri_executor_write(run->executor, leaf(run, k, ENTRY_INPUT), 0, values, e->rows * sizeof *values, error));
+    if (hri_executor_has(run->executor, id)) HRI_TRY(hri_executor_write(run->executor, id, 0, values, e->rows * sizeof *values, error));
   }
   return HR_OK;
 }

@@ -247,16 +247,27 @@ hr_status hri_executor_run(hri_executor *x, hri_program_kind program, hr_error *
 
 /* ---- tensors ---- */
 
+bool hri_executor_has(const hri_executor *x, hri_id tensor) {
+  const hri_storage_life *life = &x->placement->lives[x->job->tensors.items[tensor].storage];
+  return life->begin <= life->end;
+}
+
 hr_status hri_executor_write(hri_executor *x, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes, hr_error *error) {
+  assert(hri_executor_has(x, tensor));
   return x->backend->write(x->run, tensor, offset, from, bytes, error);
 }
 
 hr_status hri_executor_read(hri_executor *x, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hr_error *error) {
   hri_mark mark;
+  assert(hri_executor_has(x, tensor));
   HRI_TRY(x->backend->read(x->run, tensor, offset, to, bytes, &mark, error));
   return hri_executor_wait(x, mark, error);
 }
 
-void *hri_executor_view(const hri_executor *x, hri_id tensor) { return x->backend->view(x->run, tensor); }
+void *hri_executor_view(const hri_executor *x, hri_id tensor) {
+  assert(hri_executor_has(x, tensor));
+  return x->backend->view(x->run, tensor);
+}
+
 uint64_t hri_executor_address(const hri_executor *x, hri_tier tier) { return x->backend->address(x->run, tier); }
 uint64_t hri_executor_reserved_bytes(const hri_executor *x, hri_tier tier) { return x->backend->reserved_bytes(x->run, tier); }

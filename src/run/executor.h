@@ -65,6 +65,9 @@ void hri_executor_control_set(hri_executor *executor, size_t offset, const void 
 
 /* ---- tensors ---- */
 
+/* Whether a tensor has a place. What no node touches has none, and its offset is another's: it is not to be written, read or
+ * viewed. */
+bool hri_executor_has(const hri_executor *executor, hri_id tensor);
 /* Bytes into a tensor, behind what was launched; `from` is the caller's again at once. */
 hr_status hri_executor_write(hri_executor *executor, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes, hr_error *error);
 /* Bytes out of a tensor as what was launched leaves it; waits. */

@@ -127,6 +127,36 @@ static void live_sets_name_what_is_in_them(void **state) {
   hr_plan_destroy(plan);
 }
 
+/* An input that no node reads has no place in the arena: a step takes nothing of it there. */
+static void an_input_that_nobody_reads_touches_nothing(void **state) {
+  float values[2][7 * WIDTH], before[7 * WIDTH];
+  (void)state;
+  for (int spare = 0; spare < 2; spare++) {
+    hr_error error = {0};
+    hr_plan *plan = NULL;
+    hr_run *run = NULL;
+    double loss = 0;
+    hr_job job;
+    net n = make_net(false);
+    hr_tensor unread = spare ? hr_graph_input(n.graph, "unread", 1 << 20) : HR_NO_TENSOR;
+    hr_job_init(&job);
+    assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
+    if (hr_graph_plan(n.graph, &job, &plan, &error) != HR_OK || hr_run_create(n.graph, plan, &run, &error) != HR_OK) fail_msg("%s", error.message);
+    for (int r = 0; r < ROWS; r++) hr_run_input(run, n.ids)[r] = r % 7, hr_run_input(run, n.targets)[r] = r % CLASSES;
+    for (int r = 0; spare && r < 1 << 20; r++) hr_run_input(run, unread)[r] = r;
+    assert_int_equal(hr_run_get_parameter(run, n.table, before, 7 * WIDTH, &error), HR_OK);
+    if (hr_run_evaluate(run, &loss, &error) != HR_OK) fail_msg("%s", error.message);
+    assert_int_equal(hr_run_get_parameter(run, n.table, values[spare], 7 * WIDTH, &error), HR_OK);
+    assert_memory_equal(before, values[spare], sizeof before);
+    if (hr_run_step(run, 1e-2, &loss, &error) != HR_OK) fail_msg("%s", error.message);
+    assert_int_equal(hr_run_get_parameter(run, n.table, values[spare], 7 * WIDTH, &error), HR_OK);
+    hr_run_destroy(run);
+    hr_plan_destroy(plan);
+    hr_graph_destroy(n.graph);
+  }
+  assert_memory_equal(values[0], values[1], sizeof values[0]);
+}
+
 static void wrong_graphs_are_refused(void **state) {
   hr_error error = {0};
   hr_plan *plan = NULL;
@@ -158,6 +188,7 @@ static void wrong_graphs_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(frozen_parameters_stay), cmocka_unit_test(trained_parameters_move_the_same_either_way), cmocka_unit_test(live_sets_name_what_is_in_them),
+                                     cmocka_unit_test(an_input_that_nobody_reads_touches_nothing),
                                      cmocka_unit_test(wrong_graphs_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
