@@ -1,5 +1,6 @@
 #include "train/memory.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -21,6 +22,8 @@ typedef struct ran {
 typedef struct recorded {
   uint64_t step; /* 0: none */
   uint32_t run_count, time_count;
+  uint32_t told;     /* the run whose nodes are told: they may be told long after their program, in the order of programs */
+  uint32_t expected; /* nodes of all runs */
   bool whole;    /* it ended, and all of it found room */
 } recorded;
 
@@ -132,11 +135,19 @@ void hri_memory_program(hri_memory *m, hri_program_kind kind, uint32_t micro) {
   recorded *r = &m->steps[m->slot];
   m->trail->micro = micro;
   if (!m->record || !m->in_step) return;
-  if (!r->whole || r->run_count == m->runs_each || r->time_count + m->plan->job.programs[kind].order.count > m->times_each) {
+  if (!r->whole || r->run_count == m->runs_each || r->expected + m->plan->job.programs[kind].order.count > m->times_each) {
     r->whole = false;
     return;
   }
-  m->runs[m->slot * m->runs_each + r->run_count++] = (ran){.kind = kind, .first = r->time_count, .begin_us = now_us()};
+  m->runs[m->slot * m->runs_each + r->run_count++] = (ran){.kind = kind, .first = r->expected, .begin_us = now_us()};
+  r->expected += (uint32_t)m->plan->job.programs[kind].order.count;
+}
+
+/* The run that the next node belongs to; NULL: none was noted for it. */
+static ran *run_told(const hri_memory *m, recorded *r) {
+  ran *runs = m->runs + m->slot * m->runs_each;
+  while (r->told < r->run_count && runs[r->told].count == m->plan->job.programs[runs[r->told].kind].order.count) r->told++;
+  return r->told < r->run_count ? &runs[r->told] : NULL;
 }
 
 static void put(char *to, size_t room, const char *word) {
@@ -150,14 +161,17 @@ void hri_memory_node(hri_memory *m, const hri_job *job, hri_id id) {
   const hri_node *node = &job->nodes.items[id];
   hri_trail_page *page = m->trail;
   recorded *r = &m->steps[m->slot];
+  ran *run;
   page->time_us = now_us();
   page->layer = node->layer;
   put(page->program, sizeof page->program, hri_program_name((hri_program_kind)node->program));
   put(page->phase, sizeof page->phase, hr_phase_name(node->phase));
   put(page->op, sizeof page->op, hri_op_name(node->op));
-  if (!m->record || !m->in_step || !r->whole || r->run_count == 0) return;
-  m->times[m->slot * m->times_each + r->time_count++] = page->time_us;
-  m->runs[m->slot * m->runs_each + r->run_count - 1].count++;
+  run = m->record && m->in_step ? run_told(m, r) : NULL;
+  if (!run || run->kind != node->program) return;
+  assert(run->first + run->count < m->times_each); /* room was looked for when the program was launched */
+  m->times[m->slot * m->times_each + run->first + run->count++] = page->time_us;
+  r->time_count++;
 }
 
 void hri_memory_end_step(hri_memory *m, const hr_metrics *metrics) {

@@ -12,17 +12,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include <headroom/graph.h>
+#include <headroom/snapshot.h>
 
 #include "backend/cpu/cpu.h"
 #include "base/rng.h"
 #include "device/cpu.h"
 #include "support/scratch.h"
 #include "support/tiny_backend.h"
+#include "train/memory.h"
 #include "train/session.h"
 
 /* Stands in for src/backend/open.c: the choice of backends is one of linking. */
@@ -337,6 +340,53 @@ static void runs_train_save_and_go_on(void **state) {
   tiny.pause_us = 0;
 }
 
+/* All programs of a step are launched before their nodes are told, as a backend that queues may do: each node's time is filed under
+ * its own program. */
+static void nodes_told_late_are_filed_by_program(void **state) {
+  static const hri_program_kind programs[] = {HRI_BEGIN, HRI_MICRO, HRI_MICRO, HRI_UPDATE};
+  enum { PROGRAMS = 4 };
+  variant v = {.model = models[0], .optimizer = HR_OPTIMIZER_ADAMW, .accumulate = 2};
+  const char *directory = scratch_make("backend");
+  hri_session s = {0};
+  hri_memory *memory;
+  hr_metrics metrics = {.step = 1, .steps = 1};
+  hr_snapshot *snapshot;
+  hr_job job;
+  hr_error error = {0};
+  int64_t told[PROGRAMS + 1];
+  (void)state;
+  describe(&v, &job);
+  must(hri_session_plan(&s, &job, NULL, &error), &error);
+  must(hri_session_load(&s, NULL, NULL, &error), &error);
+  must(hri_memory_open(directory, s.plan, true, &memory, &error), &error);
+  hri_memory_begin_step(memory, 1);
+  for (uint32_t k = 0; k < PROGRAMS; k++) hri_memory_program(memory, programs[k], k);
+  for (uint32_t k = 0; k <= PROGRAMS; k++) {
+    struct timespec t;
+    usleep(2000);
+    clock_gettime(CLOCK_REALTIME, &t);
+    told[k] = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    for (size_t at = 0; k < PROGRAMS && at < s.plan->job.programs[programs[k]].order.count; at++)
+      hri_memory_node(memory, &s.plan->job, s.plan->job.programs[programs[k]].order.items[at]);
+  }
+  hri_memory_end_step(memory, &metrics);
+  must(hri_memory_end(memory, s.executor, HR_OK, NULL, &error), &error);
+  must(hr_snapshot_read(path_of("%s/memory/snapshot.pickle.gz", directory), NULL, &snapshot, &error), &error);
+  assert_true(snapshot->trace_count > 0);
+  for (uint32_t k = 1; k < PROGRAMS; k++) { /* each has values of its own that come and go */
+    uint64_t events = 0;
+    for (uint64_t e = 0; e < snapshot->traces[0].count; e++) {
+      const hr_trace_event *event = &snapshot->events[snapshot->traces[0].first + e];
+      events += event->time_us >= told[k] && event->time_us < told[k + 1];
+    }
+    if (events < 10) fail_msg("program %u of the step has %llu events", k, (unsigned long long)events);
+  }
+  hr_snapshot_destroy(snapshot);
+  hri_memory_close(memory);
+  hri_session_close(&s);
+  scratch_remove(directory);
+}
+
 /* Loaded and saved through windows, in each type of file, with and without conversion: the bytes that the CPU writes. */
 static void files_are_those_of_the_cpu(void **state) {
   static const hri_file_dtype types[] = {HRI_FILE_F32, HRI_FILE_BF16, HRI_FILE_F16};
@@ -554,6 +604,7 @@ int main(void) {
       cmocka_unit_test(orders_that_do_not_wait_give_other_bits),
 #endif
       cmocka_unit_test(runs_train_save_and_go_on),
+      cmocka_unit_test(nodes_told_late_are_filed_by_program),
       cmocka_unit_test(files_are_those_of_the_cpu),
       cmocka_unit_test(generation_gives_the_same_logits),
       cmocka_unit_test(graphs_run_as_on_the_cpu),
