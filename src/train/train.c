@@ -684,6 +684,7 @@ static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr
 /* How it ended is written where a person looks; the failure itself is what the caller gets. */
 static void end_badly(trainer *t, hr_status status, const hr_error *error) {
   if (error) (void)snprintf(t->run.ended, sizeof t->run.ended, "%s", error->message);
+  t->progress.step = t->settled; /* what was launched behind it counts for nothing */
   (void)hri_run_write(&t->run, &t->progress, status == HR_ERROR_DIVERGED ? "diverged" : "failed", NULL, NULL);
 }
 

@@ -340,6 +340,34 @@ static void runs_train_save_and_go_on(void **state) {
   tiny.pause_us = 0;
 }
 
+/* A run that diverges while the next step is in flight ends with the step that diverged, in run.json as in metrics.jsonl. */
+static void a_run_ends_with_the_step_that_diverged(void **state) {
+  (void)state;
+  for (int on_tiny = 0; on_tiny < 2; on_tiny++) {
+    variant v = {.model = "micro-gpt2-bytes", .optimizer = HR_OPTIMIZER_SGD, .on_tiny = on_tiny};
+    const char *directory = scratch_make("backend"), *text = path_of("%s/text", directory), *out = path_of("%s/run", directory);
+    hr_run_options options = {.data_paths = &text, .data_path_count = 1, .out_directory = out};
+    hr_run_result result;
+    hr_job job;
+    hr_error error = {0};
+    double list[64];
+    char *record;
+    size_t size;
+    put_words(text, 4000, 3);
+    describe(&v, &job);
+    job.clip = 0;
+    job.learning_rate = 1e3;
+    job.steps = 40;
+    must(hr_job_finish(&job, &error), &error);
+    assert_int_equal(hr_train(&job, &options, &result, &error), HR_ERROR_DIVERGED);
+    record = get_file(path_of("%s/run.json", out), &size);
+    assert_non_null(strstr(error.message, path_of("in step %d:", losses(out, list))));
+    assert_non_null(strstr(record, path_of("\"step\": %d,", losses(out, list))));
+    free(record);
+    scratch_remove(directory);
+  }
+}
+
 /* All programs of a step are launched before their nodes are told, as a backend that queues may do: each node's time is filed under
  * its own program. */
 static void nodes_told_late_are_filed_by_program(void **state) {
@@ -604,6 +632,7 @@ int main(void) {
       cmocka_unit_test(orders_that_do_not_wait_give_other_bits),
 #endif
       cmocka_unit_test(runs_train_save_and_go_on),
+      cmocka_unit_test(a_run_ends_with_the_step_that_diverged),
       cmocka_unit_test(nodes_told_late_are_filed_by_program),
       cmocka_unit_test(files_are_those_of_the_cpu),
       cmocka_unit_test(generation_gives_the_same_logits),
