@@ -132,7 +132,9 @@ struct hri_backend {
   /* Reserves each tier's arena in one piece, once, before the first launch, and fills it with HRI_POISON in check mode, else
    * with zeros; a run beside another one takes over its arenas, which must be there. MEMORY. */
   hr_status (*reserve)(void *run, hr_error *error);
-  void (*release)(void *run); /* waits for what runs; NULL is fine */
+  /* Waits for what runs; what nobody waited for is not handed over any more: neither bytes of reads, whose memory may be gone, nor
+   * nodes. NULL is fine. */
+  void (*release)(void *run);
   uint64_t (*reserved_bytes)(const void *run, hri_tier tier); /* as made; 0 when they are another run's */
   uint64_t (*address)(const void *run, hri_tier tier); /* of an arena, for reports alone; 0: none */
   /* The host's address of a tensor, NULL where it has none. What is there counts after a wait. */
@@ -144,7 +146,8 @@ struct hri_backend {
   hr_status (*write)(void *run, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes, hr_error *error);
   /* Queues bytes out of a tensor; they are in `to` once the mark was waited for, and not to be looked at before. */
   hr_status (*read)(void *run, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hri_mark *mark, hr_error *error);
-  /* Until everything up to the mark is done. */
+  /* Until everything up to the mark is done. When it fails, reads that were not handed over yet never are: the caller returns, and
+   * their memory is its own again. */
   hr_status (*wait)(void *run, hri_mark mark, hr_error *error);
 
   void (*close)(hri_backend *backend); /* after all its runs were released; frees the struct too */

@@ -9,6 +9,8 @@ static int64_t first_in(const hri_session *s, hri_id tensor, uint64_t elements, 
   const hri_elements *with = &s->plan->backend->elements;
   const void *values = hri_executor_view(s->executor, tensor);
   float piece[PIECE]; /* of either type */
+  /* Steps may be in flight, and an address counts after a wait. */
+  if (values && hri_executor_read(s->executor, tensor, 0, piece, hri_real_bytes(real), NULL) != HR_OK) return -1;
   if (values) return with->first_nonfinite(values, (int64_t)elements, real, with->threads);
   for (uint64_t done = 0; done < elements; done += PIECE) {
     uint64_t n = elements - done < PIECE ? elements - done : PIECE, each = hri_real_bytes(real);

@@ -314,7 +314,7 @@ static hr_status fill_eval(hri_session *s, hri_dataset *data, uint64_t first, co
 hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens, hr_error *error) {
   const hri_control *control = hri_executor_control(s->executor);
   uint64_t rows = hri_dataset_row_count(data), per = s->plan->spec.micro_batch, count = (rows + per - 1) / per, total = 0;
-  double kept = control->loss_sum, sum = 0;
+  double sum = 0;
   const hri_shape *shape;
   if (batches && batches < count) count = batches;
   for (uint64_t b = 0; b < count; b++) {
@@ -325,7 +325,6 @@ hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batch
     sum += control->loss_sum;
     total += counted;
   }
-  HRI_CONTROL_SET(s->executor, loss_sum, kept);
   *tokens = total;
   *loss = total ? sum / (double)total : NAN;
   return HR_OK;
