@@ -454,11 +454,11 @@ static hr_status workspace(void *self, const hri_job *job, const hri_node *node,
   case HRI_OP_BIAS_GRADIENT: *bytes = hri_bias_gradient_scratch_bytes(rows(&c, 0), columns(&c, 0), team); break;
   case HRI_OP_NORM_BACKWARD: *bytes = hri_norm_backward_scratch_bytes(rows(&c, 0), columns(&c, 0), present(&c, 6), present(&c, 7), team); break;
   case HRI_OP_HEAD_NORM_BACKWARD: *bytes = hri_head_norm_backward_scratch_bytes(rows(&c, 0), node->attr.i[2], team); break;
-  case HRI_OP_ATTENTION: s = attention_shape(&c), *bytes = cpu->attention.forward_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_BACKWARD: s = attention_shape(&c), *bytes = cpu->attention.backward_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_FULL: s = attention_shape(&c), *bytes = cpu->attention.materialized_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_FULL_BACKWARD: s = attention_shape(&c), *bytes = cpu->attention.materialized_backward_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_CACHED: cached = cache_shape(&c), *bytes = cpu->attention.cached_scratch(&cached, team); break;
+  case HRI_OP_ATTENTION: s = attention_shape(&c), *bytes = hri_attention_forward_scratch(cpu->attention.level, &s, team); break;
+  case HRI_OP_ATTENTION_BACKWARD: s = attention_shape(&c), *bytes = hri_attention_backward_scratch(cpu->attention.level, &s, team); break;
+  case HRI_OP_ATTENTION_FULL: s = attention_shape(&c), *bytes = hri_attention_materialized_scratch(cpu->attention.level, &s, team); break;
+  case HRI_OP_ATTENTION_FULL_BACKWARD: s = attention_shape(&c), *bytes = hri_attention_backward_scratch(cpu->attention.level, &s, team); break;
+  case HRI_OP_ATTENTION_CACHED: cached = cache_shape(&c), *bytes = hri_attention_cached_scratch(cpu->attention.level, &cached, team); break;
   default: break;
   }
   if (*bytes == UINT64_MAX) return hri_fail(error, HR_ERROR_USAGE, "the scratch of %s does not fit 64 bits", hri_op_name(node->op));
