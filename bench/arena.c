@@ -7,7 +7,7 @@
 
 #include <headroom/device.h>
 
-#include "device/arena.h"
+#include "backend/cpu/arena.h"
 
 static double now(void) {
   struct timespec t;

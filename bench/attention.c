@@ -16,7 +16,7 @@
 #include <omp.h>
 
 #include "base/mem.h"
-#include "kernel/gemm.h"
+#include "backend/cpu/gemm.h"
 #include "ops/attention/cpu.h"
 
 typedef struct variant {

@@ -111,7 +111,7 @@ static double now_busy(void) {
 /* One load of weights and states into the arenas that are there; -1 on failure. */
 static double load(hri_session *s, const char *directory, const char *states, bool digest, hri_file_list *files, double *busy, hr_error *error) {
   double begin;
-  hr_status status = hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, states, 1, error);
+  hr_status status = hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory, states, 1, error);
   if (status != HR_OK) return -1;
   files->count = 0;
   *busy = now_busy();

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/mem.h"
-#include "kernel/gemm_providers.h"
+#include "backend/cpu/gemm_providers.h"
 
 static const char *const kinds[] = {"forward", "dx", "dw"};
 static const int64_t sides[][2] = {{2304, 768}, {768, 768}, {3072, 768}, {768, 3072}, {50304, 768},

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "device/arena.h"
+#include "backend/cpu/arena.h"
 #include "train/session.h"
 
 enum { PIECE = 1 << 20, MAX_ROUNDS = 64 };
@@ -95,7 +95,7 @@ static double read_file(const char *path, uint64_t bytes, unsigned char *to, boo
 
 static double load(hri_session *s, hr_error *error) {
   double begin;
-  if (hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, NULL, NULL, 1, error) != HR_OK) return -1;
+  if (hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, NULL, NULL, 1, error) != HR_OK) return -1;
   begin = now();
   if (hri_executor_run(s->executor, HRI_LOAD, error) != HR_OK) return -1;
   begin = now() - begin;

@@ -6,7 +6,7 @@
  *
  * One line per instruction level, types and team: of how many shapes, the most that one call needed, and what products keep.
  * Calls: `start` makes the engine, `ask` selects a primitive and reads its scratch, `make` generates its code, `run` runs it
- * (after a first run, in address space and heap as they then are). What src/kernel/gemm_onednn.c proves
+ * (after a first run, in address space and heap as they then are). What src/backend/cpu/gemm_onednn.c proves
  * before each call must be above all of it. */
 #include <signal.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 
 #include "base/mem.h"
 #include "device/host.h"
-#include "device/team.h"
-#include "kernel/gemm_providers.h"
+#include "backend/cpu/team.h"
+#include "backend/cpu/gemm_providers.h"
 
 #if defined(HRI_HAVE_ONEDNN)
 

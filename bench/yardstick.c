@@ -15,7 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "device/arena.h"
+#include "backend/cpu/arena.h"
+#include "backend/cpu/cpu.h"
 #include "plan/cost.h"
 #include "train/session.h"
 
@@ -106,7 +107,7 @@ static shape *find_shape(bench *b, const hri_job *job, const hri_node *node) {
 /* The same product with its right operand packed, whether or not packing would pay in a step; HRI_NONE when it cannot be. */
 static hri_id packed_twin(hr_plan *plan, hri_id plain) {
   hri_job *job = &plan->job;
-  hri_backend backend = hri_cpu_backend(plan->cpu);
+  const hri_backend *backend = plan->backend;
   hri_place place = {.program = HRI_STEP, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = -1, .unit = HRI_NONE};
   uint64_t bytes = 0;
   bool pays;
@@ -114,7 +115,7 @@ static hri_id packed_twin(hr_plan *plan, hri_id plain) {
   hri_tensor like;
   hr_error error = {0};
   if (hri_rate_class_of(job, &job->nodes.items[plain]).table != HRI_RATE_PRODUCT) return HRI_NONE;
-  check(backend.packing(backend.self, job, &job->nodes.items[plain], &bytes, &pays, &error), &error);
+  check(backend->packing(backend->self, job, &job->nodes.items[plain], &bytes, &pays, &error), &error);
   if (bytes == 0) return HRI_NONE;
   like = job->tensors.items[hri_operands(job, &job->nodes.items[plain])[1].tensor];
   id = hri_tensor_new(job, place, like.key, HRI_U8, 1, &bytes, NULL);
@@ -127,7 +128,7 @@ static hri_id packed_twin(hr_plan *plan, hri_id plain) {
   memcpy(job->tensors.items[id].stored, like.stored, sizeof like.stored);
   hri_operands(job, &job->nodes.items[twin])[1].tensor = id;
   if (hri_operand_find(job, &job->nodes.items[twin], HRI_SCRATCH, 0) != HRI_NONE) job->nodes.items[twin].operand_count--; /* the last one; of the plain product */
-  check(backend.workspace(backend.self, job, &job->nodes.items[twin], &bytes, &error), &error);
+  check(backend->workspace(backend->self, job, &job->nodes.items[twin], &bytes, &error), &error);
   if (bytes) hri_node_add_operand(job, twin, hri_tensor_new(job, place, like.key, HRI_U8, 1, &bytes, NULL), HRI_SCRATCH);
   check(hri_job_ok(job, &error), &error);
   return twin;
@@ -215,7 +216,7 @@ static void size_regions(bench *b, candidate *c) { place(b, c, false); }
 static void prepare(bench *b, candidate *c) {
   const hr_plan *plan = b->isolated;
   hr_error error = {0};
-  check(hri_cpu_prepare(plan->cpu, &plan->job, &plan->job.nodes.items[c->node], &c->handle, &error), &error);
+  check(hri_cpu_prepare(hri_cpu_of(plan->backend), &plan->job, &plan->job.nodes.items[c->node], &c->handle, &error), &error);
 }
 
 /* Nodes share storages, so each is placed anew before it runs. */
@@ -226,7 +227,7 @@ static void time_candidate(bench *b, candidate *c) {
   place(b, c, true);
   for (int k = 0; k < REPEATS; k++) {
     double begin = now(), seconds;
-    check(hri_cpu_run(plan->cpu, &b->launch, &plan->job.nodes.items[c->node], c->handle, &error), &error);
+    check(hri_cpu_run(hri_cpu_of(plan->backend), &b->launch, &plan->job.nodes.items[c->node], c->handle, &error), &error);
     seconds = now() - begin;
     if (seconds < best) best = seconds;
   }
@@ -238,7 +239,7 @@ static void prepare_isolated(bench *b) {
   hr_error error = {0};
   each_candidate(b, size_regions);
   for (int r = 0; r < REGIONS; r++) total += b->region_bytes[r];
-  check(hri_arena_reserve(&b->arena, total, hri_cpu_threads(b->session.plan->cpu), NULL, &error), &error);
+  check(hri_arena_reserve(&b->arena, total, b->session.plan->backend->team, NULL, &error), &error);
   fill((uint32_t *)(void *)b->arena.base, b->region_bytes[INPUTS] / sizeof(uint32_t));
   b->offsets = need(calloc(b->isolated->job.storages.count, sizeof *b->offsets));
   b->launch = (hri_launch){.job = &b->isolated->job, .offsets = b->offsets};
@@ -261,8 +262,8 @@ static void feed(bench *b) {
   const hri_job *job = &b->session.plan->job;
   const hr_job *spec = &b->session.plan->spec;
   hri_executor *x = b->session.executor;
-  int32_t *ids = hri_executor_pointer(x, job->input_ids), *targets = hri_executor_pointer(x, job->input_targets),
-          *positions = hri_executor_pointer(x, job->input_positions), *doc_start = hri_executor_pointer(x, job->input_doc_start);
+  int32_t *ids = hri_executor_view(x, job->input_ids), *targets = hri_executor_view(x, job->input_targets),
+          *positions = hri_executor_view(x, job->input_positions), *doc_start = hri_executor_view(x, job->input_doc_start);
   uint32_t rows = spec->micro_batch * spec->sequence_length, state = 1;
   for (uint32_t k = 0; k < rows; k++) {
     state = state * 1664525u + 1013904223u;
@@ -274,18 +275,18 @@ static void feed(bench *b) {
 }
 
 static void run_step(bench *b) {
-  hri_control *control = hri_executor_control(b->session.executor);
+  const hri_control *control = hri_executor_control(b->session.executor);
   hr_error error = {0};
   double begin;
   for (uint32_t s = 0; s < b->shape_count; s++) b->shapes[s].in_step[b->round] = 0;
   for (int op = 0; op < HRI_OP_COUNT; op++) b->op_seconds[op][b->round] = 0;
   b->others[b->round] = 0;
-  control->learning_rate = 1e-4;
-  control->inv_tokens = 1.0 / (b->session.plan->spec.micro_batch * b->session.plan->spec.sequence_length);
-  control->clip_norm = b->session.plan->spec.clip;
-  control->clip_scale = 1;
-  control->loss_sum = 0;
-  control->step++;
+  HRI_CONTROL_SET(b->session.executor, learning_rate, 1e-4);
+  HRI_CONTROL_SET(b->session.executor, inv_tokens, 1.0 / (b->session.plan->spec.micro_batch * b->session.plan->spec.sequence_length));
+  HRI_CONTROL_SET(b->session.executor, clip_norm, b->session.plan->spec.clip);
+  HRI_CONTROL_SET(b->session.executor, clip_scale, 1);
+  HRI_CONTROL_SET(b->session.executor, loss_sum, 0);
+  HRI_CONTROL_SET(b->session.executor, step, control->step + 1);
   begin = now();
   check(hri_executor_run(b->session.executor, HRI_STEP, &error), &error);
   b->step[b->round] = now() - begin;

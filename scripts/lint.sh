@@ -6,7 +6,8 @@
 #   table       scripts/floors.txt is well-formed: each row names only rows above it
 #   floors      an include goes where floors.txt allows; examples/ see public headers only
 #   technique   the executor names no memory technique: those are passes
-#   pass        a pass includes neither kernels nor the executor
+#   pass        a pass includes no executor
+#   contract    src/backend alone includes the rooms of backends (backend/cpu/...)
 #   quiet       library code (src/ but src/cli) never prints, exits or aborts
 #   whitespace  no tabs, no trailing blanks, a newline at the end
 #   layout      scripts/layout.txt names every file, so that nothing is committed that was only left behind
@@ -120,8 +121,13 @@ check_technique() {
 }
 
 check_pass() {
-  search 'src/pass/*.c' -- -E '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"](kernel|run)/' |
+  search 'src/pass/*.c' -- -E '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]run/' |
     findings pass "a pass is data in, data out"
+}
+
+check_contract() {
+  search 'src/*.[ch]' 'src/*.inc' -- -E '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]backend/[^"/>]*/' |
+    { grep -v '^src/backend/' || true; } | findings contract "a backend is reached by its contract, backend/backend.h"
 }
 
 # Prints "file:line:code" with comments and the insides of literals taken out.
@@ -199,6 +205,7 @@ run_checks() {
   check_floors
   check_technique
   check_pass
+  check_contract
   check_quiet
   check_whitespace
   check_machine
@@ -268,13 +275,17 @@ self_test() {
   expect floors src/cli/main.c '#include "plan/place.h"\n'
   expect floors examples/plan.c '#include "base/text.h"\n'
   expect none src/ops/linear/cpu.c '#include "base/mem.h"\n'
-  expect floors src/ops/linear/rule.c '#include "device/arena.h"\n'
+  expect floors src/ops/linear/rule.c '#include "device/host.h"\n'
+  expect floors src/backend/open.c '#include "device/host.h"\n'
+  expect none src/backend/cpu/arena.c '#include "device/host.h"\n'
+  expect contract src/run/executor.c '#include "backend/cpu/cpu.h"\n'
+  expect none src/backend/open.c '#include "backend/cpu/cpu.h"\n'
   local word
   for word in recompute_level Offload hr_lora zero_stage quantized loss_chunk; do
     expect technique src/run/executor.c "int $word;\n"
   done
   expect none src/run/executor_lanes.c 'int explorable, zero;\n'
-  expect pass src/pass/fuse.c '#include "kernel/gemm.h"\n'
+  expect contract src/pass/fuse.c '#include "backend/cpu/gemm.h"\n'
   expect pass src/pass/fuse.c '#include "run/executor.h"\n'
   expect none src/pass/fuse.c '#include "base/text.h"\n'
   expect quiet src/plan/loud.c 'void f(void) { printf("x"); }\n'

@@ -48,19 +48,23 @@ typedef struct hr_device_rates {
 typedef struct hr_device {
   char name[48];              /* "cpu", "rtx-4090", ... */
   char title[96];             /* "NVIDIA GeForce RTX 4090"; for the CPU the model name */
-  bool is_cpu;
+  char backend[16];           /* what runs jobs on it: "cpu"; "": jobs can only be planned for it */
+  bool has_team;              /* runs on threads of this process, as many as a job asks for */
+  bool packs;                 /* products can take operands that were packed for them */
+  bool usable_now;            /* usable_bytes is what this machine could give when it was asked, not a figure of the product */
   uint64_t capacity_bytes;    /* what is built in */
-  uint64_t usable_bytes;      /* what a process can have: cudaMemGetInfo's total; for the CPU what is available now */
+  uint64_t usable_bytes;      /* what a process can have: cudaMemGetInfo's total; with usable_now what is available now */
   double memory_bytes_per_second;
   double flops_fp32, flops_tf32, flops_bf16; /* dense, per second, published; 0 = not offered */
   double link_bytes_per_second;              /* host link, one direction; 0 for the CPU */
+  double node_seconds;        /* what a node takes besides its work; assumed, a probe knows better */
   double gemm_efficiency, memory_efficiency; /* share of the published rates that is assumed reachable */
   uint64_t fixed_bytes;       /* runtime, libraries, context: what no program can own */
   bool fixed_measured;        /* measured on this machine, else assumed */
   uint64_t library_workspace_bytes; /* GEMM library workspace that a run would reserve */
   char source[160];           /* where the figures come from */
   char date[16];              /* when they were read, YYYY-MM */
-  hr_device_rates rates;      /* of the CPU, when a probe of this machine is stored; rates.threads 0: none */
+  hr_device_rates rates;      /* when a probe of this machine is stored; rates.threads 0: none */
 } hr_device;
 
 /* Number of table devices (the CPU is not one) and the index-th. */

@@ -58,14 +58,15 @@ void hr_graph_loss(hr_graph *graph, hr_tensor hidden, hr_tensor head, hr_tensor 
  * hr_job_finish need not be called. */
 hr_status hr_graph_plan(const hr_graph *graph, const hr_job *job, hr_plan **plan, hr_error *error);
 
-/* ---- running (CPU) ---- */
+/* ---- running ---- */
 
 typedef struct hr_run hr_run;
 
 /* Reserves what the plan says and initialises the parameters from the job's seed. Graph and plan must outlive the run. */
 hr_status hr_run_create(const hr_graph *graph, hr_plan *plan, hr_run **run, hr_error *error);
 void hr_run_destroy(hr_run *run);
-/* Where to write an input's rows; valid until destroy, but its content only until the next step. NULL if it is no input. */
+/* Where to write an input's rows, zeros to begin with; each step takes what stands there. Valid until destroy; NULL if it is
+ * no input. */
 int32_t *hr_run_input(hr_run *run, hr_tensor input);
 /* One optimizer step on the inputs; *loss is the mean over targets that count. INPUT when an id is out of range. */
 hr_status hr_run_step(hr_run *run, double learning_rate, double *loss, hr_error *error);

@@ -1,7 +1,7 @@
 /* Heap, checked sizes and growable arrays.
  *
  * All host bookkeeping memory goes through hri_alloc, so that tests can make the n-th allocation fail and count bytes.
- * Device arenas do not: they are reserved once, by device/arena. */
+ * Device arenas do not: they are reserved once, by the backends. */
 #ifndef HRI_BASE_MEM_H
 #define HRI_BASE_MEM_H
 

@@ -54,7 +54,7 @@ static void write_device(json_writer *json, const char *key, const hr_device *de
   json_write_open(json, key, '{');
   json_write_text(json, "name", device->name);
   json_write_text(json, "title", device->title);
-  json_write_bool(json, "is_cpu", device->is_cpu);
+  json_write_bool(json, "is_cpu", strcmp(device->backend, "cpu") == 0);
   json_write_count(json, "capacity_bytes", device->capacity_bytes);
   json_write_count(json, "usable_bytes", device->usable_bytes);
   json_write_count(json, "fixed_bytes", device->fixed_bytes);
@@ -115,12 +115,12 @@ static void print_one(const hr_device *device) {
   (void)printf("%-18s %s (%llu bytes)\n", "built in", SIZE_TEXT(device->capacity_bytes),
                (unsigned long long)device->capacity_bytes);
   (void)printf("%-18s %s (%llu bytes)%s\n", "usable", SIZE_TEXT(device->usable_bytes),
-               (unsigned long long)device->usable_bytes, device->is_cpu ? ", now" : "");
+               (unsigned long long)device->usable_bytes, device->usable_now ? ", now" : "");
   (void)printf("%-18s %s (runtime, libraries, context; %s)\n", "fixed", SIZE_TEXT(device->fixed_bytes),
                device->fixed_measured ? "measured on this machine" : "assumed");
   if (device->library_workspace_bytes)
     (void)printf("%-18s %s\n", "library workspace", SIZE_TEXT(device->library_workspace_bytes));
-  if (device->is_cpu)
+  if (device->has_team)
     (void)printf("%-18s %u (physical cores that this process may use)\n", "threads", hr_device_cpu_threads());
   print_rate("memory", device->memory_bytes_per_second, 1e9, "GB/s");
   print_rate("host link", device->link_bytes_per_second, 1e9, "GB/s, one direction");

@@ -92,7 +92,7 @@ static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_erro
   if (config_chosen(config, OPTION_BUDGET) && !config->values[OPTION_BUDGET].percent) *bytes = config_count(config, OPTION_BUDGET);
   if (*bytes || !config_chosen(config, OPTION_DEVICE)) return HR_OK;
   if (hr_device_find(config_text(config, OPTION_DEVICE), &device, error) != HR_OK) return error->code;
-  if (!device.is_cpu) *bytes = device.usable_bytes;
+  if (!device.usable_now) *bytes = device.usable_bytes;
   return HR_OK;
 }
 

@@ -68,7 +68,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
       add(text, sizeof text, " loss in chunks of %u,", job->loss_chunk);
   }
   add(text, sizeof text, " %s, on %s", hr_precision_name(job->precision), job->device.name);
-  if (job->device.is_cpu) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
+  if (job->device.has_team) add(text, sizeof text, " with %u thread%s", job->threads, job->threads == 1 ? "" : "s");
   screen_hang(stream, LABEL, "plan", text);
 }
 
@@ -271,9 +271,9 @@ static void time_text(const hr_plan *plan, char *text, size_t bytes) {
     add(text, bytes, ", %s tokens/s", COUNT_TEXT((double)info->tokens_per_step / step));
   if (step > 0 && info->flops_per_step > 0) add(text, bytes, ", %sFLOP/s", COUNT_TEXT(info->flops_per_step / step));
   add(text, bytes, " (predicted from %s)",
-      info->time_measured  ? "rates measured on this machine"
-      : job->device.is_cpu ? "assumed rates"
-                           : "published rates");
+      info->time_measured      ? "rates measured on this machine"
+      : job->device.usable_now ? "assumed rates"
+                               : "published rates");
 }
 
 static void print_time(FILE *stream, const hr_plan *plan) {

@@ -5,6 +5,8 @@
 
 #include "device/host.h"
 
+static const double NODE_SECONDS = 5e-6; /* assumed */
+
 uint32_t hr_device_cpu_threads(void) { return hri_host_cores_now().usable; }
 
 /* Rates per core in fp32 that a good GEMM reaches, and whether bf16 products exist. Rough assumptions by instruction
@@ -41,7 +43,9 @@ void hri_device_cpu(hr_device *device) {
   memset(device, 0, sizeof *device);
   (void)snprintf(device->name, sizeof device->name, "cpu");
   hri_host_cpu_model(device->title, sizeof device->title);
-  device->is_cpu = true;
+  (void)snprintf(device->backend, sizeof device->backend, "cpu");
+  device->has_team = device->packs = device->usable_now = true;
+  device->node_seconds = NODE_SECONDS;
   device->capacity_bytes = memory.total_bytes;
   device->usable_bytes = usable_bytes(&memory);
   device->memory_bytes_per_second = 30e9; /* assumed: two channels of DDR4, less losses */

@@ -23,6 +23,7 @@
 #define GIB (1024ull * 1024 * 1024)
 
 enum { CONTEXT_MIB = 500 };
+static const double LAUNCH_SECONDS = 4e-6; /* of a kernel; assumed */
 /* cuBLAS workspace as torch configures it: ":4096:2:16:8" before Hopper, 32 MiB from Hopper on (CublasHandlePool.cpp). */
 #define WORKSPACE_CLASSIC (8320 * KIB)
 #define WORKSPACE_HOPPER (32 * MIB)
@@ -128,6 +129,7 @@ hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error) {
   device->flops_tf32 = r->tf32 * 1e12;
   device->flops_bf16 = r->bf16 * 1e12;
   device->link_bytes_per_second = r->link * 1e9;
+  device->node_seconds = LAUNCH_SECONDS;
   device->gemm_efficiency = r->efficiency;
   device->memory_efficiency = 0.9; /* llm-analysis */
   device->fixed_bytes = CONTEXT_MIB * MIB;

@@ -148,9 +148,9 @@ static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t position
 
 /* ---- load and save ---- */
 
-static void move_part(hri_job *job, hri_emit emit, hri_op op, hri_id tensor, uint32_t param, hri_part_kind kind) {
+static void move_part(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, hri_id tensor, uint32_t param, hri_part_kind kind) {
   hri_attr attr = {.i = {param, kind}};
-  hri_place place = {.program = emit.program, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = emit.layer, .unit = emit.unit};
+  hri_place place = {.program = emit.program, .tier = (uint8_t)staging_tier, .role = HRI_ROLE_WORKSPACE, .layer = emit.layer, .unit = emit.unit};
   hri_id staging;
   uint64_t dims[1];
   if (job->failed) return;
@@ -159,16 +159,16 @@ static void move_part(hri_job *job, hri_emit emit, hri_op op, hri_id tensor, uin
   hri_node_append(job, (uint16_t)op, emit, &attr, (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
 }
 
-void hri_build_transfers(hri_job *job, bool load) {
+void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier) {
   hri_op op = load ? HRI_OP_FILL : HRI_OP_SINK;
   for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
     hri_param param = job->params.items[p];
     hri_emit e = {.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
                   .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE};
-    move_part(job, e, op, param.master != HRI_NONE ? param.master : param.weight, p, HRI_PART_WEIGHT);
+    move_part(job, e, op, staging_tier, param.master != HRI_NONE ? param.master : param.weight, p, HRI_PART_WEIGHT);
     if (load && param.master != HRI_NONE) hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(param.master), HRI_W(param.weight)}, 2);
     for (uint32_t k = 0; k < 2; k++)
-      if (param.state[k] != HRI_NONE) move_part(job, e, op, param.state[k], p, (hri_part_kind)(HRI_PART_STATE0 + k));
+      if (param.state[k] != HRI_NONE) move_part(job, e, op, staging_tier, param.state[k], p, (hri_part_kind)(HRI_PART_STATE0 + k));
   }
 }
 

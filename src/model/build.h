@@ -44,8 +44,8 @@ typedef struct hri_param_request {
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *request);
 void hri_build_control(hri_job *job, uint16_t programs);
 /* The load or save program: one node per parameter and state. Master weights are moved where there are any, and rounded to
- * the weights that the products read. */
-void hri_build_transfers(hri_job *job, bool load);
+ * the weights that the products read. Staging lies in the tier that the host addresses. */
+void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier);
 /* With several micro-steps every gradient is added to: `begin` makes them zero. */
 void hri_build_zero_gradients(hri_job *job);
 

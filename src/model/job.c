@@ -361,7 +361,7 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "give a size such as 6GiB, or a share such as 90%%");
   }
   if (made.budget_bytes == 0) made.budget_bytes = made.device.usable_bytes;
-  if (!made.device.is_cpu && made.budget_bytes > made.device.usable_bytes) {
+  if (!made.device.usable_now && made.budget_bytes > made.device.usable_bytes) {
     char a[32], b[32];
     hri_fail(error, HR_ERROR_USAGE, "--budget is %s and %s has %s", hri_size_text(made.budget_bytes, a), made.device.name, hri_size_text(made.device.usable_bytes, b));
     return hri_hint(error, HR_ERROR_USAGE, "leave --budget out for all of it, or name a larger --device");

@@ -1,7 +1,7 @@
 /* The instruction levels that kernels are compiled for. The level is part of a job: it decides bits and scratch.
  *
  * A level is a name here, not a property of this machine: plans are made for levels that the planning machine does not
- * have. What this machine has is asked elsewhere (kernel/isa.h). */
+ * have. What this machine has is asked elsewhere (backend/cpu/isa.h). */
 #ifndef HRI_OPS_ISA_H
 #define HRI_OPS_ISA_H
 

@@ -1,9 +1,10 @@
 /* Passes: program in, program out. Their order is fixed (architecture.md section 3):
  *   build > [precision] > head > autodiff > layout > recompute > transient > update > [offload] > fuse > inplace > schedule > [pack] > workspace > check > place
- * A pass knows nothing of kernels or devices; what it needs of a backend (scratch sizes) comes through hri_backend. */
+ * A pass knows nothing of kernels or devices; what it needs of a backend (scratch sizes) comes through its contract, backend/backend.h. */
 #ifndef HRI_PASS_PASS_H
 #define HRI_PASS_PASS_H
 
+#include "backend/backend.h"
 #include "program/ops.h"
 
 /* Numbers of the passes as nodes record them ("the pass that made it"). */
@@ -59,18 +60,6 @@ hr_status hri_pass_fuse(hri_job *job, hr_error *error);
 hr_status hri_pass_inplace(hri_job *job, hr_error *error);
 hr_status hri_pass_schedule(hri_job *job, hr_error *error);
 
-/* What planning asks of a backend. */
-typedef struct hri_backend {
-  const char *name;
-  uint32_t team;
-  char instruction_set[16], libraries[64];
-  void *self;
-  /* Scratch bytes of one node; UNSUPPORTED when the backend declares the kernel missing. */
-  hr_status (*workspace)(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error);
-  /* Bytes of operand 1 of a product in packed form, 0 when there is none; *pays: packing it before the product takes less
-   * time than leaving it plain. NULL: the backend does not pack. */
-  hr_status (*packing)(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error);
-} hri_backend;
 typedef enum hri_pack_mode { HRI_PACK_AUTO = 0, HRI_PACK_TRANSIENT, HRI_PACK_PERSISTENT } hri_pack_mode;
 hr_status hri_pass_pack(hri_job *job, const hri_backend *backend, hri_pack_mode mode, hr_error *error);
 

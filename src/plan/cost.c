@@ -5,7 +5,7 @@
 
 /* Shares of the GEMM rate that other arithmetic reaches, and of the bandwidth that gathers reach: assumptions, where no
  * probe of the machine tells. */
-static const double ATTENTION_SHARE = 0.5, NODE_OVERHEAD_GPU = 4e-6, NODE_OVERHEAD_CPU = 5e-6;
+static const double ATTENTION_SHARE = 0.5;
 
 /* ---- classes of nodes ---- */
 
@@ -121,7 +121,7 @@ static double measured_seconds(const hri_job *job, const hri_node *node, const h
   return seconds + rates->node_seconds;
 }
 
-bool hri_cost_measured(const hri_job *job, const hr_device *device) { return device->is_cpu && device->rates.threads > 0 && device->rates.threads == job->team; }
+bool hri_cost_measured(const hri_job *job, const hr_device *device) { return device->rates.threads > 0 && device->rates.threads == job->team; }
 
 /* ---- the roofline ---- */
 
@@ -135,7 +135,7 @@ static double assumed_seconds(const hri_job *job, const hri_node *node, const hr
   if (!rule->product && !rule->attention) flops = 0; /* element-wise work is bound by memory */
   seconds = rate > 0 ? flops / rate : 0;
   if (bandwidth > 0 && bytes / bandwidth > seconds) seconds = bytes / bandwidth;
-  return seconds + (device->is_cpu ? NODE_OVERHEAD_CPU : NODE_OVERHEAD_GPU);
+  return seconds + device->node_seconds;
 }
 
 double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {

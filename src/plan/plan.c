@@ -8,10 +8,6 @@
 #include "plan/variants.h"
 #include "base/text.h"
 
-enum { GRANULE = 4096 };
-/* Resident library memory: per prepared matrix product (generated code, memory objects) 67 KiB measured with oneDNN 2.6.3
- * and 96 KiB with 3.2, which also takes 12 MiB more from the start. */
-static const uint64_t PRODUCT_BYTES = 72u << 10, PRODUCT_BYTES_V3 = 104u << 10, LIBRARY_BYTES_V3 = 12u << 20;
 /* A tokenizer that stays for samples: 76 bytes for each of 49,152 tokens measured, longer ones take more. */
 static const uint64_t TOKENIZER_BYTES = 128;
 
@@ -24,28 +20,6 @@ _Static_assert((int)HRI_ROLE_COUNT == (int)HR_ROLE_COUNT && (int)HRI_PHASE_COUNT
                    (int)HRI_TIER_COUNT == (int)HR_TIER_COUNT,
                "public and internal enumerations agree");
 
-/* ---- table devices: what a run there would reserve as scratch, by formula ---- */
-
-static hr_status table_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
-  const hr_device *device = self;
-  const int64_t *i = node->attr.i;
-  (void)job;
-  (void)error;
-  *bytes = 0;
-  switch (node->op) {
-  case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: *bytes = device->library_workspace_bytes; break;
-  /* flash attention's backward: an fp32 accumulator of dq and the row sums of dy*y */
-  case HRI_OP_ATTENTION_BACKWARD: *bytes = (uint64_t)(i[0] * i[1] * i[2]) * (uint64_t)(i[4] + 1) * 4; break;
-  default: break;
-  }
-  return HR_OK;
-}
-
-static hri_backend table_backend(hr_device *device) {
-  hri_backend b = {.name = device->name, .team = 1, .instruction_set = "device", .libraries = "recorded formulas", .self = device, .workspace = table_workspace};
-  return b;
-}
-
 /* ---- making ---- */
 
 static uint64_t job_bytes(const hri_job *job) {
@@ -56,16 +30,13 @@ static uint64_t job_bytes(const hri_job *job) {
   return bytes + job->storages.count * 16 + job->nodes.count * 8; /* placement, prepared nodes */
 }
 
-uint64_t hri_fixed_bytes(const hr_job *spec, const hri_job *job) {
-  uint64_t bytes = spec->device.fixed_bytes;
-  if (spec->device.is_cpu) {
-    bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL, measured = spec->device.fixed_measured;
-    uint64_t product = measured ? spec->device.rates.product_bytes : v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES;
-    uint32_t lengths[HRI_MAX_VARIANTS];
-    bytes += (1 + hri_variant_lengths(spec, lengths)) * (hri_cpu_distinct_products(job) * product + job_bytes(job)) + (v3 && !measured ? LIBRARY_BYTES_V3 : 0);
-    if (spec->with_generation && spec->model.directory[0]) bytes += spec->model.vocabulary_size * TOKENIZER_BYTES;
-  }
-  return hri_round_up(bytes, GRANULE);
+/* What no program owns: the backend's, and what this process holds for the job and its shape variants. */
+static uint64_t fixed_bytes(const hr_plan *plan) {
+  const hr_job *spec = &plan->spec;
+  uint32_t lengths[HRI_MAX_VARIANTS], shapes = 1 + hri_variant_lengths(spec, lengths);
+  uint64_t process = shapes * job_bytes(&plan->job);
+  if (spec->with_generation && spec->model.directory[0]) process += spec->model.vocabulary_size * TOKENIZER_BYTES;
+  return hri_round_up(plan->backend->fixed_bytes(plan->backend->self, &plan->job, shapes, process), plan->backend->granule);
 }
 
 static void describe_tier(hr_plan *plan, int tier) {
@@ -73,7 +44,7 @@ static void describe_tier(hr_plan *plan, int tier) {
   const hri_breakdown *b = &plan->breakdown[tier];
   const hri_node *node;
   t->peak_bytes = plan->placement.peak_bytes[tier];
-  t->reserved_bytes = hri_round_up(t->peak_bytes, GRANULE);
+  t->reserved_bytes = hri_round_up(t->peak_bytes, plan->backend->granule);
   t->lower_bound_bytes = plan->placement.lower_bound_bytes[tier];
   t->peak_layer = -1;
   memcpy(t->at_peak_by_role, b->at_peak_by_role, sizeof t->at_peak_by_role);
@@ -94,7 +65,7 @@ static hr_status describe(hr_plan *plan, hr_error *error) {
   hri_cost cost;
   HRI_TRY(hri_job_cost(&plan->job, &plan->spec, &cost, error));
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) describe_tier(plan, tier);
-  info->tiers[HR_TIER_DEVICE].fixed_bytes = hri_fixed_bytes(&plan->spec, &plan->job);
+  info->tiers[HR_TIER_DEVICE].fixed_bytes = fixed_bytes(plan);
   info->tiers[HR_TIER_DEVICE].fixed_measured = plan->spec.device.fixed_measured;
   info->budget_bytes = plan->spec.budget_bytes ? plan->spec.budget_bytes : plan->spec.device.usable_bytes;
   info->fits = info->tiers[HR_TIER_DEVICE].reserved_bytes + info->tiers[HR_TIER_DEVICE].fixed_bytes <= info->budget_bytes;
@@ -123,21 +94,15 @@ hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *op
   hri_forward forwards[HRI_PROGRAM_COUNT];
   hr_plan *plan = hri_alloc_zero(1, sizeof *plan);
   struct timespec begin, end;
-  hri_backend backend;
   hr_status status = HR_OK;
   clock_gettime(CLOCK_MONOTONIC, &begin);
   if (!plan) return hri_fail_memory(error, sizeof *plan, "the plan");
   plan->spec = *spec;
   hri_job_init(&plan->job);
-  if (plan->spec.device.is_cpu) {
-    if (plan->spec.device.rates.threads != plan->spec.threads) (void)hr_device_load(&plan->spec.device, plan->spec.threads);
-    HRI_TRY_OUT(hri_cpu_create(plan->spec.threads, &plan->cpu, error));
-    backend = hri_cpu_backend(plan->cpu);
-  } else {
-    backend = table_backend(&plan->spec.device);
-  }
+  HRI_TRY_OUT(hri_backend_open(&spec->device, spec->threads, &plan->backend, error));
+  plan->spec.device = plan->backend->device;
   HRI_TRY_OUT(build(context, &plan->job, &plan->spec, forwards, error));
-  HRI_TRY_OUT(hri_compile_built(&plan->spec, &backend, options, forwards, &plan->job, error));
+  HRI_TRY_OUT(hri_compile_built(&plan->spec, plan->backend, options, forwards, &plan->job, error));
   HRI_TRY_OUT(hri_place_job(&plan->job, plan->spec.check ? HRI_STORAGE_ALIGN : 0, &plan->placement, error));
   for (uint8_t tier = 0; tier < HR_TIER_COUNT; tier++) HRI_TRY_OUT(hri_breakdown_make(&plan->job, &plan->placement, tier, &plan->breakdown[tier], error));
   HRI_TRY_OUT(describe(plan, error));
@@ -166,7 +131,7 @@ void hr_plan_destroy(hr_plan *plan) {
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) hri_breakdown_deinit(&plan->breakdown[tier]);
   hri_placement_deinit(&plan->placement);
   hri_job_deinit(&plan->job);
-  hri_cpu_destroy(plan->cpu);
+  hri_backend_close(plan->backend);
   hri_free(plan);
 }
 

@@ -4,7 +4,7 @@
 
 #include <headroom/plan.h>
 
-#include "kernel/cpu.h"
+#include "backend/backend.h"
 #include "plan/breakdown.h"
 #include "plan/compile.h"
 #include "plan/cost.h"
@@ -12,7 +12,7 @@
 struct hr_plan {
   hr_job spec;
   hr_plan_info info;
-  hri_cpu *cpu;            /* the backend of a CPU job; NULL for table devices */
+  hri_backend *backend;    /* of the job's device; owned */
   hri_job job;
   hri_placement placement;
   hri_breakdown breakdown[HR_TIER_COUNT];
@@ -32,8 +32,5 @@ static inline uint32_t hri_runs_per_step(const hr_plan *plan, hri_program_kind p
   if (program == HRI_MICRO) return k > 1 ? k : 0;
   return (program == HRI_BEGIN || program == HRI_UPDATE) && k > 1;
 }
-
-/* Bytes of the process that no program owns, for a compiled CPU job. */
-uint64_t hri_fixed_bytes(const hr_job *spec, const hri_job *job);
 
 #endif

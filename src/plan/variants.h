@@ -20,7 +20,7 @@ typedef struct hri_variant {
   hri_placement placement;
 } hri_variant;
 
-/* Compiles the job of `base` (a CPU plan) for rows of `sequence` tokens; its backend is the base's. */
+/* Compiles the job of `base` for rows of `sequence` tokens; its backend is the base's. */
 hr_status hri_variant_create(const hr_plan *base, uint32_t sequence, hri_variant **variant, hr_error *error);
 void hri_variant_destroy(hri_variant *variant); /* NULL is fine */
 

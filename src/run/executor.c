@@ -1,75 +1,140 @@
 #include "run/executor.h"
 
+#include <assert.h>
 #include <string.h>
-#include <time.h>
 
-#include "device/arena.h"
-#include "device/team.h"
+#include "pass/pass.h"
+
+enum { FIELD_BYTES = 8, FIELDS = sizeof(hri_control) / FIELD_BYTES };
+_Static_assert(sizeof(hri_control) % FIELD_BYTES == 0 && FIELDS <= 64, "the fields of the control block have 8 bytes each, and a bit in a word");
+
+/* The host's side of the control block; an executor beside another one shares it. */
+typedef struct board {
+  hri_control image;
+  uint64_t set; /* bit per field: what the host set since the last launch */
+} board;
 
 struct hri_executor {
   const hri_job *job;
   const hri_placement *placement;
-  hri_cpu *cpu;
+  hri_backend *backend;
   hri_executor_options options;
   const hri_executor *beside; /* whose arenas it runs in; NULL: its own */
-  hri_arena arenas[HRI_TIER_COUNT]; /* empty when they are another's */
-  uint16_t programs;                /* prepared: set of HRI_IN */
-  hri_launch launch;
-  void **handles; /* per node */
-  uint32_t *last; /* check mode: last position of each storage in the program that runs */
-  uint32_t *first; /* check mode: UINT32_MAX once its guard was painted in this run */
+  uint16_t programs;          /* prepared: set of HRI_IN */
+  const hri_transfer *transfer;
+  void *run;                  /* the backend's */
+  hri_cares *cares;           /* check mode: per program kind */
+  board own, *board;
 };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+/* ---- check mode: which bytes are nobody's, and when ---- */
+
+static void add_care(hri_cares *cares, hri_care care, bool *fine) { *fine = *fine && hri_array_push(&cares->list, care); }
+
+/* Guard zones lie between the end of a storage and the next multiple of its alignment behind the guard. Before a program
+ * they were another's, so the first toucher paints them: that of a value local to the program writes it, and all others come
+ * after it; what is carried stands there all the time and is painted before the first node. After each toucher they must be
+ * whole. What is local is painted when its last toucher was done. */
+static void add_node_cares(const hri_executor *x, hri_program_kind kind, uint32_t at, const uint32_t *first, const uint32_t *last, const uint8_t *lanes,
+                           hri_care_kind what, bool *fine) {
+  const hri_job *job = x->job;
+  const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
+  hri_cares *cares = &x->cares[kind];
+  size_t begin = cares->list.count;
+  for (uint32_t i = 0; i < node->operand_count; i++) {
+    hri_id t = hri_operands(job, node)[i].tensor, s;
+    const hri_storage *storage;
+    size_t k = begin;
+    if (t == HRI_NONE) continue;
+    s = job->tensors.items[t].storage;
+    storage = &job->storages.items[s];
+    while (k < cares->list.count && cares->list.items[k].storage != s) k++;
+    if (k < cares->list.count) continue; /* two operands in one storage */
+    if (what == HRI_VERIFY_AFTER || (what == HRI_PAINT_BEFORE && !storage->scope && first[s] == at))
+      add_care(cares, (hri_care){.at = at, .kind = (uint8_t)what, .storage = s, .begin = storage->bytes, .bytes = HRI_CHECK_GUARD}, fine);
+    if (what == HRI_PAINT_AFTER && !storage->scope && last[s] == at)
+      add_care(cares, (hri_care){.at = at, .kind = HRI_PAINT_AFTER, .lanes = (lanes[s] & (lanes[s] - 1)) != 0, .storage = s, .bytes = storage->bytes + HRI_CHECK_GUARD}, fine);
+  }
+}
+
+static hr_status make_program_cares(const hri_executor *x, hri_program_kind kind, hr_error *error) {
+  const hri_job *job = x->job;
+  const hri_program *p = &job->programs[kind];
+  uint32_t *first, *last;
+  uint8_t *lanes = hri_alloc_zero(job->storages.count + 1, 1);
+  bool fine = lanes != NULL;
+  if (!fine) return hri_fail_memory(error, job->storages.count, "check mode");
+  if (hri_touch_range(job, (uint8_t)kind, &first, &last, error) != HR_OK) {
+    hri_free(lanes);
+    return HR_ERROR_MEMORY;
+  }
+  for (uint32_t at = 0; at < p->order.count; at++) {
+    const hri_node *node = &job->nodes.items[p->order.items[at]];
+    for (uint32_t i = 0; i < node->operand_count; i++)
+      if (hri_operands(job, node)[i].tensor != HRI_NONE) lanes[job->tensors.items[hri_operands(job, node)[i].tensor].storage] |= (uint8_t)(1u << node->lane);
+  }
+  for (size_t s = 0; s < job->storages.count && p->order.count; s++)
+    if (first[s] != UINT32_MAX && job->storages.items[s].scope)
+      add_care(&x->cares[kind], (hri_care){.kind = HRI_PAINT_BEFORE, .storage = (hri_id)s, .begin = job->storages.items[s].bytes, .bytes = HRI_CHECK_GUARD}, &fine);
+  for (uint32_t at = 0; at < p->order.count; at++)
+    for (int what = HRI_PAINT_BEFORE; what <= HRI_PAINT_AFTER; what++) add_node_cares(x, kind, at, first, last, lanes, (hri_care_kind)what, &fine);
+  hri_free(first);
+  hri_free(last);
+  hri_free(lanes);
+  return fine ? HR_OK : hri_fail_memory(error, x->cares[kind].list.count * sizeof(hri_care), "check mode");
+}
+
+static hr_status make_cares(hri_executor *x, hr_error *error) {
+  if (!x->options.check) return HR_OK;
+  x->cares = hri_alloc_zero(HRI_PROGRAM_COUNT, sizeof *x->cares);
+  if (!x->cares) return hri_fail_memory(error, HRI_PROGRAM_COUNT * sizeof *x->cares, "check mode");
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    if (x->job->programs[kind].present && (x->programs & HRI_IN(kind))) HRI_TRY(make_program_cares(x, (hri_program_kind)kind, error));
+  return HR_OK;
+}
+
+/* ---- making ---- */
+
+static hr_status prepare_work(hri_executor *x, hr_error *error) {
+  hri_work work = {.job = x->job, .offsets = x->placement->offsets, .programs = x->programs, .transfer = x->transfer, .beside = x->beside ? x->beside->run : NULL,
+                   .after_node = x->options.after_node, .context = x->options.context, .times = x->options.times};
+  HRI_TRY(make_cares(x, error));
+  work.cares = x->cares;
+  memcpy(work.arena_bytes, x->placement->peak_bytes, sizeof work.arena_bytes);
+  return x->backend->prepare(x->backend->self, &work, &x->run, error);
 }
 
 /* On failure *executor is NULL. */
-static hr_status prepare(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer, const hri_executor_options *options,
-                        uint16_t programs, hri_executor **executor, hr_error *error) {
-  hri_executor *x = hri_alloc_zero(1, sizeof *x);
-  hr_status status = HR_OK;
+static hr_status prepare(const hri_job *job, const hri_placement *placement, hri_backend *backend, const hri_transfer *transfer, const hri_executor_options *options,
+                         uint16_t programs, const hri_executor *beside, hri_executor **executor, hr_error *error) {
+  hri_executor *x;
+  hr_status status;
   *executor = NULL;
+  if (!hri_backend_runs(backend)) return hri_fail(error, HR_ERROR_UNSUPPORTED, "jobs can only be planned for %s", backend->device.name);
+  x = hri_alloc_zero(1, sizeof *x);
   if (!x) return hri_fail_memory(error, sizeof *x, "the executor");
   x->job = job;
   x->placement = placement;
-  x->cpu = cpu;
+  x->backend = backend;
   x->programs = programs;
+  x->beside = beside;
+  x->board = beside ? beside->board : &x->own;
+  x->transfer = transfer;
   if (options) x->options = *options;
-  x->launch = (hri_launch){.job = job, .offsets = placement->offsets, .transfer = transfer};
-  x->handles = hri_alloc_zero(job->nodes.count, sizeof *x->handles);
-  if (!x->handles) status = hri_fail_memory(error, job->nodes.count * sizeof *x->handles, "prepared nodes");
-  if (status == HR_OK) status = hri_team_start(hri_cpu_threads(cpu), error);
-  for (int kind = 0; kind < HRI_PROGRAM_COUNT && status == HR_OK; kind++) {
-    if (!(programs & HRI_IN(kind))) continue;
-    for (size_t at = 0; at < job->programs[kind].order.count && status == HR_OK; at++) {
-      hri_id id = job->programs[kind].order.items[at];
-      status = hri_cpu_prepare(cpu, job, &job->nodes.items[id], &x->handles[id], error);
-    }
-  }
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    if (!job->programs[kind].present) x->programs &= (uint16_t)~HRI_IN(kind);
+  status = prepare_work(x, error);
   if (status == HR_OK) *executor = x;
   else hri_executor_destroy(x);
   return status;
 }
 
-hr_status hri_executor_prepare(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
+hr_status hri_executor_prepare(const hri_job *job, const hri_placement *placement, hri_backend *backend, const hri_transfer *transfer,
                                const hri_executor_options *options, hri_executor **executor, hr_error *error) {
-  return prepare(job, placement, cpu, transfer, options, UINT16_MAX, executor, error);
+  return prepare(job, placement, backend, transfer, options, UINT16_MAX, NULL, executor, error);
 }
 
-hr_status hri_executor_reserve(hri_executor *x, hr_error *error) {
-  for (int tier = 0; tier < HRI_TIER_COUNT && !x->beside; tier++) {
-    uint64_t bytes = x->placement->peak_bytes[tier];
-    if (bytes == 0) continue;
-    HRI_TRY(hri_arena_reserve(&x->arenas[tier], bytes, hri_cpu_threads(x->cpu), NULL, error));
-    x->launch.base[tier] = x->arenas[tier].base;
-    if (x->options.check) memset(x->launch.base[tier], 0xFF, bytes); /* NaN in every float format */
-  }
-  if (x->beside) memcpy(x->launch.base, x->beside->launch.base, sizeof x->launch.base);
-  return HR_OK;
-}
+hr_status hri_executor_reserve(hri_executor *x, hr_error *error) { return x->backend->reserve(x->run, error); }
 
 /* Reserves what was prepared, or undoes it. */
 static hr_status reserve_prepared(hr_status status, hri_executor **executor, hr_error *error) {
@@ -81,9 +146,9 @@ static hr_status reserve_prepared(hr_status status, hri_executor **executor, hr_
   return status;
 }
 
-hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_cpu *cpu, const hri_transfer *transfer,
+hr_status hri_executor_create(const hri_job *job, const hri_placement *placement, hri_backend *backend, const hri_transfer *transfer,
                               const hri_executor_options *options, hri_executor **executor, hr_error *error) {
-  return reserve_prepared(hri_executor_prepare(job, placement, cpu, transfer, options, executor, error), executor, error);
+  return reserve_prepared(hri_executor_prepare(job, placement, backend, transfer, options, executor, error), executor, error);
 }
 
 /* Carried by every program of its job. */
@@ -112,12 +177,10 @@ static bool carries_the_same(const hri_executor *base, const hri_job *job, const
 hr_status hri_executor_prepare_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
                                       hri_executor **executor, hr_error *error) {
   for (int tier = 0; tier < HRI_TIER_COUNT; tier++)
-    if (placement->peak_bytes[tier] > hri_arena_round(base->placement->peak_bytes[tier]))
+    if (placement->peak_bytes[tier] > hri_round_up(base->placement->peak_bytes[tier], base->backend->granule))
       return hri_fail(error, HR_ERROR_INTERNAL, "a job does not fit beside another one into its arenas");
   if (!carries_the_same(base, job, placement)) return hri_fail(error, HR_ERROR_INTERNAL, "two jobs that share arenas carry different storages");
-  HRI_TRY(prepare(job, placement, base->cpu, base->launch.transfer, &base->options, programs, executor, error));
-  (*executor)->beside = base;
-  return HR_OK;
+  return prepare(job, placement, base->backend, base->transfer, &base->options, programs, base, executor, error);
 }
 
 hr_status hri_executor_create_beside(const hri_executor *base, const hri_job *job, const hri_placement *placement, uint16_t programs,
@@ -127,90 +190,73 @@ hr_status hri_executor_create_beside(const hri_executor *base, const hri_job *jo
 
 void hri_executor_destroy(hri_executor *x) {
   if (!x) return;
-  for (int tier = 0; tier < HRI_TIER_COUNT; tier++) hri_arena_release(&x->arenas[tier]);
-  hri_free(x->handles);
+  x->backend->release(x->run);
+  for (int kind = 0; x->cares && kind < HRI_PROGRAM_COUNT; kind++) hri_array_free(&x->cares[kind].list);
+  hri_free(x->cares);
   hri_free(x);
 }
 
-void *hri_executor_pointer(const hri_executor *x, hri_id tensor) { return hri_launch_pointer(&x->launch, tensor); }
-hri_control *hri_executor_control(const hri_executor *x) { return hri_launch_pointer(&x->launch, x->job->control); }
-uint64_t hri_executor_reserved_bytes(const hri_executor *x, hri_tier tier) { return x->arenas[tier].bytes; }
+/* ---- the control block ---- */
 
-/* ---- check mode ---- */
+const hri_control *hri_executor_control(const hri_executor *x) { return &x->board->image; }
 
-static unsigned char *storage_pointer(const hri_executor *x, hri_id s) {
-  return x->launch.base[x->job->storages.items[s].tier] + x->placement->offsets[s];
+void hri_executor_control_set(hri_executor *x, size_t offset, const void *value, size_t bytes) {
+  assert(offset % FIELD_BYTES == 0 && bytes % FIELD_BYTES == 0 && offset + bytes <= sizeof(hri_control));
+  memcpy((unsigned char *)&x->board->image + offset, value, bytes);
+  for (size_t field = offset / FIELD_BYTES; field < (offset + bytes) / FIELD_BYTES; field++) x->board->set |= UINT64_C(1) << field;
 }
 
-/* Guard zones lie between the end of a storage and the next multiple of its alignment behind the guard. */
-static hr_status check_guards(const hri_executor *x, const hri_node *node, hr_error *error) {
-  for (uint32_t i = 0; i < node->operand_count; i++) {
-    hri_id t = hri_operands(x->job, node)[i].tensor, s;
-    const unsigned char *end;
-    if (t == HRI_NONE) continue;
-    s = x->job->tensors.items[t].storage;
-    end = storage_pointer(x, s) + x->job->storages.items[s].bytes;
-    for (int k = 0; k < HRI_CHECK_GUARD; k++)
-      if (end[k] != 0xFF)
-        return hri_fail(error, HR_ERROR_MISMATCH, "check mode: %s (layer %d) wrote %d bytes behind the end of %s", hri_op_name(node->op), node->layer, k + 1,
-                        hri_name_get(x->job, x->job->storages.items[s].key));
+/* Writes what the host set, neighbours in one piece: the fields between are the programs'. */
+static hr_status write_control(hri_executor *x, hr_error *error) {
+  board *b = x->board;
+  for (size_t field = 0; field < FIELDS; field++) {
+    size_t end = field;
+    while (end < FIELDS && b->set >> end & 1) end++;
+    if (end == field) continue;
+    HRI_TRY(hri_executor_write(x, x->job->control, field * FIELD_BYTES, (const unsigned char *)&b->image + field * FIELD_BYTES, (end - field) * FIELD_BYTES, error));
+    field = end;
   }
+  b->set = 0;
   return HR_OK;
-}
-
-/* Paints the guards of what this node is the first in its program to touch: before, those bytes were another's. */
-static void renew_guards(const hri_executor *x, const hri_node *node) {
-  for (uint32_t i = 0; i < node->operand_count; i++) {
-    hri_id t = hri_operands(x->job, node)[i].tensor, s;
-    if (t == HRI_NONE) continue;
-    s = x->job->tensors.items[t].storage;
-    if (x->first[s] == UINT32_MAX) continue;
-    x->first[s] = UINT32_MAX;
-    memset(storage_pointer(x, s) + x->job->storages.items[s].bytes, 0xFF, HRI_CHECK_GUARD);
-  }
-}
-
-/* Poisons what dies with this node. */
-static void poison_dead(const hri_executor *x, const hri_node *node, uint32_t at) {
-  for (uint32_t i = 0; i < node->operand_count; i++) {
-    hri_id t = hri_operands(x->job, node)[i].tensor, s;
-    if (t == HRI_NONE) continue;
-    s = x->job->tensors.items[t].storage;
-    if (x->job->storages.items[s].scope == 0 && x->last[s] == at) memset(storage_pointer(x, s), 0xFF, x->job->storages.items[s].bytes + HRI_CHECK_GUARD);
-  }
 }
 
 /* ---- running ---- */
 
-static hr_status run_node(hri_executor *x, hri_id id, hr_error *error) {
-  const hri_node *node = &x->job->nodes.items[id];
-  hri_id guard = hri_node_guard(x->job, node);
-  double start = x->options.after_node ? now() : 0;
-  bool skipped = guard != HRI_NONE && *(const double *)hri_launch_pointer(&x->launch, guard) != 0;
-  if (!skipped) HRI_TRY(hri_cpu_run(x->cpu, &x->launch, node, x->handles[id], error));
-  if (x->options.after_node) x->options.after_node(x->options.context, x->job, id, now() - start);
+hr_status hri_executor_launch(hri_executor *x, hri_program_kind program, hr_error *error) {
+  hri_mark mark;
+  if (!(x->programs & HRI_IN(program))) return hri_fail(error, HR_ERROR_INTERNAL, "this job has no program %s", hri_program_name(program));
+  HRI_TRY(write_control(x, error));
+  return x->backend->launch(x->run, program, &mark, error);
+}
+
+hr_status hri_executor_fetch(hri_executor *x, hri_control *to, hri_mark *mark, hr_error *error) {
+  return x->backend->read(x->run, x->job->control, 0, to, sizeof *to, mark, error);
+}
+
+hr_status hri_executor_wait(hri_executor *x, hri_mark mark, hr_error *error) { return x->backend->wait(x->run, mark, error); }
+
+hr_status hri_executor_run(hri_executor *x, hri_program_kind program, hr_error *error) {
+  hri_control left;
+  hri_mark mark;
+  HRI_TRY(hri_executor_launch(x, program, error));
+  HRI_TRY(hri_executor_fetch(x, &left, &mark, error));
+  HRI_TRY(hri_executor_wait(x, mark, error));
+  x->board->image = left;
   return HR_OK;
 }
 
-hr_status hri_executor_run_order(hri_executor *x, hri_program_kind program, const uint32_t *positions, hr_error *error) {
-  const hri_program *p = &x->job->programs[program];
-  hr_status status = HR_OK;
-  if (!p->present || !(x->programs & HRI_IN(program))) return hri_fail(error, HR_ERROR_INTERNAL, "this job has no program %s", hri_program_name(program));
-  if (x->options.check) HRI_TRY(hri_touch_range(x->job, (uint8_t)program, &x->first, &x->last, error));
-  for (uint32_t k = 0; k < p->order.count && status == HR_OK; k++) {
-    uint32_t at = positions ? positions[k] : k;
-    hri_id id = p->order.items[at];
-    if (x->options.check) renew_guards(x, &x->job->nodes.items[id]);
-    status = run_node(x, id, error);
-    if (x->options.check && status == HR_OK) {
-      status = check_guards(x, &x->job->nodes.items[id], error);
-      if (!positions) poison_dead(x, &x->job->nodes.items[id], at);
-    }
-  }
-  hri_free(x->first);
-  hri_free(x->last);
-  x->first = x->last = NULL;
-  return status;
+/* ---- tensors ---- */
+
+hr_status hri_executor_write(hri_executor *x, hri_id tensor, uint64_t offset, const void *from, uint64_t bytes, hr_error *error) {
+  return x->backend->write(x->run, tensor, offset, from, bytes, error);
 }
 
-hr_status hri_executor_run(hri_executor *x, hri_program_kind program, hr_error *error) { return hri_executor_run_order(x, program, NULL, error); }
+hr_status hri_executor_read(hri_executor *x, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hr_error *error) {
+  hri_mark mark;
+  HRI_TRY(x->backend->read(x->run, tensor, offset, to, bytes, &mark, error));
+  return hri_executor_wait(x, mark, error);
+}
+
+void *hri_executor_view(const hri_executor *x, hri_id tensor) { return x->backend->view(x->run, tensor); }
+uint64_t hri_executor_address(const hri_executor *x, hri_tier tier) { return x->backend->address(x->run, tier); }
+uint64_t hri_executor_reserved_bytes(const hri_executor *x, hri_tier tier) { return x->backend->reserved_bytes(x->run, tier); }

@@ -1,5 +1,5 @@
-/* Measuring this machine: a program of sample nodes, one for each entry of the tables that the cost model reads, run by
- * the very kernels and adapters that run jobs. Because a sample is a node, its class, FLOPs and bytes come from the same
+/* Measuring a device: a program of sample nodes, one for each entry of the tables that the cost model reads, run by the very
+ * backend that runs jobs, through its contract. Because a sample is a node, its class, FLOPs and bytes come from the same
  * functions that later look it up; nothing can be filed under the wrong entry.
  *
  * All samples share one arena, in four regions: integers and the control block (zeros, never written, so that every
@@ -14,11 +14,11 @@
 
 #include <headroom/device.h>
 
+#include "backend/backend.h"
 #include "base/real.h"
-#include "device/arena.h"
+#include "device/cpu.h"
 #include "device/host.h"
-#include "device/team.h"
-#include "kernel/cpu.h"
+#include "pass/pass.h"
 #include "plan/cost.h"
 
 enum { MAX_SAMPLES = 256, MAX_ROUNDS = 64, LEAST_ROUNDS = 3, REGIONS = 4 };
@@ -34,19 +34,19 @@ typedef struct sample {
   double *entry;  /* of the rates; NULL: the node overhead */
   bool twice;
   double work;
-  void *handle;
+  double last; /* seconds of its last execution */
   double seconds[MAX_ROUNDS];
 } sample;
 
 typedef struct probe {
   hr_device_rates *rates;
-  hri_cpu *cpu;
+  hri_backend *backend;
   hri_job job;
-  hri_arena arena;
+  void *base, *run; /* the run with the arena, in which each sample stands twice; the one that is measured, beside it */
   hri_dtype dtype; /* of the nodes being added: HRI_F32, HRI_BF16 */
-  uint64_t *offsets, region_bytes[REGIONS], region_begin[REGIONS], limit_bytes;
-  hri_launch launch;
+  uint64_t *offsets, region_bytes[REGIONS], region_begin[REGIONS], arena_bytes, limit_bytes;
   sample samples[MAX_SAMPLES];
+  uint32_t sample_of[2 * MAX_SAMPLES], at; /* by position of the program; the position that ran last, + 1 */
   uint32_t sample_count, round_count;
   uint64_t product_bytes;
 } probe;
@@ -117,10 +117,10 @@ static hri_operand packed_operand(probe *p, hri_id product, hri_access access, u
 }
 
 static uint64_t packed_bytes(const probe *p, hri_id product) {
-  hri_backend backend = hri_cpu_backend(p->cpu);
+  const hri_backend *b = p->backend;
   uint64_t bytes = 0;
   bool pays;
-  if (p->job.failed || backend.packing(backend.self, &p->job, &p->job.nodes.items[product], &bytes, &pays, NULL) != HR_OK) return 0;
+  if (p->job.failed || !b->packing || b->packing(b->self, &p->job, &p->job.nodes.items[product], &bytes, &pays, NULL) != HR_OK) return 0;
   return bytes;
 }
 
@@ -261,15 +261,14 @@ static uint64_t spread(const probe *p, uint32_t k, region r, uint64_t used) {
 }
 
 /* Regions begin behind each other, so offsets move by their begin and by the place of their sample; integers stay at the
- * start, where the zeros are few. Then the inputs get numbers in [-0.5, 0.5). */
-static hr_status reserve(probe *p, hr_error *error) {
+ * start, where the zeros are few. */
+static void place_regions(probe *p) {
   uint64_t total = 0;
-  hri_bf16 *halves;
-  float *values;
   for (int r = 0; r < REGIONS; r++) {
     p->region_begin[r] = total;
     total += p->region_bytes[r];
   }
+  p->arena_bytes = total;
   for (uint32_t k = 0; k < p->sample_count; k++) {
     const hri_node *n = &p->job.nodes.items[p->samples[k].node];
     uint64_t used[REGIONS];
@@ -280,20 +279,69 @@ static hr_status reserve(probe *p, hr_error *error) {
       if (o.tensor != HRI_NONE) p->offsets[p->job.tensors.items[o.tensor].storage] += p->region_begin[r] + (r == INDICES ? 0 : spread(p, k, r, used[r]));
     }
   }
-  HRI_TRY(hri_arena_reserve(&p->arena, total, hri_cpu_threads(p->cpu), NULL, error));
-  values = (float *)(void *)(p->arena.base + p->region_begin[INPUTS]);
-  for (uint64_t k = 0; k < p->region_bytes[INPUTS] / sizeof *values; k++) {
-    uint32_t mixed = (uint32_t)k * 2654435761u;
-    values[k] = (float)(mixed ^ mixed >> 15) / 4294967296.0f - 0.5f;
-  }
-  halves = (hri_bf16 *)(void *)(p->arena.base + p->region_begin[HALF_INPUTS]);
-  for (uint64_t k = 0; k < p->region_bytes[HALF_INPUTS] / sizeof *halves; k++) {
-    uint32_t mixed = (uint32_t)k * 2654435761u;
-    halves[k] = hri_bf16_round((float)(mixed ^ mixed >> 15) / 4294967296.0f - 0.5f);
-  }
-  p->launch = (hri_launch){.job = &p->job, .offsets = p->offsets};
-  p->launch.base[HRI_DEVICE] = p->arena.base;
+}
+
+/* A tensor that shows a whole region, to write its numbers through. */
+static hr_status show_region(probe *p, region r, hri_id *shown, hr_error *error) {
+  hri_operand o = tensor(p, HRI_WRITE, HRI_U8, 1, p->region_bytes[r]);
+  uint64_t *offsets = hri_alloc_zero(p->job.storages.count, sizeof *offsets);
+  HRI_TRY(hri_job_ok(&p->job, error));
+  if (!offsets) return hri_fail_memory(error, p->job.storages.count * sizeof *offsets, "the probe");
+  memcpy(offsets, p->offsets, (p->job.storages.count - 1) * sizeof *offsets);
+  offsets[p->job.storages.count - 1] = p->region_begin[r];
+  hri_free(p->offsets);
+  p->offsets = offsets;
+  *shown = o.tensor;
   return HR_OK;
+}
+
+static float number(uint64_t k) {
+  uint32_t mixed = (uint32_t)k * 2654435761u;
+  return (float)(mixed ^ mixed >> 15) / 4294967296.0f - 0.5f;
+}
+
+/* Numbers in [-0.5, 0.5). */
+static hr_status fill_region(probe *p, hri_id shown, region r, hri_real real, hr_error *error) {
+  enum { PIECE = 4096 };
+  float values[PIECE]; /* of either type */
+  uint64_t each = hri_real_bytes(real), count = p->region_bytes[r] / each;
+  for (uint64_t done = 0; done < count; done += PIECE) {
+    uint64_t n = count - done < PIECE ? count - done : PIECE;
+    for (uint64_t k = 0; k < n; k++) hri_real_put(values, (int64_t)k, number(done + k), real);
+    HRI_TRY(p->backend->write(p->base, shown, done * each, values, n * each, error));
+  }
+  return HR_OK;
+}
+
+/* ---- runs ---- */
+
+static void after_node(void *context, const hri_job *job, hri_id node, double seconds) {
+  probe *p = context;
+  (void)job;
+  (void)node;
+  p->samples[p->sample_of[p->at++]].last = seconds;
+}
+
+/* Prepares a run of samples [begin, end), one after the other, each once or twice. */
+static hr_status prepare(probe *p, uint32_t begin, uint32_t end, bool all_twice, void *beside, void **run, hr_error *error) {
+  hri_program *program = &p->job.programs[HRI_STEP];
+  hri_work work = {.job = &p->job, .offsets = p->offsets, .arena_bytes = {[HRI_DEVICE] = p->arena_bytes}, .programs = HRI_IN(HRI_STEP), .beside = beside,
+                   .after_node = after_node, .context = p, .times = true};
+  program->order.count = 0;
+  for (uint32_t k = begin; k < end; k++)
+    for (int turn = 0; turn <= (all_twice || p->samples[k].twice); turn++) {
+      p->sample_of[program->order.count] = k;
+      hri_order_push(&p->job, HRI_STEP, p->samples[k].node);
+    }
+  HRI_TRY(hri_job_ok(&p->job, error));
+  return p->backend->prepare(p->backend->self, &work, run, error);
+}
+
+static hr_status launch(probe *p, void *run, hr_error *error) {
+  hri_mark mark;
+  p->at = 0;
+  HRI_TRY(p->backend->launch(run, HRI_STEP, &mark, error));
+  return p->backend->wait(run, mark, error);
 }
 
 /* ---- fixed bytes ---- */
@@ -301,13 +349,17 @@ static hr_status reserve(probe *p, hr_error *error) {
 static bool is_product(const probe *p, uint32_t k) { return p->job.nodes.items[p->samples[k].node].op <= HRI_OP_LINEAR_DW && p->job.nodes.items[p->samples[k].node].op >= HRI_OP_LINEAR; }
 
 /* Prepares all samples. What the second to the last product added to the process is what a product costs. */
-static hr_status prepare(probe *p, uint32_t *products, hr_error *error) {
+static hr_status prepare_all(probe *p, uint32_t *products, hr_error *error) {
   uint64_t first = 0, last;
+  void *one = NULL;
   *products = 0;
   for (uint32_t k = 0; k < p->sample_count; k++) {
-    HRI_TRY(hri_cpu_prepare(p->cpu, &p->job, &p->job.nodes.items[p->samples[k].node], &p->samples[k].handle, error));
-    if (is_product(p, k) && ++*products == 1) first = hri_host_resident_bytes();
+    if (!is_product(p, k) || ++*products > 1) continue;
+    HRI_TRY(prepare(p, k, k + 1, false, NULL, &one, error));
+    first = hri_host_resident_bytes();
+    p->backend->release(one);
   }
+  HRI_TRY(prepare(p, 0, p->sample_count, true, NULL, &p->base, error));
   last = hri_host_resident_bytes();
   p->product_bytes = *products > 1 && last > first ? hri_round_up((last - first) / (*products - 1), 4096) : 0;
   return HR_OK;
@@ -315,7 +367,7 @@ static hr_status prepare(probe *p, uint32_t *products, hr_error *error) {
 
 /* What is resident once everything ran, less the arena and the products. */
 static void fix(probe *p, uint32_t products) {
-  uint64_t resident = hri_host_resident_bytes(), beside = p->arena.bytes + products * p->product_bytes;
+  uint64_t resident = hri_host_resident_bytes(), beside = p->backend->reserved_bytes(p->base, HRI_DEVICE) + products * p->product_bytes;
   uint64_t rest = resident > beside ? resident - beside : 0;
   p->rates->product_bytes = p->product_bytes;
   p->rates->fixed_bytes = hri_round_up(rest + BUFFER_BYTES, 1u << 20);
@@ -334,24 +386,12 @@ static double median(double *seconds, uint32_t count) {
   return count % 2 ? seconds[count / 2] : (seconds[count / 2 - 1] + seconds[count / 2]) / 2;
 }
 
-static hr_status time_sample(probe *p, const sample *s, double *seconds, hr_error *error) {
-  for (int k = 0; k <= s->twice; k++) {
-    double begin = now();
-    HRI_TRY(hri_cpu_run(p->cpu, &p->launch, &p->job.nodes.items[s->node], s->handle, error));
-    *seconds = now() - begin;
-  }
-  return HR_OK;
-}
-
 /* The first round, not counted: code is loaded, and it shows which samples are short. */
 static hr_status warm_up(probe *p, hr_error *error) {
-  for (uint32_t k = 0; k < p->sample_count; k++) {
-    double seconds;
-    HRI_TRY(time_sample(p, &p->samples[k], &seconds, error));
-    HRI_TRY(time_sample(p, &p->samples[k], &seconds, error));
-    p->samples[k].twice = seconds < SHORT_SAMPLE_SECONDS;
-  }
-  return HR_OK;
+  HRI_TRY(launch(p, p->base, error));
+  for (uint32_t k = 0; k < p->sample_count; k++) p->samples[k].twice = p->samples[k].last < SHORT_SAMPLE_SECONDS;
+  HRI_TRY(prepare(p, 0, p->sample_count, false, p->base, &p->run, error));
+  return p->backend->reserve(p->run, error);
 }
 
 static hr_status measure(probe *p, double begin, const hr_probe_options *options, hr_error *error) {
@@ -359,7 +399,8 @@ static hr_status measure(probe *p, double begin, const hr_probe_options *options
   uint32_t least = limit < 5 ? 1 : LEAST_ROUNDS;
   while (p->round_count < MAX_ROUNDS && (p->round_count < least || now() - begin + round < limit)) {
     double start = now(), share;
-    for (uint32_t k = 0; k < p->sample_count; k++) HRI_TRY(time_sample(p, &p->samples[k], &p->samples[k].seconds[p->round_count], error));
+    HRI_TRY(launch(p, p->run, error));
+    for (uint32_t k = 0; k < p->sample_count; k++) p->samples[k].seconds[p->round_count] = p->samples[k].last;
     p->round_count++;
     round = now() - start;
     share = (now() - begin) / limit;
@@ -385,24 +426,16 @@ static void file_rates(probe *p) {
 
 /* ---- the whole ---- */
 
-static void describe(hr_device_rates *rates, const hri_cpu *cpu) {
-  hri_backend b = hri_cpu_backend((hri_cpu *)(uintptr_t)cpu);
+static void describe(hr_device_rates *rates, const hri_backend *b) {
   time_t seconds = time(NULL);
   struct tm day;
-  rates->threads = b.team;
-  memcpy(rates->instruction_set, b.instruction_set, sizeof rates->instruction_set);
-  memcpy(rates->libraries, b.libraries, sizeof rates->libraries);
+  rates->threads = b->team;
+  memcpy(rates->instruction_set, b->instruction_set, sizeof rates->instruction_set);
+  memcpy(rates->libraries, b->libraries, sizeof rates->libraries);
   if (gmtime_r(&seconds, &day)) (void)strftime(rates->date, sizeof rates->date, "%Y-%m-%d", &day);
 }
 
-static hr_status run(probe *p, const hr_probe_options *options, hr_error *error) {
-  uint32_t threads = options && options->threads ? options->threads : hr_device_cpu_threads(), products;
-  uint64_t usable = hri_host_memory_now().usable_bytes;
-  hri_backend backend;
-  double begin = now();
-  p->limit_bytes = usable / 2 < (UINT64_C(640) << 20) ? usable / 2 : UINT64_C(640) << 20;
-  HRI_TRY(hri_cpu_create(threads, &p->cpu, error));
-  HRI_TRY(hri_team_start(threads, error));
+static void add_samples(probe *p) {
   add_overhead(p);
   for (int type = 0; type < HR_RATE_TYPES; type++) {
     p->dtype = type ? HRI_BF16 : HRI_F32;
@@ -414,17 +447,33 @@ static hr_status run(probe *p, const hr_probe_options *options, hr_error *error)
     add_products(p);
   }
   p->job.programs[HRI_STEP].present = true;
+}
+
+static hr_status run(probe *p, const hr_probe_options *options, hr_error *error) {
+  uint32_t threads = options && options->threads ? options->threads : hr_device_cpu_threads(), products;
+  uint64_t usable = hri_host_memory_now().usable_bytes;
+  hri_id wide = HRI_NONE, narrow = HRI_NONE;
+  hr_device device;
+  double begin = now();
+  p->limit_bytes = usable / 2 < (UINT64_C(640) << 20) ? usable / 2 : UINT64_C(640) << 20;
+  hri_device_cpu(&device);
+  HRI_TRY(hri_backend_open(&device, threads, &p->backend, error));
+  add_samples(p);
   HRI_TRY(hri_job_ok(&p->job, error));
-  backend = hri_cpu_backend(p->cpu);
-  HRI_TRY(hri_pass_workspace(&p->job, &backend, error));
+  HRI_TRY(hri_pass_workspace(&p->job, p->backend, error));
   HRI_TRY(place_all(p, error));
-  HRI_TRY(reserve(p, error));
-  HRI_TRY(prepare(p, &products, error));
+  place_regions(p);
+  HRI_TRY(show_region(p, INPUTS, &wide, error));
+  HRI_TRY(show_region(p, HALF_INPUTS, &narrow, error));
+  HRI_TRY(prepare_all(p, &products, error));
+  HRI_TRY(p->backend->reserve(p->base, error));
+  HRI_TRY(fill_region(p, wide, INPUTS, HRI_REAL_F32, error));
+  HRI_TRY(fill_region(p, narrow, HALF_INPUTS, HRI_REAL_BF16, error));
   HRI_TRY(warm_up(p, error));
   fix(p, products);
   HRI_TRY(measure(p, begin, options, error));
   file_rates(p);
-  describe(p->rates, p->cpu);
+  describe(p->rates, p->backend);
   return HR_OK;
 }
 
@@ -436,10 +485,11 @@ hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rate
   p->rates = rates;
   hri_job_init(&p->job);
   status = run(p, options, error);
-  hri_arena_release(&p->arena);
+  if (p->base) p->backend->release(p->run);
+  if (p->base) p->backend->release(p->base);
   hri_free(p->offsets);
   hri_job_deinit(&p->job);
-  hri_cpu_destroy(p->cpu);
+  hri_backend_close(p->backend);
   hri_free(p);
   if (status != HR_OK) memset(rates, 0, sizeof *rates);
   return status;

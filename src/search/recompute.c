@@ -149,7 +149,7 @@ static uint64_t fill_bytes(chooser *c, const hr_plan_layers *l, uint8_t level) {
 /* Operands that are packed where the bytes are free raise no peak, but they fill each plan up to its own. They say nothing
  * of another mixture, so the bytes are those of a plan without them. */
 static hr_status fill_level(chooser *c, uint8_t level, hr_plan_layers *layers, uint64_t *loss, hr_error *error) {
-  bool automatic = c->job->weight_packing == HR_WEIGHT_PACKING_AUTO && c->job->device.is_cpu;
+  bool automatic = c->job->weight_packing == HR_WEIGHT_PACKING_AUTO && c->job->device.packs;
   hr_plan *plan = NULL;
   const trial *made;
   hr_status status;

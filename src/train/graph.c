@@ -7,7 +7,6 @@
 
 #include "plan/plan.h"
 #include "model/build.h"
-#include "ops/cpu.h"
 #include "ops/rules.h"
 #include "run/executor.h"
 #include "train/weights.h"
@@ -340,47 +339,58 @@ struct hr_run {
   hr_plan *plan;
   hri_executor *executor;
   hri_transfer transfer;
+  int32_t **inputs; /* per graph tensor: what the caller fills; NULL where it is no input */
+  uint32_t input_count;
 };
 
 /* The tensor that holds a parameter's true values. */
 static hri_id truth(const hri_param *param) { return param->master != HRI_NONE ? param->master : param->weight; }
 
-static hr_status fill(void *context, uint32_t p, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t p, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hr_run *run = context;
   const hri_job *job = &run->plan->job;
   const hri_param *param = &job->params.items[p];
   const hri_tensor *t = &job->tensors.items[kind == HRI_PART_WEIGHT ? truth(param) : param->state[kind - HRI_PART_STATE0]];
-  (void)error;
-  memset(tensor, 0, hri_tensor_bytes(t));
-  if (kind == HRI_PART_WEIGHT)
-    hri_initialise(run->plan->cpu, param, run->plan->spec.seed, hri_tensor_elements(t), t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32, tensor, staging, bytes);
-  return HR_OK;
+  const hri_elements *with = &run->plan->backend->elements;
+  HRI_TRY(hri_window_zero(with, tensor, 0, hri_tensor_bytes(t), staging, bytes, error));
+  if (kind != HRI_PART_WEIGHT) return HR_OK;
+  return hri_initialise(with, param, run->plan->spec.seed, hri_tensor_elements(t), t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t p, hri_part_kind kind, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t p, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   (void)context, (void)p, (void)kind, (void)tensor, (void)staging, (void)bytes;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "graphs are read with hr_run_get_parameter");
 }
 
+static hr_status make_inputs(hr_run *run, hr_error *error) {
+  const hr_graph *g = run->graph;
+  run->inputs = hri_alloc_zero(g->tensors.count + 1, sizeof *run->inputs);
+  run->input_count = run->inputs ? (uint32_t)g->tensors.count : 0;
+  for (uint32_t k = 0; k < run->input_count; k++) {
+    const entry *e = &g->tensors.items[k];
+    if (e->kind != ENTRY_INPUT) continue;
+    run->inputs[k] = hri_alloc_zero(e->rows, sizeof **run->inputs);
+    if (!run->inputs[k]) return hri_fail_memory(error, e->rows * sizeof **run->inputs, "the inputs of a run");
+  }
+  return run->inputs ? HR_OK : hri_fail_memory(error, g->tensors.count * sizeof *run->inputs, "the inputs of a run");
+}
+
 hr_status hr_run_create(const hr_graph *g, hr_plan *plan, hr_run **out, hr_error *error) {
   hri_executor_options options = {.check = plan->spec.check};
+  hri_control control = {.loss_scale = 1, .clip_scale = 1, .clip_norm = plan->spec.clip, .seed = plan->spec.seed};
   hr_run *run;
-  hri_control *control;
   hr_status status;
   HRI_TRY(hr_plan_verdict(plan, error));
-  if (!plan->cpu) return hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for", plan->spec.device.name);
+  if (!hri_backend_runs(plan->backend)) return hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for", plan->spec.device.name);
   run = hri_alloc_zero(1, sizeof *run);
   if (!run) return hri_fail_memory(error, sizeof *run, "a run");
   run->graph = g;
   run->plan = plan;
   run->transfer = (hri_transfer){.context = run, .fill = fill, .sink = sink};
-  status = hri_executor_create(&plan->job, &plan->placement, plan->cpu, &run->transfer, &options, &run->executor, error);
+  status = make_inputs(run, error);
+  if (status == HR_OK) status = hri_executor_create(&plan->job, &plan->placement, plan->backend, &run->transfer, &options, &run->executor, error);
   if (status == HR_OK) {
-    control = hri_executor_control(run->executor);
-    memset(control, 0, sizeof *control);
-    control->loss_scale = control->clip_scale = 1;
-    control->clip_norm = plan->spec.clip;
-    control->seed = plan->spec.seed;
+    hri_executor_control_set(run->executor, 0, &control, sizeof control);
     status = hri_executor_run(run->executor, HRI_LOAD, error);
   }
   if (status != HR_OK) {
@@ -394,6 +404,8 @@ hr_status hr_run_create(const hr_graph *g, hr_plan *plan, hr_run **out, hr_error
 void hr_run_destroy(hr_run *run) {
   if (!run) return;
   hri_executor_destroy(run->executor);
+  for (uint32_t k = 0; k < run->input_count; k++) hri_free(run->inputs[k]);
+  hri_free(run->inputs);
   hri_free(run);
 }
 
@@ -414,11 +426,11 @@ static hri_id leaf(const hr_run *run, hr_tensor tensor, entry_kind kind) {
 }
 
 int32_t *hr_run_input(hr_run *run, hr_tensor input) {
-  hri_id id = leaf(run, input, ENTRY_INPUT);
-  return id == HRI_NONE ? NULL : hri_executor_pointer(run->executor, id);
+  return input < run->input_count ? run->inputs[input] : NULL;
 }
 
-static hr_status check_inputs(hr_run *run, uint64_t *counted, hr_error *error) {
+/* Looks at what the caller filled, and hands it to the program that is launched next. */
+static hr_status put_inputs(hr_run *run, uint64_t *counted, hr_error *error) {
   const hr_graph *g = run->graph;
   *counted = 0;
   for (hr_tensor k = 0; k < g->tensors.count; k++) {
@@ -431,20 +443,20 @@ static hr_status check_inputs(hr_run *run, uint64_t *counted, hr_error *error) {
       if ((values[r] < 0 && !e->is_targets) || (values[r] >= 0 && (uint64_t)values[r] >= e->limit))
         return hri_fail(error, HR_ERROR_INPUT, "input %s: row %llu is %d, outside of [0, %llu)", e->name, (unsigned long long)r, values[r], (unsigned long long)e->limit);
     }
+    HRI_TRY(hri_executor_write(run->executor, leaf(run, k, ENTRY_INPUT), 0, values, e->rows * sizeof *values, error));
   }
   return HR_OK;
 }
 
 static hr_status run_one(hr_run *run, hri_program_kind program, double learning_rate, double *loss, hr_error *error) {
-  hri_control *control = hri_executor_control(run->executor);
   uint64_t counted;
-  HRI_TRY(check_inputs(run, &counted, error));
-  control->learning_rate = learning_rate;
-  control->inv_tokens = counted ? 1.0 / (double)counted : 0;
-  control->clip_scale = 1;
-  control->loss_sum = 0;
+  HRI_TRY(put_inputs(run, &counted, error));
+  HRI_CONTROL_SET(run->executor, learning_rate, learning_rate);
+  HRI_CONTROL_SET(run->executor, inv_tokens, counted ? 1.0 / (double)counted : 0);
+  HRI_CONTROL_SET(run->executor, clip_scale, 1);
+  HRI_CONTROL_SET(run->executor, loss_sum, 0);
   HRI_TRY(hri_executor_run(run->executor, program, error));
-  *loss = counted ? control->loss_sum / (double)counted : NAN;
+  *loss = counted ? hri_executor_control(run->executor)->loss_sum / (double)counted : NAN;
   return HR_OK;
 }
 
@@ -461,21 +473,31 @@ static hr_status parameter(const hr_run *run, hr_tensor tensor, uint64_t count, 
   return HR_OK;
 }
 
+enum { PIECE = 1024 }; /* bf16 values on their way */
+
 hr_status hr_run_get_parameter(const hr_run *run, hr_tensor tensor, float *values, uint64_t count, hr_error *error) {
   const hri_param *param;
-  const void *at;
+  hri_bf16 halves[PIECE];
   HRI_TRY(parameter(run, tensor, count, &param, error));
-  at = hri_executor_pointer(run->executor, truth(param));
-  if (run->plan->job.tensors.items[truth(param)].dtype == HRI_BF16) hri_f32_from_bf16(values, at, count);
-  else memcpy(values, at, count * sizeof *values);
+  if (run->plan->job.tensors.items[truth(param)].dtype != HRI_BF16) return hri_executor_read(run->executor, truth(param), 0, values, count * sizeof *values, error);
+  for (uint64_t done = 0; done < count; done += PIECE) {
+    uint64_t n = count - done < PIECE ? count - done : PIECE;
+    HRI_TRY(hri_executor_read(run->executor, truth(param), done * sizeof *halves, halves, n * sizeof *halves, error));
+    hri_f32_from_bf16(values + done, halves, n);
+  }
   return HR_OK;
 }
 
 hr_status hr_run_set_parameter(hr_run *run, hr_tensor tensor, const float *values, uint64_t count, hr_error *error) {
   const hri_param *param;
+  hri_bf16 halves[PIECE];
   HRI_TRY(parameter(run, tensor, count, &param, error));
-  if (run->plan->job.tensors.items[truth(param)].dtype == HRI_F32) memcpy(hri_executor_pointer(run->executor, truth(param)), values, count * sizeof *values);
-  if (run->plan->job.tensors.items[param->weight].dtype == HRI_BF16) hri_bf16_from_f32(hri_executor_pointer(run->executor, param->weight), values, count);
+  if (run->plan->job.tensors.items[truth(param)].dtype == HRI_F32) HRI_TRY(hri_executor_write(run->executor, truth(param), 0, values, count * sizeof *values, error));
+  for (uint64_t done = 0; run->plan->job.tensors.items[param->weight].dtype == HRI_BF16 && done < count; done += PIECE) {
+    uint64_t n = count - done < PIECE ? count - done : PIECE;
+    hri_bf16_from_f32(halves, values + done, n);
+    HRI_TRY(hri_executor_write(run->executor, param->weight, done * sizeof *halves, halves, n * sizeof *halves, error));
+  }
   return HR_OK;
 }
 

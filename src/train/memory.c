@@ -201,17 +201,6 @@ static bool add_step(hri_timeline *t, const hri_memory *m, uint32_t slot) {
   return hri_timeline_mark(t, name, true, r->time_count ? times[r->time_count - 1] : runs[0].begin_us);
 }
 
-static uint64_t arena_address(const hri_memory *m, const hri_executor *executor) {
-  const hri_job *job = &m->plan->job;
-  for (size_t k = 0; k < job->tensors.count; k++) {
-    const hri_tensor *tensor = &job->tensors.items[k];
-    const hri_storage *storage = &job->storages.items[tensor->storage];
-    if (storage->dead || storage->tier != HRI_DEVICE || m->plan->placement.lives[tensor->storage].begin > m->plan->placement.lives[tensor->storage].end) continue;
-    return (uint64_t)(uintptr_t)hri_executor_pointer(executor, (hri_id)k) - tensor->offset - m->plan->placement.offsets[tensor->storage];
-  }
-  return 0;
-}
-
 static hr_status write_snapshot(const hri_memory *m, const hri_executor *executor, hr_error *error) {
   char path[PATH_BYTES];
   hri_timeline t;
@@ -221,7 +210,7 @@ static hr_status write_snapshot(const hri_memory *m, const hri_executor *executo
   clocked load = {.begin_us = m->loaded_us};
   bool fine;
   HRI_TRY(join(path, m->directory, "snapshot.pickle.gz", error));
-  HRI_TRY(hri_timeline_begin(&t, m->plan, arena_address(m, executor), true, m->loaded_us, error));
+  HRI_TRY(hri_timeline_begin(&t, m->plan, hri_executor_address(executor, HRI_DEVICE), true, m->loaded_us, error));
   fine = hri_timeline_program(&t, HRI_LOAD, time_of, &load);
   for (uint32_t k = 1; k < m->slots; k++) /* the oldest kept */
     if (m->steps[k].step && (!m->steps[first].step || m->steps[k].step < m->steps[first].step)) first = k;

@@ -10,10 +10,6 @@
 #include "base/text.h"
 #include "data/words.h"
 #include "device/host.h"
-#include "device/room.h"
-#include "device/team.h"
-#include "kernel/gemm.h"
-#include "ops/cpu.h"
 #include "train/export.h"
 #include "train/manifest.h"
 
@@ -25,25 +21,9 @@ void hri_session_tell(const hri_session *s, hr_event_kind kind, const hr_metrics
   if (s->on_event) s->on_event(s->context, &event);
 }
 
-/* What a job reserves in memory: all tiers but the disk's. */
-static uint64_t arena_bytes(const hr_plan *plan) {
-  uint64_t bytes = 0;
-  for (int tier = 0; tier < HR_TIER_COUNT; tier++)
-    if (tier != HR_TIER_DISK) bytes += plan->info.tiers[tier].reserved_bytes;
-  return bytes;
-}
-
-/* A budget may be larger than what there is: touching such an arena would end in the kernel's OOM killer, and under a limit
- * of this process the libraries would be refused memory first, which they do not survive. */
-static hr_status check_room(const hr_plan *plan, hr_error *error) {
-  return hri_room_check(arena_bytes(plan) + hri_team_bytes(plan->spec.threads) + HRI_GEMM_ROOM_BYTES, "the job", error);
-}
-
-/* With everything of the libraries made, what is left to take is the arenas, and what a run takes beside them. */
-static hr_status prove_arenas(const hr_plan *plan, hr_error *error) {
-  uint64_t bytes = arena_bytes(plan);
-  HRI_TRY(hri_room_check(bytes, "the job", error));
-  return hri_room_prove(bytes + RUN_BYTES, "the job", error);
+/* A budget may be larger than what there is at this moment. */
+static hr_status check_room(const hr_plan *plan, bool prepared, hr_error *error) {
+  return plan->backend->check_room(plan->backend->self, plan->placement.peak_bytes, prepared, prepared ? RUN_BYTES : 0, error);
 }
 
 /* Nobody named a budget: it is what the least limit leaves, and the refusal says whose that is. */
@@ -54,14 +34,14 @@ static hr_status name_budget(const hr_job *job, hr_error *error) {
 }
 
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
-  if (!job->device.is_cpu) {
+  if (!job->device.backend[0]) {
     hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "this version runs jobs on the CPU; %s can be planned for", job->device.name);
     return hri_hint(error, status, "run with --device cpu, or use `headroom plan`");
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
-  if (!job->budget_given) HRI_TRY(check_room(s->plan, error));
-  return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, error) : name_budget(job, error);
+  if (!job->budget_given) HRI_TRY(check_room(s->plan, false, error));
+  return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, false, error) : name_budget(job, error);
 }
 
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
@@ -71,12 +51,12 @@ hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
   return hri_hint(error, status, "name a directory with model.safetensors, such as RUN/final of a training");
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hri_session *s = context;
   return hri_source_fill(&s->source, param, kind, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hri_session *s = context;
   return hri_sink_write(s->sink, param, kind, tensor, staging, bytes, error);
 }
@@ -103,8 +83,7 @@ static hr_status make_shapes(hri_session *s, hr_error *error) {
   if (s->one_shape) count = 0;
   for (uint32_t k = 0; k < count; k++) HRI_TRY(add_shape(s, lengths[k], error));
   s->shapes[s->shape_count++] = (hri_shape){.sequence = full, .job = &s->plan->job, .executor = s->executor};
-  if (s->shape_count == 1) return HR_OK;
-  s->row = hri_alloc((size_t)full * 4 * sizeof *s->row);
+  s->row = hri_alloc(((size_t)full * 4 + 1) * sizeof *s->row);
   return s->row ? HR_OK : hri_fail_memory(error, (uint64_t)full * 4 * sizeof *s->row, "a row of data");
 }
 
@@ -114,28 +93,23 @@ const hri_shape *hri_session_shape(const hri_session *s, uint64_t longest) {
   return &s->shapes[k];
 }
 
-static void pad_row(const hri_inputs *to, uint64_t at, uint64_t length) {
+/* Ids, targets, positions and document starts of a row, `full` apart. */
+static void pad_row(int32_t *row, uint64_t full, uint64_t length) {
   for (uint64_t k = 0; k < length; k++) {
-    to->ids[at + k] = 0;
-    to->targets[at + k] = HRI_LABEL_IGNORED;
-    to->positions[at + k] = (int32_t)k;
-    to->doc_start[at + k] = 0;
+    row[k] = 0;
+    row[full + k] = HRI_LABEL_IGNORED;
+    row[2 * full + k] = (int32_t)k;
+    row[3 * full + k] = 0;
   }
 }
 
-hr_status hri_session_row(const hri_session *s, const hri_shape *shape, hri_dataset *data, uint64_t row, const hri_inputs *to, uint64_t index, uint64_t *counted, hr_error *error) {
-  uint64_t length = shape->sequence, full = s->plan->spec.sequence_length, at = index * length;
+hr_status hri_session_row(const hri_session *s, const hri_shape *shape, hri_dataset *data, uint64_t row, hri_inputs to, uint64_t index, uint64_t *counted, hr_error *error) {
+  const hri_id inputs[4] = {to.ids, to.targets, to.positions, to.doc_start};
+  uint64_t full = s->plan->spec.sequence_length, bytes = shape->sequence * sizeof *s->row;
   *counted = 0;
-  if (row >= hri_dataset_row_count(data)) {
-    pad_row(to, at, length);
-    return HR_OK;
-  }
-  if (length == full) return hri_dataset_row(data, row, to->ids + at, to->targets + at, to->positions + at, to->doc_start + at, counted, error);
-  HRI_TRY(hri_dataset_row(data, row, s->row, s->row + full, s->row + 2 * full, s->row + 3 * full, counted, error));
-  memcpy(to->ids + at, s->row, length * sizeof *s->row);
-  memcpy(to->targets + at, s->row + full, length * sizeof *s->row);
-  memcpy(to->positions + at, s->row + 2 * full, length * sizeof *s->row);
-  memcpy(to->doc_start + at, s->row + 3 * full, length * sizeof *s->row);
+  if (row >= hri_dataset_row_count(data)) pad_row(s->row, full, shape->sequence);
+  else HRI_TRY(hri_dataset_row(data, row, s->row, s->row + full, s->row + 2 * full, s->row + 3 * full, counted, error));
+  for (uint64_t k = 0; k < 4; k++) HRI_TRY(hri_executor_write(shape->executor, inputs[k], index * bytes, s->row + k * full, bytes, error));
   return HR_OK;
 }
 
@@ -148,22 +122,22 @@ static hr_status take_carry(hri_session *s, bool resumed, hr_error *error) {
   s->carry.dtype = HRI_FILE_F32;
   if (!resumed) return hri_carry_take(&s->carry, &s->source, error);
   if (!plan->spec.model.has_weights || !hri_path_exists(plan->spec.model.directory)) return HR_OK;
-  HRI_TRY(hri_source_open(&own, &plan->spec.model, &plan->job, plan->cpu, NULL, NULL, plan->spec.seed, error));
+  HRI_TRY(hri_source_open(&own, &plan->spec.model, &plan->job, &plan->backend->elements, NULL, NULL, plan->spec.seed, error));
   status = hri_carry_take(&s->carry, &own, error);
   hri_source_close(&own);
   return status;
 }
 
 hr_status hri_session_prepare(hri_session *s, hr_error *error) {
-  hri_executor_options options = {.check = s->plan->spec.check, .after_node = s->after_node, .context = s->after_node_context};
+  hri_executor_options options = {.check = s->plan->spec.check, .after_node = s->after_node, .context = s->after_node_context, .times = s->times};
   s->transfer = (hri_transfer){.context = s, .fill = fill, .sink = sink};
-  HRI_TRY(hri_executor_prepare(&s->plan->job, &s->plan->placement, s->plan->cpu, &s->transfer, &options, &s->executor, error));
+  HRI_TRY(hri_executor_prepare(&s->plan->job, &s->plan->placement, s->plan->backend, &s->transfer, &options, &s->executor, error));
   HRI_TRY(make_shapes(s, error));
-  return prove_arenas(s->plan, error);
+  return check_room(s->plan, true, error);
 }
 
 static hr_status reserve(hri_session *s, hr_error *error) {
-  HRI_TRY(prove_arenas(s->plan, error));
+  HRI_TRY(check_room(s->plan, true, error));
   HRI_TRY(hri_executor_reserve(s->executor, error));
   for (uint32_t k = 0; k < s->shape_count; k++)
     if (s->shapes[k].variant) HRI_TRY(hri_executor_reserve(s->shapes[k].executor, error));
@@ -207,17 +181,14 @@ hr_status hri_session_load(hri_session *s, const char *directory, const char *st
 }
 
 static hr_status load(hri_session *s, const char *directory, const char *states_file, hr_error *error) {
-  hri_control *control;
+  hri_control control = {.loss_scale = 1, .clip_scale = 1, .seed = s->plan->spec.seed};
   hr_status status;
   if (!s->executor) HRI_TRY(hri_session_prepare(s, error));
-  HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, states_file, s->plan->spec.seed, error));
+  HRI_TRY(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory, states_file, s->plan->spec.seed, error));
   if (s->loaded) HRI_TRY(hri_source_digest_begin(&s->source, error));
   HRI_TRY(take_carry(s, directory != NULL, error));
   HRI_TRY(reserve(s, error));
-  control = hri_executor_control(s->executor);
-  memset(control, 0, sizeof *control);
-  control->loss_scale = control->clip_scale = 1;
-  control->seed = s->plan->spec.seed;
+  hri_executor_control_set(s->executor, 0, &control, sizeof control);
   status = hri_executor_run(s->executor, HRI_LOAD, error);
   if (status == HR_OK && s->loaded) status = hri_source_digest_end(&s->source, s->loaded, error);
   hri_source_close(&s->source); /* files are not needed any more */
@@ -231,6 +202,7 @@ void hri_session_close(hri_session *s) {
     hri_variant_destroy(s->shapes[k].variant);
   }
   hri_free(s->row);
+  hri_free(s->logits);
   hri_executor_destroy(s->executor);
   hri_source_close(&s->source);
   hri_carry_deinit(&s->carry);
@@ -242,7 +214,7 @@ static hr_status save_weights(hri_session *s, const char *directory, hri_file_dt
   hri_sink_options options = {.carry = &s->carry, .as_source = dtype == (hri_file_dtype)HRI_AS_SOURCE, .dtype = dtype, .states = with_states};
   hri_sink out;
   hr_status status;
-  HRI_TRY(hri_sink_open(&out, &s->plan->spec.model, &s->plan->job, s->plan->cpu, directory, &options, error));
+  HRI_TRY(hri_sink_open(&out, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, directory, &options, error));
   s->sink = &out;
   status = hri_executor_run(s->executor, HRI_SAVE, error);
   s->sink = NULL;
@@ -330,18 +302,17 @@ static hr_status fill_eval(hri_session *s, hri_dataset *data, uint64_t first, co
     if (length > longest) longest = length;
   }
   *shape = hri_session_shape(s, longest);
-  in = (hri_inputs){.ids = hri_executor_pointer((*shape)->executor, (*shape)->job->eval_ids), .targets = hri_executor_pointer((*shape)->executor, (*shape)->job->eval_targets),
-                    .positions = hri_executor_pointer((*shape)->executor, (*shape)->job->eval_positions), .doc_start = hri_executor_pointer((*shape)->executor, (*shape)->job->eval_doc_start)};
+  in = (hri_inputs){(*shape)->job->eval_ids, (*shape)->job->eval_targets, (*shape)->job->eval_positions, (*shape)->job->eval_doc_start};
   *counted = 0;
   for (uint64_t b = 0; b < s->plan->spec.micro_batch; b++) {
-    HRI_TRY(hri_session_row(s, *shape, data, first + b, &in, b, &one, error));
+    HRI_TRY(hri_session_row(s, *shape, data, first + b, in, b, &one, error));
     *counted += one;
   }
   return HR_OK;
 }
 
 hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batches, double *loss, uint64_t *tokens, hr_error *error) {
-  hri_control *control = hri_executor_control(s->executor);
+  const hri_control *control = hri_executor_control(s->executor);
   uint64_t rows = hri_dataset_row_count(data), per = s->plan->spec.micro_batch, count = (rows + per - 1) / per, total = 0;
   double kept = control->loss_sum, sum = 0;
   const hri_shape *shape;
@@ -349,12 +320,12 @@ hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batch
   for (uint64_t b = 0; b < count; b++) {
     uint64_t counted;
     HRI_TRY(fill_eval(s, data, b * per, &shape, &counted, error));
-    control->loss_sum = 0;
+    HRI_CONTROL_SET(s->executor, loss_sum, 0);
     HRI_TRY(hri_executor_run(shape->executor, HRI_EVALUATE, error));
     sum += control->loss_sum;
     total += counted;
   }
-  control->loss_sum = kept;
+  HRI_CONTROL_SET(s->executor, loss_sum, kept);
   *tokens = total;
   *loss = total ? sum / (double)total : NAN;
   return HR_OK;
@@ -373,24 +344,41 @@ hr_status hri_session_compare(const hri_session *s, uint64_t reserved[HR_TIER_CO
 
 /* ---- generation ---- */
 
+/* Rows of a chunk: `count` given ones, then zeros (they are computed and never seen). ids NULL: positions from `first` on. */
+static hr_status put_rows(hri_session *s, hri_id tensor, const int32_t *ids, uint64_t first, uint64_t count, uint64_t rows, hr_error *error) {
+  enum { PIECE = 256 };
+  int32_t values[PIECE];
+  for (uint64_t done = 0; done < rows; done += PIECE) {
+    uint64_t n = rows - done < PIECE ? rows - done : PIECE;
+    for (uint64_t k = 0; k < n; k++) values[k] = done + k >= count ? 0 : ids ? ids[done + k] : (int32_t)(first + done + k);
+    HRI_TRY(hri_executor_write(s->executor, tensor, done * sizeof *values, values, n * sizeof *values, error));
+  }
+  return HR_OK;
+}
+
+static hr_status get_logits(hri_session *s, hri_id tensor, const float **logits, hr_error *error) {
+  uint64_t bytes = hri_tensor_bytes(&s->plan->job.tensors.items[tensor]);
+  *logits = hri_executor_view(s->executor, tensor);
+  if (*logits) return HR_OK;
+  if (!s->logits) s->logits = hri_alloc(bytes);
+  if (!s->logits) return hri_fail_memory(error, bytes, "logits");
+  *logits = s->logits;
+  return hri_executor_read(s->executor, tensor, 0, s->logits, bytes, error);
+}
+
 hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, uint64_t *length, const float **logits, hr_error *error) {
   const hri_job *job = &s->plan->job;
-  hri_control *control = hri_executor_control(s->executor);
   if (*length + count > s->plan->spec.context_length) /* the cache is rounded up; the table of positions is not */
     return hri_fail(error, HR_ERROR_USAGE, "%llu tokens do not fit into the planned context of %u", (unsigned long long)(*length + count), s->plan->spec.context_length);
   while (count > 0) {
     bool decode = count == 1;
     uint64_t n = decode ? 1 : count < job->prefill_rows ? count : job->prefill_rows, rows = decode ? 1 : job->prefill_rows;
-    int32_t *in = hri_executor_pointer(s->executor, decode ? job->decode_ids : job->generate_ids),
-            *positions = hri_executor_pointer(s->executor, decode ? job->decode_positions : job->generate_positions);
-    for (uint64_t k = 0; k < rows; k++) { /* rows past n are computed and never seen */
-      in[k] = k < n ? ids[k] : 0;
-      positions[k] = k < n ? (int32_t)(*length + k) : 0;
-    }
-    control->cache_length = (int64_t)*length;
-    control->row_count = (int64_t)n;
+    HRI_TRY(put_rows(s, decode ? job->decode_ids : job->generate_ids, ids, 0, n, rows, error));
+    HRI_TRY(put_rows(s, decode ? job->decode_positions : job->generate_positions, NULL, *length, n, rows, error));
+    HRI_CONTROL_SET(s->executor, cache_length, (int64_t)*length);
+    HRI_CONTROL_SET(s->executor, row_count, (int64_t)n);
     HRI_TRY(hri_executor_run(s->executor, decode ? HRI_DECODE : HRI_PREFILL, error));
-    *logits = hri_executor_pointer(s->executor, decode ? job->decode_logits : job->generate_logits);
+    HRI_TRY(get_logits(s, decode ? job->decode_logits : job->generate_logits, logits, error));
     *length += n;
     ids += n;
     count -= n;

@@ -22,7 +22,8 @@ typedef struct hri_session {
   hri_executor *executor;
   hri_shape shapes[HRI_MAX_VARIANTS + 1]; /* rising; the last is the plan's */
   uint32_t shape_count;
-  int32_t *row;               /* 4 x sequence: a row on its way into a shorter shape; NULL with one shape */
+  int32_t *row;               /* 4 x sequence: a row on its way into a program's inputs */
+  float *logits;              /* [V]: where the backend's have no address; made when they are first asked for */
   hri_source source;
   hri_transfer transfer;
   hri_sink *sink;             /* the open sink while the save program runs */
@@ -31,6 +32,7 @@ typedef struct hri_session {
   void *context;
   void (*after_node)(void *context, const hri_job *job, hri_id node, double seconds); /* for the executor; set before it is prepared, may be NULL */
   void *after_node_context;
+  bool times;                 /* every node is to be measured, whatever it costs; likewise */
   hri_file_list *loaded; /* gets the files that the load read, with their digests; set before the load, may be NULL */
   char companions[4096]; /* a checkpoint that has the model's own files too, for when its directory is gone; "": none */
   bool one_shape; /* no shorter shapes, also without packing; set before it is prepared */
@@ -48,13 +50,13 @@ hr_status hri_session_prepare(hri_session *session, hr_error *error);
 hr_status hri_session_load(hri_session *session, const char *directory, const char *states_file, hr_error *error);
 void hri_session_close(hri_session *session);
 
-/* Where rows go: ids, targets, positions and document starts of a program's inputs, or of some of its rows. */
-typedef struct hri_inputs { int32_t *ids, *targets, *positions, *doc_start; } hri_inputs;
+/* Where rows go: ids, targets, positions and document starts among a program's inputs. */
+typedef struct hri_inputs { hri_id ids, targets, positions, doc_start; } hri_inputs;
 /* The shortest shape for rows of up to `longest` tokens. */
 const hri_shape *hri_session_shape(const hri_session *session, uint64_t longest);
-/* Row `row` of a data set as the index-th row of a shape's inputs; rows past the end of the data are padding that counts
- * nothing. */
-hr_status hri_session_row(const hri_session *session, const hri_shape *shape, hri_dataset *data, uint64_t row, const hri_inputs *inputs, uint64_t index, uint64_t *counted, hr_error *error);
+/* Row `row` of a data set as the index-th row of a shape's inputs, for the programs launched after it; rows past the end of
+ * the data are padding that counts nothing. */
+hr_status hri_session_row(const hri_session *session, const hri_shape *shape, hri_dataset *data, uint64_t row, hri_inputs inputs, uint64_t index, uint64_t *counted, hr_error *error);
 
 void hri_session_tell(const hri_session *session, hr_event_kind kind, const hr_metrics *metrics, const char *text);
 
@@ -86,7 +88,7 @@ typedef struct hri_sampler {
 } hri_sampler;
 
 /* Feeds `count` ids behind what the cache holds (starting anew when *length is 0) and returns the next token's logits
- * [V] in the arena; valid until the next call. */
+ * [V]; valid until the next call. */
 hr_status hri_session_feed(hri_session *session, const int32_t *ids, uint64_t count, uint64_t *length, const float **logits, hr_error *error);
 /* Draws a token; `index` numbers the draw. Temperature 0 takes the most likely one. */
 hr_status hri_sample(const hri_sampler *sampler, const float *logits, uint64_t vocabulary, uint64_t index, int32_t *token, hr_error *error);

@@ -19,7 +19,15 @@
 #include "train/runfile.h"
 #include "train/schedule.h"
 
-enum { STEP_WINDOW = 256 };
+enum { STEP_WINDOW = 256, AHEAD = 2 };
+
+/* A step that was launched and is to be settled once the device has done it. */
+typedef struct launched {
+  uint64_t step, rows_seen, tokens_total, counted, sequence; /* as they are behind it */
+  double begin, learning_rate;
+  hri_control control; /* as the step leaves it, once the mark was waited for */
+  hri_mark mark;
+} launched;
 
 typedef struct trainer {
   hri_session session;
@@ -40,6 +48,9 @@ typedef struct trainer {
   uint64_t unlabelled;  /* steps without a label that counts */
   uint64_t eval_tokens; /* of the last evaluation */
   double step_seconds[STEP_WINDOW]; /* of the last steps, a ring */
+  launched launched[AHEAD + 1];     /* a ring, by step */
+  uint64_t settled;                 /* the last step that was settled; progress.step is the last that was launched */
+  double settled_at;                /* when */
 } trainer;
 
 static double now(void) {
@@ -62,19 +73,16 @@ static uint64_t row_of(const trainer *t, uint64_t r) {
 static hr_status feed_step(trainer *t, const hri_shape **shape, uint64_t *counted, hr_error *error) {
   uint64_t longest = 0, one;
   hri_inputs in;
-  hri_executor *x;
   for (uint64_t r = 0; r < rows_per_step(t->job); r++) {
     uint64_t length = t->job->sequence_length;
     if (t->session.shape_count > 1) HRI_TRY(hri_dataset_row_length(t->data, row_of(t, r), &length, error));
     if (length > longest) longest = length;
   }
   *shape = hri_session_shape(&t->session, longest);
-  x = (*shape)->executor;
-  in = (hri_inputs){.ids = hri_executor_pointer(x, (*shape)->job->input_ids), .targets = hri_executor_pointer(x, (*shape)->job->input_targets),
-                    .positions = hri_executor_pointer(x, (*shape)->job->input_positions), .doc_start = hri_executor_pointer(x, (*shape)->job->input_doc_start)};
+  in = (hri_inputs){(*shape)->job->input_ids, (*shape)->job->input_targets, (*shape)->job->input_positions, (*shape)->job->input_doc_start};
   *counted = 0;
   for (uint64_t r = 0; r < rows_per_step(t->job); r++) {
-    HRI_TRY(hri_session_row(&t->session, *shape, t->data, row_of(t, r), &in, r, &one, error));
+    HRI_TRY(hri_session_row(&t->session, *shape, t->data, row_of(t, r), in, r, &one, error));
     *counted += one;
   }
   return HR_OK;
@@ -82,42 +90,41 @@ static hr_status feed_step(trainer *t, const hri_shape **shape, uint64_t *counte
 
 /* ---- one step ---- */
 
-static hr_status run_programs(trainer *t, hri_executor *x, hr_error *error) {
-  hri_control *control = hri_executor_control(x);
+static hr_status launch_programs(trainer *t, hri_executor *x, hr_error *error) {
   if (t->job->accumulate == 1) {
-    control->micro_index = 0;
+    HRI_CONTROL_SET(x, micro_index, 0);
     hri_memory_program(t->memory, HRI_STEP, 0);
-    return hri_executor_run(x, HRI_STEP, error);
+    return hri_executor_launch(x, HRI_STEP, error);
   }
   hri_memory_program(t->memory, HRI_BEGIN, 0);
-  HRI_TRY(hri_executor_run(x, HRI_BEGIN, error));
+  HRI_TRY(hri_executor_launch(x, HRI_BEGIN, error));
   for (uint32_t k = 0; k < t->job->accumulate; k++) {
-    control->micro_index = k;
-    control->row_base = (int64_t)k * t->job->micro_batch;
+    HRI_CONTROL_SET(x, micro_index, k);
+    HRI_CONTROL_SET(x, row_base, (int64_t)k * t->job->micro_batch);
     hri_memory_program(t->memory, HRI_MICRO, k);
-    HRI_TRY(hri_executor_run(x, HRI_MICRO, error));
+    HRI_TRY(hri_executor_launch(x, HRI_MICRO, error));
   }
   hri_memory_program(t->memory, HRI_UPDATE, 0);
-  return hri_executor_run(x, HRI_UPDATE, error);
+  return hri_executor_launch(x, HRI_UPDATE, error);
 }
 
-static void measure(trainer *t, double seconds, uint64_t counted, uint64_t sequence) {
+static void measure(trainer *t, const launched *l, double seconds) {
   hr_metrics *m = &t->metrics;
-  const hri_control *control = hri_executor_control(t->session.executor);
-  double done = (double)(t->progress.step - t->steps_at_start), elapsed = now() - t->started;
-  m->step = t->progress.step;
+  const hri_control *control = &l->control;
+  double done = (double)(l->step - t->steps_at_start), elapsed = now() - t->started;
+  m->step = l->step;
   m->steps = t->progress.steps;
-  m->loss = counted ? control->loss_sum / (double)counted : NAN; /* null in JSON: nothing was predicted */
+  m->loss = l->counted ? control->loss_sum / (double)l->counted : NAN; /* null in JSON: nothing was predicted */
   m->skipped = t->job->on_nonfinite == HR_ON_NONFINITE_SKIP && control->found_inf != 0;
   m->grad_norm = t->job->clip > 0 || t->job->on_nonfinite == HR_ON_NONFINITE_SKIP ? control->grad_norm : NAN;
-  m->learning_rate = control->learning_rate;
-  m->tokens = counted;
-  m->tokens_total = t->progress.tokens_total;
+  m->learning_rate = l->learning_rate;
+  m->tokens = l->counted;
+  m->tokens_total = l->tokens_total;
   m->step_seconds = seconds;
   t->step_seconds[((uint64_t)done - 1) % STEP_WINDOW] = seconds;
-  m->tokens_per_second = (double)(rows_per_step(t->job) * sequence) / seconds;
+  m->tokens_per_second = (double)(rows_per_step(t->job) * l->sequence) / seconds;
   m->eta_seconds = done > 0 ? elapsed / done * (double)(m->steps - m->step) : 0;
-  m->epoch = (double)t->progress.rows_seen / (double)hri_dataset_row_count(t->data);
+  m->epoch = (double)l->rows_seen / (double)hri_dataset_row_count(t->data);
   m->process_resident_bytes = hri_host_resident_bytes();
   m->process_peak_bytes = hri_host_peak_resident_bytes();
 }
@@ -126,7 +133,7 @@ static void measure(trainer *t, double seconds, uint64_t counted, uint64_t seque
 static void tell_unlabelled(trainer *t) {
   char text[160];
   if (t->unlabelled++ > 0) return;
-  (void)snprintf(text, sizeof text, "no label counts in step %llu: it has no loss (null in metrics.jsonl)", (unsigned long long)t->progress.step);
+  (void)snprintf(text, sizeof text, "no label counts in step %llu: it has no loss (null in metrics.jsonl)", (unsigned long long)t->metrics.step);
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
 }
 
@@ -135,7 +142,7 @@ static hr_status diverged(const trainer *t, const char *what, hr_error *error) {
   char tensor[256], path[4096];
   bool found = hri_first_nonfinite(&t->session, tensor, sizeof tensor);
   const hr_metrics *m = &t->metrics;
-  hr_status status = hri_fail(error, HR_ERROR_DIVERGED, "the run diverged in step %llu: %s (loss %g, gradient norm %g)%s%s", (unsigned long long)t->progress.step, what, m->loss,
+  hr_status status = hri_fail(error, HR_ERROR_DIVERGED, "the run diverged in step %llu: %s (loss %g, gradient norm %g)%s%s", (unsigned long long)m->step, what, m->loss,
                               m->grad_norm, found ? "; not finite: " : "; weights and states are still finite", found ? tensor : "");
   if (!hri_checkpoint_newest(t->run.directory, path)) return hri_hint(error, status, "there is no checkpoint yet: begin again with a lower --lr or a longer --warmup, and --save-every");
   return hri_hint(error, status, "%s is whole: go on from it with --resume %s and something that changes the course, such as --lr X --warmup X --allow-different lr,warmup",
@@ -148,7 +155,7 @@ static hr_status skipped(trainer *t, hr_error *error) {
   char text[240];
   p->skipped_steps++;
   p->skipped_in_row++;
-  (void)snprintf(text, sizeof text, "step %llu is skipped: its %s not finite (%llu so far, %u in a row of at most %u)", (unsigned long long)p->step,
+  (void)snprintf(text, sizeof text, "step %llu is skipped: its %s not finite (%llu so far, %u in a row of at most %u)", (unsigned long long)t->metrics.step,
                  isfinite(t->metrics.loss) ? "gradients are" : "loss is", (unsigned long long)p->skipped_steps, p->skipped_in_row, t->job->max_skipped);
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
   return p->skipped_in_row > t->job->max_skipped ? diverged(t, "too many steps in a row had to be skipped", error) : HR_OK;
@@ -168,30 +175,55 @@ static hr_status settle_step(trainer *t, uint64_t counted, hr_error *error) {
   return HR_OK;
 }
 
+/* The oldest step that is not settled: waits for it. */
+static hr_status settle_oldest(trainer *t, hr_error *error) {
+  const launched *l = &t->launched[(t->settled + 1) % (AHEAD + 1)];
+  double begin = l->begin > t->settled_at ? l->begin : t->settled_at; /* before, the device had the step before it to do */
+  HRI_TRY(hri_executor_wait(t->session.executor, l->mark, error));
+  if (t->profile) hri_profile_end_step(t->profile);
+  t->settled = l->step;
+  t->settled_at = now();
+  t->progress.applied_steps = l->control.applied_steps;
+  measure(t, l, t->settled_at - begin);
+  hri_memory_end_step(t->memory, &t->metrics);
+  return settle_step(t, l->counted, error);
+}
+
+/* Before anybody looks at weights, states or the last loss. */
+static hr_status settle_all(trainer *t, hr_error *error) {
+  while (t->settled < t->progress.step) HRI_TRY(settle_oldest(t, error));
+  return HR_OK;
+}
+
+/* Launches a step, and settles the one that is then `ahead` steps back: where a launch is done when it returns, that is the
+ * step itself. A profile and a record are of one step at a time. */
 static hr_status train_step(trainer *t, hr_error *error) {
-  hri_control *control = hri_executor_control(t->session.executor);
-  double begin = now();
+  hri_executor *x = t->session.executor;
+  launched *l = &t->launched[(t->progress.step + 1) % (AHEAD + 1)];
+  uint32_t ahead = t->session.plan->backend->ahead, most = t->session.times ? 0 : ahead < AHEAD ? ahead : AHEAD;
   const hri_shape *shape;
-  uint64_t counted;
+  *l = (launched){.begin = now(), .learning_rate = t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps)};
   if (t->profile) hri_profile_begin_step(t->profile);
   hri_memory_begin_step(t->memory, t->progress.step + 1);
-  HRI_TRY(feed_step(t, &shape, &counted, error));
-  control->step = (int64_t)t->progress.step;
-  control->learning_rate = t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps);
-  control->inv_tokens = counted ? 1.0 / (double)counted : 0;
-  control->clip_norm = t->job->clip;
-  control->clip_scale = 1;
-  control->loss_sum = 0;
-  HRI_TRY(run_programs(t, shape->executor, error));
-  if (t->profile) hri_profile_end_step(t->profile);
+  HRI_TRY(feed_step(t, &shape, &l->counted, error));
+  HRI_CONTROL_SET(x, step, (int64_t)t->progress.step);
+  HRI_CONTROL_SET(x, learning_rate, l->learning_rate);
+  HRI_CONTROL_SET(x, inv_tokens, l->counted ? 1.0 / (double)l->counted : 0);
+  HRI_CONTROL_SET(x, clip_norm, t->job->clip);
+  HRI_CONTROL_SET(x, clip_scale, 1);
+  HRI_CONTROL_SET(x, loss_sum, 0);
+  HRI_TRY(launch_programs(t, shape->executor, error));
+  HRI_TRY(hri_executor_fetch(shape->executor, &l->control, &l->mark, error));
   t->progress.step++;
   t->progress.rows_seen += rows_per_step(t->job);
-  t->progress.tokens_total += counted;
-  t->progress.applied_steps = control->applied_steps;
+  t->progress.tokens_total += l->counted;
   t->progress.eval_loss = NAN;
-  measure(t, now() - begin, counted, shape->sequence);
-  hri_memory_end_step(t->memory, &t->metrics);
-  return settle_step(t, counted, error);
+  l->step = t->progress.step;
+  l->rows_seen = t->progress.rows_seen;
+  l->tokens_total = t->progress.tokens_total;
+  l->sequence = shape->sequence;
+  while (t->progress.step - t->settled > most) HRI_TRY(settle_oldest(t, error));
+  return HR_OK;
 }
 
 static void warn_near_limit(trainer *t) {
@@ -313,10 +345,12 @@ static hr_status loop(trainer *t, hr_error *error) {
     HRI_TRY(train_step(t, error));
     warn_near_limit(t);
     last = t->progress.step == t->progress.steps;
+    if (last || due(o->eval_every, t->progress.step) || due(o->save_every, t->progress.step)) HRI_TRY(settle_all(t, error));
     if (due(o->eval_every, t->progress.step) || (last && t->eval_data)) HRI_TRY(evaluate(t, &best, error));
     if (due(o->save_every, t->progress.step) || last || (best && o->save_every)) HRI_TRY(checkpoint(t, best, error));
     if (!last && o->should_stop && o->should_stop(o->context)) {
       hr_status status;
+      HRI_TRY(settle_all(t, error));
       if (!due(o->save_every, t->progress.step) && !(best && o->save_every)) HRI_TRY(checkpoint(t, best, error));
       status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped after step %llu of %llu; the checkpoint is %s", (unsigned long long)t->progress.step,
                         (unsigned long long)t->progress.steps, t->path);
@@ -505,7 +539,7 @@ static hr_status prepare_memory(trainer *t, hr_error *error) {
 static hr_status prepare_session(trainer *t, hr_error *error) {
   t->session.after_node = after_node;
   t->session.after_node_context = t;
-  t->session.one_shape = t->options->profile_path || t->options->record_memory;
+  t->session.times = t->session.one_shape = t->options->profile_path || t->options->record_memory;
   return hri_session_prepare(&t->session, error);
 }
 
@@ -572,7 +606,6 @@ static hr_status load(trainer *t, hr_error *error) {
 
 static hr_status start(trainer *t, hr_error *error) {
   bool resume = t->options->resume_directory != NULL;
-  hri_control *control;
   HRI_TRY(prepare_profile(t, error));
   HRI_TRY(try_profile_path(t, false, error));
   HRI_TRY(check_sample(t, error));
@@ -587,9 +620,8 @@ static hr_status start(trainer *t, hr_error *error) {
   hri_session_tell(&t->session, HR_EVENT_LOADED, NULL, resume ? t->from.path : t->job->model.has_weights ? t->job->model.directory : "new weights from the seed");
   if (resume) HRI_TRY(take_up(t, error));
   HRI_TRY(keep_data(t, error));
-  control = hri_executor_control(t->session.executor);
-  control->applied_steps = t->progress.applied_steps;
-  t->steps_at_start = t->progress.step;
+  HRI_CONTROL_SET(t->session.executor, applied_steps, t->progress.applied_steps);
+  t->steps_at_start = t->settled = t->progress.step;
   t->metrics.eval_loss = t->progress.eval_loss;
   t->metrics.best_eval_loss = t->progress.best_eval_loss;
   t->metrics.device_reserved_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;

@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "model/tied.h"
-#include "ops/cpu.h"
 #include "ops/move/random.h"
 #include "train/weights_move.h"
 
@@ -138,13 +137,13 @@ static hr_status open_weights(hri_source *s, const char *path, hr_error *error) 
   return check_source(s, error);
 }
 
-hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory,
+hr_status hri_source_open(hri_source *s, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory,
                           const char *states_file, uint64_t seed, hr_error *error) {
   hr_status status = HR_OK;
   memset(s, 0, sizeof *s);
   s->model = model;
   s->job = job;
-  s->cpu = cpu;
+  s->elements = elements;
   s->seed = seed;
   s->dtype = HRI_FILE_F32;
   if (!directory) directory = model->has_weights ? model->directory : NULL;
@@ -220,7 +219,7 @@ static hr_status move_gguf_part(const hri_source *s, const hri_param_spec *spec,
   return HR_OK;
 }
 
-static hr_status fill_weight(hri_source *s, const hri_param_spec *spec, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status fill_weight(hri_source *s, const hri_param_spec *spec, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   uint64_t columns = spec->rank == 2 ? spec->dims[1] : 1;
   hri_move moves[HRI_PARAM_PARTS];
   for (uint32_t k = 0; k < spec->part_count; k++) {
@@ -228,14 +227,15 @@ static hr_status fill_weight(hri_source *s, const hri_param_spec *spec, hri_real
     HRI_TRY((s->gguf ? move_gguf_part : move_part)(s, spec, k, &moves[k], error));
     moves[k].rows = part->rows;
     moves[k].columns = columns;
-    moves[k].at = hri_real_at(tensor, (int64_t)(part->row * columns), real);
+    moves[k].window = tensor;
+    moves[k].first = part->row * columns;
     moves[k].real = real;
     moves[k].finite = true;
   }
-  return hri_moves_run(s->cpu, moves, spec->part_count, staging, staging_bytes, error);
+  return hri_moves_run(s->elements, moves, spec->part_count, staging, staging_bytes, error);
 }
 
-static hr_status fill_state(hri_source *s, const hri_param *param, hri_part_kind kind, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+static hr_status fill_state(hri_source *s, const hri_param *param, hri_part_kind kind, uint64_t elements, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   char name[128];
   const hri_safetensor *found;
   uint32_t index;
@@ -251,26 +251,38 @@ static hr_status fill_state(hri_source *s, const hri_param *param, hri_part_kind
   move = move_from(s->states, index);
   move.rows = elements;
   move.columns = 1;
-  move.at = tensor;
+  move.window = tensor;
   move.real = real;
   move.finite = true;
-  return hri_moves_run(s->cpu, &move, 1, staging, staging_bytes, error);
+  return hri_moves_run(s->elements, &move, 1, staging, staging_bytes, error);
 }
 
-void hri_initialise(const hri_cpu *cpu, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes) {
-  int team = (int)hri_cpu_threads(cpu);
-  bool narrow = real == HRI_REAL_BF16;
-  float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow ? staging : tensor;
-  uint64_t room = narrow ? staging_bytes / sizeof *list : elements;
+hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes, void *staging, uint64_t staging_bytes, hr_error *error) {
+  if (tensor->memory) with->zero((unsigned char *)tensor->memory + offset, (int64_t)bytes, with->threads);
+  else memset(staging, 0, bytes < staging_bytes ? bytes : staging_bytes);
+  for (uint64_t done = 0; !tensor->memory && done < bytes; done += staging_bytes)
+    HRI_TRY(tensor->put(tensor->context, offset + done, staging, bytes - done < staging_bytes ? bytes - done : staging_bytes, error));
+  return HR_OK;
+}
+
+/* Values come as fp32. In the staging, what is rounded lies behind them. */
+hr_status hri_initialise(const hri_elements *with, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, const hri_window *tensor, void *staging,
+                         uint64_t staging_bytes, hr_error *error) {
+  bool narrow = real == HRI_REAL_BF16, direct = tensor->memory != NULL;
+  float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow || !direct ? staging : tensor->memory;
+  uint64_t each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0), room = narrow || !direct ? staging_bytes / each : elements;
   for (uint64_t done = 0; done < elements; done += room) {
     uint64_t n = elements - done < room ? elements - done : room;
-    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)done, team);
-    else hri_cpu_table(cpu)->fill(list, constant, (int64_t)n, team);
-    if (narrow) hri_cpu_table(cpu)->cast(hri_real_at(tensor, (int64_t)done, real), real, list, HRI_REAL_F32, (int64_t)n, team);
+    void *rounded = direct ? hri_real_at(tensor->memory, (int64_t)done, real) : narrow ? (void *)(list + room) : list;
+    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)done, with->threads);
+    else with->fill(list, constant, (int64_t)n, with->threads);
+    if (narrow) with->cast(rounded, real, list, HRI_REAL_F32, (int64_t)n, with->threads);
+    if (!direct) HRI_TRY(tensor->put(tensor->context, done * hri_real_bytes(real), rounded, n * hri_real_bytes(real), error));
   }
+  return HR_OK;
 }
 
-hr_status hri_source_fill(void *context, uint32_t p, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_source_fill(void *context, uint32_t p, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_source *s = context;
   const hri_param *param = &s->job->params.items[p];
   hri_real real = hri_real_of(s->job, p, kind);
@@ -279,9 +291,9 @@ hr_status hri_source_fill(void *context, uint32_t p, hri_part_kind kind, void *t
   hri_param_get(s->model, param->spec, &spec);
   elements = spec.dims[0] * (spec.rank == 2 ? spec.dims[1] : 1);
   if (kind == HRI_PART_WEIGHT && (s->weights || s->gguf)) HRI_TRY(fill_weight(s, &spec, real, tensor, staging, staging_bytes, error));
-  else if (kind == HRI_PART_WEIGHT) hri_initialise(s->cpu, param, s->seed, elements, real, tensor, staging, staging_bytes);
+  else if (kind == HRI_PART_WEIGHT) HRI_TRY(hri_initialise(s->elements, param, s->seed, elements, real, tensor, staging, staging_bytes, error));
   else if (s->states) HRI_TRY(fill_state(s, param, kind, elements, real, tensor, staging, staging_bytes, error));
-  else hri_cpu_table(s->cpu)->zero(tensor, (int64_t)(elements * hri_real_bytes(real)), (int)hri_cpu_threads(s->cpu));
-  memset(hri_real_at(tensor, (int64_t)elements, real), 0, (param->elements - elements) * hri_real_bytes(real)); /* padded vocabulary rows */
-  return HR_OK;
+  else HRI_TRY(hri_window_zero(s->elements, tensor, 0, elements * hri_real_bytes(real), staging, staging_bytes, error));
+  /* padded vocabulary rows */
+  return hri_window_zero(s->elements, tensor, elements * hri_real_bytes(real), (param->elements - elements) * hri_real_bytes(real), staging, staging_bytes, error);
 }

@@ -7,9 +7,9 @@
 
 #include <headroom/job.h>
 
+#include "backend/backend.h"
 #include "base/real.h"
 #include "formats/weights.h"
-#include "kernel/cpu.h"
 #include "model/gguf.h"
 #include "model/params.h"
 
@@ -18,7 +18,7 @@
 typedef struct hri_source {
   const hr_model *model;
   const hri_job *job;
-  const hri_cpu *cpu;
+  const hri_elements *elements;
   uint64_t seed;
   hri_weights *weights;   /* where the weights are; both NULL: initialise from the seed */
   hri_gguf *gguf;
@@ -29,7 +29,7 @@ typedef struct hri_source {
 /* Opens model->directory, or `directory` when not NULL (safetensors or a GGUF file), and checks before anything is read that
  * every part is there once, with the right shape and a type that is decoded, and that no unknown tensor is; INPUT names file,
  * tensor and remedy. */
-hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory,
+hr_status hri_source_open(hri_source *source, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory,
                           const char *states_file, uint64_t seed, hr_error *error);
 void hri_source_close(hri_source *source);
 /* From now on the digests of the weight files and of the states' file are taken as they are read (a GGUF file's is not), and
@@ -37,11 +37,14 @@ void hri_source_close(hri_source *source);
  * hri_safetensors_digest_begin and _end. */
 hr_status hri_source_digest_begin(hri_source *source, hr_error *error);
 hr_status hri_source_digest_end(hri_source *source, hri_file_list *files, hr_error *error);
-hr_status hri_source_fill(void *source, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_source_fill(void *source, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 
-/* The initial values of a parameter's `elements` logical elements: the same numbers in either type, rounded for bf16, which
- * goes through the staging. */
-void hri_initialise(const hri_cpu *cpu, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, void *tensor, void *staging, uint64_t staging_bytes);
+/* The initial values of a parameter's `elements` logical elements: the same numbers in either type, rounded for bf16. What is
+ * rounded, or has no address, goes through the staging. */
+hr_status hri_initialise(const hri_elements *with, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, const hri_window *tensor, void *staging,
+                         uint64_t staging_bytes, hr_error *error);
+/* Zeros to `bytes` of a tensor from an offset on. */
+hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes, void *staging, uint64_t staging_bytes, hr_error *error);
 
 /* ---- shared with saving ---- */
 
@@ -87,7 +90,7 @@ typedef struct hri_sink_options {
 typedef struct hri_sink {
   const hr_model *model;
   const hri_job *job;
-  const hri_cpu *cpu;
+  const hri_elements *elements;
   hri_sink_options options;
   hri_weights_writer *weights;
   hri_safetensors_writer *states; /* NULL: states are not saved */
@@ -101,9 +104,9 @@ typedef struct hri_sink {
 
 /* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory that has none of them
  * and is not in its place yet. The carry must outlive the sink. */
-hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory, const hri_sink_options *options, hr_error *error);
+hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory, const hri_sink_options *options, hr_error *error);
 /* DIVERGED: a value is not finite; the tensor and the element are named. */
-hr_status hri_sink_write(void *sink, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_sink_write(void *sink, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 /* Completes the files, and adds them to `files` (may be NULL). The directory is the caller's to sync and to publish. */
 hr_status hri_sink_finish(hri_sink *sink, hri_file_list *files, hr_error *error);
 void hri_sink_abort(hri_sink *sink); /* also after finish: frees what is left */

@@ -3,7 +3,8 @@
  *          the staging
  *   rows   rows in another order (GGUF's q and k): read through the staging, then row by row
  *   tile   a part of a transposed tensor: a block of whole or part file rows, turned in the staging
- * The staging of a thread is cut into up to three lists: file bytes, fp32 values, and those values turned. */
+ * The staging of a thread is cut into up to three lists: file bytes, fp32 values, and those values turned. Where the arena
+ * has no address for the host, a run has one more: the values as they are in the arena, on their way through the window. */
 #include "train/weights_move.h"
 
 #include <omp.h>
@@ -13,7 +14,6 @@
 #endif
 
 #include "formats/dtype.h"
-#include "ops/cpu.h"
 
 enum {
   PIECE_BYTES = 1 << 20,  /* most file bytes of a piece: as much as a core keeps in its own cache */
@@ -33,7 +33,7 @@ typedef struct cut {
 } cut;
 
 typedef struct plan {
-  const hri_cpu *cpu;
+  const hri_elements *elements;
   const hri_move *moves;
   cut cuts[HRI_MOVES];
   uint64_t total; /* pieces */
@@ -55,6 +55,9 @@ static bool is_direct(const hri_move *m) { return same_type(m) && m->add == 0; }
 /* Whether a run needs a list of fp32 values besides the file bytes: between two types that are not fp32, or to add to bf16. */
 static bool needs_list(const hri_move *m) { return m->real == HRI_REAL_BF16 && m->type != HRI_GGML_F32 && !is_direct(m); }
 
+/* Lists of a run besides its file bytes. */
+static uint64_t run_lists(const hri_move *m) { return (needs_list(m) ? 1 : 0) + (m->window->memory ? 0 : 1); }
+
 /* The most values whose staging fits into `slice`: file bytes, and `lists` fp32 lists. */
 static uint64_t room(const hri_move *m, uint64_t slice, uint64_t lists) {
   uint64_t block = hri_ggml_block(m->type), each = hri_ggml_block_bytes(m->type);
@@ -64,7 +67,7 @@ static uint64_t room(const hri_move *m, uint64_t slice, uint64_t lists) {
 static void cut_run(const hri_move *m, uint64_t slice, uint32_t team, cut *c) {
   uint64_t block = hri_ggml_block(m->type), total = m->rows * m->columns, unit;
   uint64_t share = hri_round_up(total / (4 * (uint64_t)team) + 1, most(block, 256));
-  unit = is_direct(m) ? PIECE_BYTES / hri_real_bytes(m->real) : room(m, slice, needs_list(m) ? 1 : 0);
+  unit = is_direct(m) && m->window->memory ? PIECE_BYTES / hri_real_bytes(m->real) : room(m, slice, run_lists(m));
   if (share < unit && team > 1) unit = most(share, least(unit, SMALL_BYTES / 4));
   c->kind = RUN;
   c->unit = unit / block * block;
@@ -101,7 +104,7 @@ static hr_status refuse_value(const hri_move *m, uint64_t index, hr_error *error
 
 /* `first` is the position of the first value in the file's tensor. */
 static hr_status check_finite(const plan *p, const hri_move *m, const void *values, hri_real real, uint64_t first, uint64_t count, hr_error *error) {
-  int64_t bad = m->finite ? hri_cpu_table(p->cpu)->first_nonfinite(values, (int64_t)count, real, 1) : -1;
+  int64_t bad = m->finite ? p->elements->first_nonfinite(values, (int64_t)count, real, 1) : -1;
   return bad < 0 ? HR_OK : refuse_value(m, first + (uint64_t)bad, error);
 }
 
@@ -122,27 +125,56 @@ static void add_to(const hri_move *m, float *values, uint64_t count) {
 
 /* File bytes to fp32, and back (never blocks of several values). */
 static void decode(const plan *p, const hri_move *m, float *to, const void *raw, uint64_t count) {
-  if (m->type == HRI_GGML_BF16) hri_cpu_table(p->cpu)->cast(to, HRI_REAL_F32, raw, HRI_REAL_BF16, (int64_t)count, 1);
+  if (m->type == HRI_GGML_BF16) p->elements->cast(to, HRI_REAL_F32, raw, HRI_REAL_BF16, (int64_t)count, 1);
   else (void)hri_ggml_to_f32(m->type, to, raw, count);
 }
 
 static void encode(const plan *p, const hri_move *m, void *raw, const float *from, uint64_t count) {
   if (m->type == HRI_GGML_F32) memcpy(raw, from, count * sizeof *from);
-  else if (m->type == HRI_GGML_BF16) hri_cpu_table(p->cpu)->cast(raw, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, 1);
+  else if (m->type == HRI_GGML_BF16) p->elements->cast(raw, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, 1);
   else hri_f16_from_f32(raw, from, count);
 }
 
-/* fp32 values to the arena, and back. */
-static void put(const plan *p, const hri_move *m, uint64_t at, const float *from, uint64_t count) {
-  void *to = hri_real_at(m->at, (int64_t)at, m->real);
-  if (m->real == HRI_REAL_BF16) hri_cpu_table(p->cpu)->cast(to, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, 1);
+/* fp32 values to values as in the arena, and back. */
+static void put(const plan *p, const hri_move *m, void *to, const float *from, uint64_t count) {
+  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_BF16, from, HRI_REAL_F32, (int64_t)count, 1);
   else memcpy(to, from, count * sizeof *from);
 }
 
-static void get(const plan *p, const hri_move *m, uint64_t at, float *to, uint64_t count) {
-  const void *from = hri_real_at(m->at, (int64_t)at, m->real);
-  if (m->real == HRI_REAL_BF16) hri_cpu_table(p->cpu)->cast(to, HRI_REAL_F32, from, HRI_REAL_BF16, (int64_t)count, 1);
+static void get(const plan *p, const hri_move *m, const void *from, float *to, uint64_t count) {
+  if (m->real == HRI_REAL_BF16) p->elements->cast(to, HRI_REAL_F32, from, HRI_REAL_BF16, (int64_t)count, 1);
   else memcpy(to, from, count * sizeof *to);
+}
+
+/* Address of a value in the arena; NULL where it has none. */
+static void *place_of(const hri_move *m, uint64_t at) { return m->window->memory ? hri_real_at(m->window->memory, (int64_t)(m->first + at), m->real) : NULL; }
+static uint64_t byte_of(const hri_move *m, uint64_t at) { return (m->first + at) * hri_real_bytes(m->real); }
+
+/* fp32 values to a place of the arena, and back, by address or through the window. */
+enum { FEW = 512 };
+
+static hr_status put_at(const plan *p, const hri_move *m, uint64_t at, const float *from, uint64_t count, hr_error *error) {
+  uint64_t values[FEW / 2]; /* of either type */
+  void *to = place_of(m, at);
+  if (to) put(p, m, to, from, count);
+  for (uint64_t done = 0; !to && done < count; done += least(count - done, FEW)) {
+    uint64_t n = least(count - done, FEW);
+    put(p, m, values, from + done, n);
+    HRI_TRY(m->window->put(m->window->context, byte_of(m, at + done), values, n * hri_real_bytes(m->real), error));
+  }
+  return HR_OK;
+}
+
+static hr_status get_at(const plan *p, const hri_move *m, uint64_t at, float *to, uint64_t count, hr_error *error) {
+  uint64_t values[FEW / 2];
+  const void *from = place_of(m, at);
+  if (from) get(p, m, from, to, count);
+  for (uint64_t done = 0; !from && done < count; done += least(count - done, FEW)) {
+    uint64_t n = least(count - done, FEW);
+    HRI_TRY(m->window->get(m->window->context, byte_of(m, at + done), values, n * hri_real_bytes(m->real), error));
+    get(p, m, values, to + done, n);
+  }
+  return HR_OK;
 }
 
 /* The lists of a thread's staging. */
@@ -156,9 +188,8 @@ static lists lists_of(const hri_move *m, unsigned char *slice, uint64_t values) 
   return (lists){slice, (float *)(slice + raw), (float *)(slice + raw + hri_round_up(4 * values, 64))};
 }
 
-static hr_status read_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice, hr_error *error) {
-  void *to = hri_real_at(m->at, (int64_t)first, m->real);
-  lists l = lists_of(m, slice, count);
+/* Reads values to `to`, of the arena's type. */
+static hr_status read_values(const plan *p, const hri_move *m, uint64_t first, uint64_t count, lists l, void *to, hr_error *error) {
   bool direct = is_direct(m);
   HRI_TRY(m->bytes(m, file_bytes(m, first), file_bytes(m, count), direct ? to : l.raw, error));
   if (!direct && m->real == HRI_REAL_F32 && m->type == HRI_GGML_BF16 && m->add == 0) { /* the narrow values are quicker to look at */
@@ -173,22 +204,36 @@ static hr_status read_run(const plan *p, const hri_move *m, uint64_t first, uint
     float *values = needs_list(m) ? l.values : l.raw; /* fp32 in the file: converted where it is */
     if (values != l.raw) decode(p, m, values, l.raw, count);
     add_to(m, values, count);
-    put(p, m, first, values, count);
+    put(p, m, to, values, count);
   }
   return check_finite(p, m, to, m->real, first, count, error);
 }
 
-static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice, hr_error *error) {
-  void *from = hri_real_at(m->at, (int64_t)first, m->real);
+/* Where the values of a run are while they are moved: in the arena, or in a list of their own. */
+static void *run_place(const hri_move *m, lists l, uint64_t first) {
+  void *place = place_of(m, first);
+  return place ? place : needs_list(m) ? (void *)l.turned : (void *)l.values;
+}
+
+static hr_status read_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice, hr_error *error) {
   lists l = lists_of(m, slice, count);
+  void *to = run_place(m, l, first);
+  HRI_TRY(read_values(p, m, first, count, l, to, error));
+  return m->window->memory ? HR_OK : m->window->put(m->window->context, byte_of(m, first), to, count * hri_real_bytes(m->real), error);
+}
+
+static hr_status write_run(const plan *p, const hri_move *m, uint64_t first, uint64_t count, unsigned char *slice, hr_error *error) {
+  lists l = lists_of(m, slice, count);
+  void *from = run_place(m, l, first);
+  if (!m->window->memory) HRI_TRY(m->window->get(m->window->context, byte_of(m, first), from, count * hri_real_bytes(m->real), error));
   HRI_TRY(check_finite(p, m, from, m->real, first, count, error)); /* before an F16 that does not fit is looked for: it is infinite too */
   if (!is_direct(m)) {
     if (m->real == HRI_REAL_F32) {
       encode(p, m, l.raw, from, count);
     } else if (m->type == HRI_GGML_F32) {
-      get(p, m, first, l.raw, count);
+      get(p, m, from, l.raw, count);
     } else {
-      get(p, m, first, l.values, count);
+      get(p, m, from, l.values, count);
       encode(p, m, l.raw, l.values, count);
     }
   }
@@ -212,7 +257,7 @@ static hr_status read_rows(const plan *p, const hri_move *m, const cut *c, uint6
   HRI_TRY(m->bytes(m, file_bytes(m, row * m->columns + column), file_bytes(m, rows * columns), l.raw, error));
   decode(p, m, l.values, l.raw, rows * columns);
   add_to(m, l.values, rows * columns);
-  for (uint64_t r = 0; r < rows; r++) put(p, m, our_row(m, row + r) * m->columns + column, l.values + r * columns, columns);
+  for (uint64_t r = 0; r < rows; r++) HRI_TRY(put_at(p, m, our_row(m, row + r) * m->columns + column, l.values + r * columns, columns, error));
   return check_finite(p, m, l.values, HRI_REAL_F32, row * m->columns + column, rows * columns, error);
 }
 
@@ -250,7 +295,7 @@ static void turn(float *restrict to, const float *restrict from, uint64_t rows, 
 
 /* The values of a tile in the order of the file: `columns` part rows of the file's `m->rows` values each. */
 static hr_status check_tile(const plan *p, const hri_move *m, const float *values, uint64_t row, uint64_t rows, uint64_t column, uint64_t columns, hr_error *error) {
-  int64_t bad = m->finite ? hri_cpu_table(p->cpu)->first_nonfinite(values, (int64_t)(rows * columns), HRI_REAL_F32, 1) : -1;
+  int64_t bad = m->finite ? p->elements->first_nonfinite(values, (int64_t)(rows * columns), HRI_REAL_F32, 1) : -1;
   return bad < 0 ? HR_OK : refuse_value(m, (column + (uint64_t)bad / rows) * m->rows + row + (uint64_t)bad % rows, error);
 }
 
@@ -269,7 +314,7 @@ static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint6
   lists l = lists_of(m, slice, rows * columns);
   float *values = m->type == HRI_GGML_F32 ? l.raw : l.values;
   if (m->out) {
-    for (uint64_t r = 0; r < rows; r++) get(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns);
+    for (uint64_t r = 0; r < rows; r++) HRI_TRY(get_at(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns, error));
     turn(values, l.turned, rows, columns);
     HRI_TRY(check_tile(p, m, values, row, rows, column, columns, error));
     if (values != l.raw) encode(p, m, l.raw, values, rows * columns);
@@ -281,7 +326,7 @@ static hr_status move_tile(const plan *p, const hri_move *m, const cut *c, uint6
   add_to(m, values, rows * columns);
   HRI_TRY(check_tile(p, m, values, row, rows, column, columns, error));
   turn(l.turned, values, columns, rows);
-  for (uint64_t r = 0; r < rows; r++) put(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns);
+  for (uint64_t r = 0; r < rows; r++) HRI_TRY(put_at(p, m, (row + r) * m->columns + column, l.turned + r * columns, columns, error));
   return HR_OK;
 }
 
@@ -328,11 +373,11 @@ static hr_status run_team(const plan *p, unsigned char *staging, int threads, ui
   return result;
 }
 
-hr_status hri_moves_run(const hri_cpu *cpu, const hri_move *moves, uint32_t count, void *staging, uint64_t staging_bytes, hr_error *error) {
-  plan p = {.cpu = cpu, .moves = moves};
+hr_status hri_moves_run(const hri_elements *elements, const hri_move *moves, uint32_t count, void *staging, uint64_t staging_bytes, hr_error *error) {
+  plan p = {.elements = elements, .moves = moves};
   uint64_t bytes = 0, team;
   for (uint32_t k = 0; k < count; k++) bytes += moves[k].rows * moves[k].columns * hri_real_bytes(moves[k].real);
-  team = least(hri_cpu_threads(cpu), most(least(bytes / SMALL_BYTES, staging_bytes / SLICE_BYTES), 1));
+  team = least((uint64_t)elements->threads, most(least(bytes / SMALL_BYTES, staging_bytes / SLICE_BYTES), 1));
   p.slice = staging_bytes / team / 64 * 64;
   for (uint32_t k = 0; k < count; k++) {
     const hri_move *m = &moves[k];
@@ -341,5 +386,5 @@ hr_status hri_moves_run(const hri_cpu *cpu, const hri_move *moves, uint32_t coun
     else cut_run(m, p.slice, (uint32_t)team, &p.cuts[k]);
     p.total += p.cuts[k].pieces;
   }
-  return run_team(&p, staging, (int)hri_cpu_threads(cpu), (uint32_t)team, error);
+  return run_team(&p, staging, elements->threads, (uint32_t)team, error);
 }

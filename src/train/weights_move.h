@@ -6,9 +6,9 @@
 #ifndef HRI_TRAIN_WEIGHTS_MOVE_H
 #define HRI_TRAIN_WEIGHTS_MOVE_H
 
+#include "backend/backend.h"
 #include "base/real.h"
 #include "formats/quant.h"
-#include "kernel/cpu.h"
 
 /* One tensor of a file, and the values that it is in the arena. */
 typedef struct hri_move {
@@ -22,7 +22,8 @@ typedef struct hri_move {
   bool transposed;        /* the file holds [columns, rows] */
   uint32_t head_size;     /* in: not 0 but D: rows j and j + D/2 of each head are rows 2 j and 2 j + 1 in the file */
   float add;              /* in: to each value */
-  void *at;               /* [rows, columns] in the arena, no blanks between rows */
+  const hri_window *window; /* on the arena's tensor */
+  uint64_t first;         /* element of the tensor with which the values begin: [rows, columns], no blanks between rows */
   hri_real real;
   bool finite;            /* NaN and infinity are refused: INPUT on their way in, DIVERGED on their way out */
   const char *path, *name; /* for errors: of what is not finite, or does not fit into F16 */
@@ -31,6 +32,6 @@ typedef struct hri_move {
 enum { HRI_MOVES = 4 }; /* most moves of one call */
 
 /* Moves all, in pieces; the first error by position counts. Allocates nothing. */
-hr_status hri_moves_run(const hri_cpu *cpu, const hri_move *moves, uint32_t count, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_moves_run(const hri_elements *elements, const hri_move *moves, uint32_t count, void *staging, uint64_t staging_bytes, hr_error *error);
 
 #endif

@@ -153,12 +153,12 @@ static hr_status open_states(hri_sink *sink, const char *directory, hr_error *er
   return status;
 }
 
-hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_cpu *cpu, const char *directory, const hri_sink_options *options, hr_error *error) {
+hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory, const hri_sink_options *options, hr_error *error) {
   hr_status status = HR_OK;
   memset(sink, 0, sizeof *sink);
   sink->model = model;
   sink->job = job;
-  sink->cpu = cpu;
+  sink->elements = elements;
   sink->options = *options;
   HRI_TRY_OUT(list_tensors(sink, error));
   HRI_TRY_OUT(open_weights(sink, directory, error));
@@ -178,9 +178,8 @@ static hr_status write_state_bytes(const hri_move *move, uint64_t offset, uint64
   return hri_safetensors_writer_write(move->file, move->index, offset, memory, count, error);
 }
 
-hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_sink *sink = context;
-  void *base = (void *)(uintptr_t)tensor; /* only read */
   hri_real real = hri_real_of(sink->job, p, kind);
   hri_move moves[HRI_PARAM_PARTS];
   hri_param_spec spec;
@@ -191,16 +190,16 @@ hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const vo
   if (kind != HRI_PART_WEIGHT && !sink->states) return HR_OK;
   if (kind != HRI_PART_WEIGHT)
     moves[0] = (hri_move){.bytes = write_state_bytes, .file = sink->states, .index = sink->first_state[p] + (kind == HRI_PART_STATE1), .out = true,
-                          .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = spec.dims[0], .columns = columns, .at = base, .real = real,
+                          .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = spec.dims[0], .columns = columns, .window = tensor, .real = real,
                           .finite = true, .path = STATES_FILE, .name = sink->state_names[sink->first_state[p] + (kind == HRI_PART_STATE1)]};
   for (uint32_t k = 0; kind == HRI_PART_WEIGHT && k < spec.part_count; k++) {
     const hri_param_part *part = &spec.parts[k];
     uint32_t index = sink->first_tensor[p] + k;
     moves[count++] = (hri_move){.bytes = write_bytes, .file = sink->weights, .index = index, .out = true, .type = hri_move_type(sink->tensors[index].dtype),
                                 .rows = part->rows, .columns = columns, .transposed = part->transposed,
-                                .at = hri_real_at(base, (int64_t)(part->row * columns), real), .real = real, .finite = true, .path = HRI_WEIGHTS_FILE, .name = part->name};
+                                .window = tensor, .first = part->row * columns, .real = real, .finite = true, .path = HRI_WEIGHTS_FILE, .name = part->name};
   }
-  return hri_moves_run(sink->cpu, moves, count, staging, staging_bytes, error);
+  return hri_moves_run(sink->elements, moves, count, staging, staging_bytes, error);
 }
 
 hr_status hri_sink_finish(hri_sink *sink, hri_file_list *files, hr_error *error) {

@@ -18,7 +18,7 @@ static inline void set_trap(hri_session *s, uint32_t token) {
     const hri_tensor *t = &job->tensors.items[param->weight];
     if (strcmp(hri_name_get(job, param->key), "token_embedding.weight") != 0) continue;
     assert_int_equal(t->dtype, HRI_F32);
-    for (uint64_t c = 0; c < t->stored[1]; c++) ((float *)hri_executor_pointer(s->executor, param->weight))[token * t->stored[1] + c] = 1e38f;
+    for (uint64_t c = 0; c < t->stored[1]; c++) ((float *)hri_executor_view(s->executor, param->weight))[token * t->stored[1] + c] = 1e38f;
     return;
   }
   fail_msg("there is no embedding");

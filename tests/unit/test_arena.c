@@ -16,7 +16,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "device/arena.h"
+#include "backend/cpu/arena.h"
 #include "device/host.h"
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "kernel/isa.h"
+#include "backend/cpu/cpu.h"
 #include "support/scratch.h"
 #include "train/session.h"
 
@@ -200,7 +200,8 @@ static void run_program(const variant *v, hri_session *s, hri_program_kind kind,
   hr_error error = {0};
   uint32_t *order = NULL;
   if (v->order != ORDER_ISSUE) order = extension(v, &s->plan->job, kind, run, out);
-  must(hri_executor_run_order(s->executor, kind, order, &error), &error);
+  hri_cpu_order_next(s->plan->backend, order);
+  must(hri_executor_run(s->executor, kind, &error), &error);
   free(order);
 }
 
@@ -209,8 +210,8 @@ static void run_program(const variant *v, hri_session *s, hri_program_kind kind,
 static void feed(const variant *v, hri_session *s, uint64_t step, uint64_t *counted) {
   const hri_job *job = &s->plan->job;
   uint64_t rows = (uint64_t)v->accumulate * v->micro_batch;
-  int32_t *ids = hri_executor_pointer(s->executor, job->input_ids), *targets = hri_executor_pointer(s->executor, job->input_targets),
-          *positions = hri_executor_pointer(s->executor, job->input_positions), *doc_start = hri_executor_pointer(s->executor, job->input_doc_start);
+  int32_t *ids = hri_executor_view(s->executor, job->input_ids), *targets = hri_executor_view(s->executor, job->input_targets),
+          *positions = hri_executor_view(s->executor, job->input_positions), *doc_start = hri_executor_view(s->executor, job->input_doc_start);
   *counted = 0;
   for (uint64_t r = 0; r < rows; r++) {
     uint32_t start = 0;
@@ -229,20 +230,20 @@ static void feed(const variant *v, hri_session *s, uint64_t step, uint64_t *coun
 }
 
 static void one_step(const variant *v, hri_session *s, uint64_t step, outcome *out) {
-  hri_control *control = hri_executor_control(s->executor);
+  const hri_control *control = hri_executor_control(s->executor);
   uint64_t counted;
   feed(v, s, step, &counted);
-  control->step = (int64_t)step;
-  control->learning_rate = 1e-2 / (double)(step + 1);
-  control->inv_tokens = 1.0 / (double)counted;
-  control->clip_norm = s->plan->spec.clip;
-  control->clip_scale = 1;
-  control->loss_sum = 0;
-  control->micro_index = 0;
+  HRI_CONTROL_SET(s->executor, step, (int64_t)step);
+  HRI_CONTROL_SET(s->executor, learning_rate, 1e-2 / (double)(step + 1));
+  HRI_CONTROL_SET(s->executor, inv_tokens, 1.0 / (double)counted);
+  HRI_CONTROL_SET(s->executor, clip_norm, s->plan->spec.clip);
+  HRI_CONTROL_SET(s->executor, clip_scale, 1);
+  HRI_CONTROL_SET(s->executor, loss_sum, 0);
+  HRI_CONTROL_SET(s->executor, micro_index, 0);
   if (v->accumulate == 1) run_program(v, s, HRI_STEP, step * 100, out);
   else run_program(v, s, HRI_BEGIN, step * 100, out);
   for (uint32_t k = 0; v->accumulate > 1 && k < v->accumulate; k++) {
-    control->micro_index = k;
+    HRI_CONTROL_SET(s->executor, micro_index, k);
     run_program(v, s, HRI_MICRO, step * 100 + 1 + k, out);
   }
   if (v->accumulate > 1) run_program(v, s, HRI_UPDATE, step * 100 + 99, out);
@@ -260,7 +261,7 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, uint64_t count) {
 
 static uint64_t hash_tensor(uint64_t hash, const hri_session *s, hri_id tensor) {
   if (tensor == HRI_NONE) return hash;
-  return hash_bytes(hash, hri_executor_pointer(s->executor, tensor), hri_tensor_bytes(&s->plan->job.tensors.items[tensor]));
+  return hash_bytes(hash, hri_executor_view(s->executor, tensor), hri_tensor_bytes(&s->plan->job.tensors.items[tensor]));
 }
 
 static uint64_t hash_parameters(const hri_session *s) {
@@ -317,7 +318,7 @@ static void assert_same_bits(const outcome *reference, const variant *v, const c
   fail_msg("%s, %s, %s: the losses agree and the parameters do not", now->name, v->model, what);
 }
 
-/* Products of the matrix library have a packed form at the level that has instructions for the type (kernel/gemm.c). */
+/* Products of the matrix library have a packed form at the level that has instructions for the type (backend/cpu/gemm.c). */
 static bool has_packed_form(void) {
 #if defined(HRI_HAVE_ONEDNN)
   hri_isa isa = HRI_ISA_BASE;
@@ -523,7 +524,7 @@ static void test_threads(void **state) {
     }
 }
 
-/* More rows than a matrix product of the library sums without splitting them over the team (kernel/gemm.c), more heads,
+/* More rows than a matrix product of the library sums without splitting them over the team (backend/cpu/gemm.c), more heads,
  * more columns, and a head that is not tied. */
 static void test_threads_with_many_rows(void **state) {
   static const char *const wide[] = {"micro-llama-bytes", "custom:family=llama,layers=1,hidden=96,heads=6,kv-heads=3,mlp=200,vocab=300,positions=256,tied=false"};

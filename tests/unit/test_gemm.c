@@ -17,7 +17,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "kernel/gemm.h"
+#include "backend/cpu/gemm.h"
 #include "ops/linear/pack.h"
 
 /* ---- an allocator that counts: this program's malloc stands before the C library's, also for shared libraries ---- */

@@ -33,11 +33,11 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "kernel/isa.h"
 #include "plan/compile.h"
 #include "plan/place.h"
 #include "program/check.h"
 #include "run/executor.h"
+#include "support/cpu.h"
 #include "support/random_family.h"
 
 /* ---- the reference backend in double and in plain fp32 ---- */
@@ -305,7 +305,7 @@ static const way ways[] = {
 
 static void finish_forward(tiny *t) {
   hri_build_control(&t->job, hri_programs_of(&t->spec));
-  hri_build_transfers(&t->job, true);
+  hri_build_transfers(&t->job, true, HRI_DEVICE);
   if (t->spec.accumulate > 1) hri_build_zero_gradients(&t->job);
   HOLDS(hri_job_ok(&t->job, error));
 }
@@ -420,36 +420,33 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
     for (uint32_t p = 0; p < job->params.count; p++) {
       const float *from;
       if (job->params.items[p].gradient != o.tensor) continue;
-      from = hri_executor_pointer(c->executor, o.tensor);
+      from = hri_executor_view(c->executor, o.tensor);
       for (uint64_t k = 0; k < job->params.items[p].elements; k++) c->g->of[p][k] = (double)from[k];
     }
   }
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   const captured *c = context;
   (void)staging, (void)bytes, (void)error;
-  if (kind == HRI_PART_WEIGHT) memcpy(tensor, c->t->values[param], c->t->job.params.items[param].elements * sizeof(float));
+  if (kind == HRI_PART_WEIGHT) memcpy(tensor->memory, c->t->values[param], c->t->job.params.items[param].elements * sizeof(float));
   return HR_OK;
 }
 
-static gradients engine_gradients(const tiny *t, hri_cpu *cpu) {
+static gradients engine_gradients(const tiny *t, hri_backend *cpu) {
   gradients g = new_gradients(t);
   captured c = {.t = t, .g = &g};
   hri_executor_options options = {.check = true, .after_node = capture, .context = &c};
   hri_transfer transfer = {.context = &c, .fill = fill};
   hri_placement placement;
-  hri_control *control;
+  const hri_control control = {.loss_scale = 1, .clip_scale = 1, .inv_tokens = t->counted ? 1.0 / (double)t->counted : 0};
   HOLDS(hri_place_job(&t->job, HRI_CHECK_GUARD, &placement, error));
   HOLDS(hri_placement_verify(&t->job, &placement, error));
   HOLDS(hri_executor_create(&t->job, &placement, cpu, &transfer, &options, &c.executor, error));
-  control = hri_executor_control(c.executor);
-  memset(control, 0, sizeof *control);
-  control->loss_scale = control->clip_scale = 1;
-  control->inv_tokens = t->counted ? 1.0 / (double)t->counted : 0;
+  hri_executor_control_set(c.executor, 0, &control, sizeof control);
   HOLDS(hri_executor_run(c.executor, HRI_LOAD, error));
   for (uint32_t i = 0; i < t->input_count; i++)
-    memcpy(hri_executor_pointer(c.executor, t->inputs[i].tensor), t->inputs[i].ints ? (const void *)t->inputs[i].ints : (const void *)t->inputs[i].floats, t->inputs[i].count * 4);
+    memcpy(hri_executor_view(c.executor, t->inputs[i].tensor), t->inputs[i].ints ? (const void *)t->inputs[i].ints : (const void *)t->inputs[i].floats, t->inputs[i].count * 4);
   if (t->job.programs[HRI_STEP].present) {
     HOLDS(hri_executor_run(c.executor, HRI_STEP, error));
   } else {
@@ -639,8 +636,7 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   differences d;
   gradients exact, engine;
   yardstick plain = {.points = 0};
-  hri_cpu *cpu = NULL;
-  hri_backend backend;
+  hri_backend *cpu = NULL;
   uint32_t trainable = 0;
   where = name;
   tiny_open(&forward, seed, 1);
@@ -652,10 +648,9 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   build(&t, shape);
   finish_forward(&t);
   if (w->isa) assert_int_equal(setenv("HEADROOM_ISA", w->isa, 1), 0);
-  HOLDS(hri_cpu_create(w->threads, &cpu, error));
+  HOLDS(cpu_open(w->threads, &cpu, error));
   if (w->isa) assert_int_equal(unsetenv("HEADROOM_ISA"), 0);
-  backend = hri_cpu_backend(cpu);
-  compile(&t, w, &backend);
+  compile(&t, w, cpu);
   if (inspect) inspect(&t, w);
   exact = exact_gradients(&t);
   measure_plain(&t, &plain, FIRST_POINTS);
@@ -670,7 +665,7 @@ static void hold_way(const char *name, builder build, const void *shape, inspect
   free_gradients(&exact);
   free_gradients(&engine);
   exact_close(&d.m);
-  hri_cpu_destroy(cpu);
+  hri_backend_close(cpu);
   tiny_close(&forward);
   tiny_close(&t);
 }
@@ -745,8 +740,7 @@ static void embed_rule(void **state) {
 static void embedding_of_the_padding_id_gets_no_gradient(void **state) {
   static const int shape[] = {23, 5, 3, 5, 2, 0};
   tiny t;
-  hri_cpu *cpu = NULL;
-  hri_backend backend;
+  hri_backend *cpu = NULL;
   gradients engine;
   double want[15] = {0};
   const input *ids, *dy;
@@ -756,9 +750,8 @@ static void embedding_of_the_padding_id_gets_no_gradient(void **state) {
   tiny_open(&t, 5, 1);
   build_embed(&t, shape);
   finish_forward(&t);
-  HOLDS(hri_cpu_create(1, &cpu, error));
-  backend = hri_cpu_backend(cpu);
-  compile(&t, &ways[1], &backend);
+  HOLDS(cpu_open(1, &cpu, error));
+  compile(&t, &ways[1], cpu);
   engine = engine_gradients(&t, cpu);
   ids = &t.inputs[0];
   dy = &t.inputs[1];
@@ -773,7 +766,7 @@ static void embedding_of_the_padding_id_gets_no_gradient(void **state) {
       fail_msg("element %u: %g instead of %g", i, engine.of[0][i], want[i]);
   for (uint32_t c = 0; c < 3; c++) assert_true(engine.of[0][2 * 3 + c] == 0);
   free_gradients(&engine);
-  hri_cpu_destroy(cpu);
+  hri_backend_close(cpu);
   tiny_close(&t);
 }
 
@@ -1358,8 +1351,7 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   differences d;
   gradients exact, engine;
   yardstick plain = {.points = 0};
-  hri_cpu *cpu = NULL;
-  hri_backend backend;
+  hri_backend *cpu = NULL;
   char name[64];
   (void)snprintf(name, sizeof name, "model of seed %llu", (unsigned long long)seed);
   where = name;
@@ -1368,9 +1360,8 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   (void)hri_pass_head(&forward.job, HRI_STEP, forward.hidden, forward.head, forward.targets, forward.vocabulary, forward.softcap, 0, false, 0);
   differences_open(&d, &forward);
   open_model(&t, &r, forwards);
-  HOLDS(hri_cpu_create(threads, &cpu, error));
-  backend = hri_cpu_backend(cpu);
-  HOLDS(hri_compile_built(&t.spec, &backend, &options, forwards, &t.job, error));
+  HOLDS(cpu_open(threads, &cpu, error));
+  HOLDS(hri_compile_built(&t.spec, cpu, &options, forwards, &t.job, error));
   exact = exact_gradients(&t);
   measure_plain(&t, &plain, FIRST_POINTS);
   engine = engine_gradients(&t, cpu);
@@ -1379,7 +1370,7 @@ static void hold_model(uint64_t seed, uint32_t threads) {
   free_gradients(&exact);
   free_gradients(&engine);
   exact_close(&d.m);
-  hri_cpu_destroy(cpu);
+  hri_backend_close(cpu);
   tiny_close(&forward);
   tiny_close(&t);
 }

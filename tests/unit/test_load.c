@@ -18,6 +18,7 @@
 #include "train/export.h"
 #include "train/session.h"
 #include "train/weights_move.h"
+#include "support/cpu.h"
 
 static const char *scratch;
 
@@ -51,14 +52,29 @@ static hr_status transfer(const hri_move *move, uint64_t offset, uint64_t count,
   return file->digest ? hri_file_digest_add(file->digest, DIGEST_AT + offset, memory, count, error) : HR_OK;
 }
 
+/* Memory that stands for an arena, with an address or reached by put and get alone. */
+static hr_status put(void *context, uint64_t offset, const void *from, uint64_t bytes, hr_error *error) {
+  (void)error;
+  memcpy((unsigned char *)context + offset, from, bytes);
+  return HR_OK;
+}
+
+static hr_status get(void *context, uint64_t offset, void *to, uint64_t bytes, hr_error *error) {
+  (void)error;
+  memcpy(to, (const unsigned char *)context + offset, bytes);
+  return HR_OK;
+}
+
+static hri_window window_on(void *memory, bool addressed) { return (hri_window){.memory = addressed ? memory : NULL, .context = memory, .put = put, .get = get}; }
+
 /* hri_moves_run, whose bytes must give the digest of the file in one pass. */
-static void run_digested(const hri_cpu *cpu, const hri_move *m, memory_file *file, void *staging, uint64_t staging_bytes) {
+static void run_digested(const hri_backend *cpu, const hri_move *m, memory_file *file, void *staging, uint64_t staging_bytes) {
   unsigned char *whole = calloc(1, DIGEST_AT + file->count);
   uint64_t value;
   hr_error error = {0};
   assert_ok(hri_file_digest_create(4, &file->digest, &error), &error);
   assert_ok(hri_file_digest_add(file->digest, 0, whole, DIGEST_AT, &error), &error); /* the header, zeros */
-  assert_ok(hri_moves_run(cpu, m, 1, staging, staging_bytes, &error), &error);
+  assert_ok(hri_moves_run(&cpu->elements, m, 1, staging, staging_bytes, &error), &error);
   assert_ok(hri_file_digest_value(file->digest, DIGEST_AT + file->count, &value, &error), &error);
   memcpy(whole + DIGEST_AT, file->bytes, file->count);
   assert_true(value == hri_file_digest_of(whole, DIGEST_AT + file->count));
@@ -106,10 +122,10 @@ static void check_in(const hri_move *m, const memory_file *file) {
       if (m->add != 0) want += m->add; /* -0 stays -0 */
       if (m->real == HRI_REAL_BF16) {
         a = hri_bf16_round(want);
-        b = ((const hri_bf16 *)m->at)[at];
+        b = ((const hri_bf16 *)m->window->context)[at];
       } else {
         memcpy(&a, &want, 4);
-        memcpy(&b, (const float *)m->at + at, 4);
+        memcpy(&b, (const float *)m->window->context + at, 4);
       }
       if (a != b) fail_msg("type %s, real %d, [%llu, %llu], transposed %d, heads of %u: (%llu, %llu) is %x, not %x", hri_ggml_name(m->type), m->real,
                            (unsigned long long)m->rows, (unsigned long long)m->columns, m->transposed, m->head_size, (unsigned long long)r, (unsigned long long)c, b, a);
@@ -128,17 +144,19 @@ static const shape shapes[] = {{1, 1, false, 0, 0},     {7, 1, false, 0, 1},    
                                {317, 211, true, 0, 0},  {3000, 19, true, 0, 0},   {70, 1500, true, 0, -1}, {64, 512, false, 0, -1},  {1024, 768, true, 0, 0}};
 static const uint32_t teams[] = {1, 2, 3, 5};
 
-static void run_shape(const shape *s, uint32_t type, hri_real real, hri_cpu *const *cpus) {
+static void run_shape(const shape *s, uint32_t type, hri_real real, hri_backend *const *cpus) {
   uint64_t values = s->rows * s->columns, block = hri_ggml_block(type), bytes = values / block * hri_ggml_block_bytes(type);
   uint64_t staging_sizes[] = {4096, hri_round_up(values * hri_real_bytes(real), 256), 4 << 20};
   memory_file file = {malloc(bytes), bytes, UINT64_MAX, NULL};
   unsigned char *at = malloc(values * 4), *staging = aligned_alloc(64, 8 << 20);
+  hri_window windows[2] = {window_on(at, true), window_on(at, false)};
   hri_move m = {.bytes = transfer, .file = &file, .type = type, .rows = s->rows, .columns = s->columns, .transposed = s->transposed, .head_size = s->head_size,
-                .add = s->add, .at = at, .real = real, .finite = true, .path = "file", .name = "tensor"};
+                .add = s->add, .real = real, .finite = true, .path = "file", .name = "tensor"};
   fill_file(&file, type);
   for (size_t t = 0; t < 4; t++)
     for (size_t k = 0; k < 3; k++) {
       memset(at, 0xFF, values * 4);
+      m.window = &windows[(t + k) % 2];
       run_digested(cpus[t], &m, &file, staging, staging_sizes[k] < 4096 ? 4096 : staging_sizes[k]);
       if (t > 0 && k > 0 && values > 100000) continue; /* the slow check, for some */
       check_in(&m, &file);
@@ -148,14 +166,14 @@ static void run_shape(const shape *s, uint32_t type, hri_real real, hri_cpu *con
   free(staging);
 }
 
-static void make_cpus(hri_cpu *cpus[4]) {
+static void make_cpus(hri_backend *cpus[4]) {
   hr_error error = {0};
-  for (size_t t = 0; t < 4; t++) assert_ok(hri_cpu_create(teams[t], &cpus[t], &error), &error);
+  for (size_t t = 0; t < 4; t++) assert_ok(cpu_open(teams[t], &cpus[t], &error), &error);
 }
 
 static void test_every_conversion_in(void **state) {
   static const uint32_t types[] = {HRI_GGML_F32, HRI_GGML_F16, HRI_GGML_BF16, HRI_GGML_Q8_0, HRI_GGML_Q4_1, HRI_GGML_Q4_K, HRI_GGML_Q6_K};
-  hri_cpu *cpus[4];
+  hri_backend *cpus[4];
   int runs = 0;
   (void)state;
   make_cpus(cpus);
@@ -167,13 +185,13 @@ static void test_every_conversion_in(void **state) {
         runs++;
       }
   assert_true(runs > 80);
-  for (size_t t = 0; t < 4; t++) hri_cpu_destroy(cpus[t]);
+  for (size_t t = 0; t < 4; t++) hri_backend_close(cpus[t]);
 }
 
 /* Out and in again gives the same arena where the file holds all bits, and the file one value at a time. */
 static void test_every_conversion_out(void **state) {
   static const uint32_t types[] = {HRI_GGML_F32, HRI_GGML_F16, HRI_GGML_BF16};
-  hri_cpu *cpus[4];
+  hri_backend *cpus[4];
   (void)state;
   make_cpus(cpus);
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -182,8 +200,9 @@ static void test_every_conversion_out(void **state) {
         uint64_t values = shapes[s].rows * shapes[s].columns, each = hri_ggml_block_bytes(types[t]);
         memory_file arena = {malloc(values * 4), values * hri_real_bytes((hri_real)real), UINT64_MAX, NULL}, file = {malloc(values * each), values * each, UINT64_MAX, NULL};
         unsigned char *staging = aligned_alloc(64, 4 << 20);
+        hri_window window = window_on(arena.bytes, (s + t) % 2);
         hri_move m = {.bytes = transfer, .file = &file, .out = true, .type = types[t], .rows = shapes[s].rows, .columns = shapes[s].columns,
-                      .transposed = shapes[s].transposed, .at = arena.bytes, .real = (hri_real)real, .path = "file", .name = "tensor"};
+                      .transposed = shapes[s].transposed, .window = &window, .real = (hri_real)real, .path = "file", .name = "tensor"};
         hr_error error = {0};
         fill_file(&arena, real ? HRI_GGML_BF16 : HRI_GGML_F32);
         for (uint64_t k = 0; k < values; k++) /* below 65504, so that they fit into F16 */
@@ -192,7 +211,7 @@ static void test_every_conversion_out(void **state) {
         run_digested(cpus[s % 4], &m, &file, staging, 4 << 20);
         for (uint64_t r = 0; r < m.rows; r++)
           for (uint64_t c = 0; c < m.columns; c++) {
-            float value = hri_real_get(m.at, (int64_t)(r * m.columns + c), m.real);
+            float value = hri_real_get(m.window->context, (int64_t)(r * m.columns + c), m.real);
             unsigned char want[4];
             if (types[t] == HRI_GGML_F16) hri_f16_from_f32((uint16_t *)(void *)want, &value, 1);
             else if (types[t] == HRI_GGML_BF16) hri_bf16_from_f32((uint16_t *)(void *)want, &value, 1);
@@ -200,18 +219,18 @@ static void test_every_conversion_out(void **state) {
             if (memcmp(want, file.bytes + file_index(&m, r, c) * each, each) != 0) fail_msg("shape %zu, type %s, real %d", s, hri_ggml_name(types[t]), real);
           }
         hri_real_put(arena.bytes, (int64_t)(values / 2), 65520.0f, (hri_real)real); /* one that does not; bf16 makes it 65536 */
-        assert_int_equal(hri_moves_run(cpus[s % 4], &m, 1, staging, 4 << 20, &error), types[t] == HRI_GGML_F16 ? HR_ERROR_INPUT : HR_OK);
+        assert_int_equal(hri_moves_run(&cpus[s % 4]->elements, &m, 1, staging, 4 << 20, &error), types[t] == HRI_GGML_F16 ? HR_ERROR_INPUT : HR_OK);
         if (types[t] == HRI_GGML_F16) assert_says(&error, "file: tensor tensor holds a value that F16 cannot hold");
         free(arena.bytes);
         free(file.bytes);
         free(staging);
       }
-  for (size_t t = 0; t < 4; t++) hri_cpu_destroy(cpus[t]);
+  for (size_t t = 0; t < 4; t++) hri_backend_close(cpus[t]);
 }
 
 /* Any infinity or NaN, in the arena or in the file, by its place in the file's tensor. */
 static void test_what_is_not_finite_is_named(void **state) {
-  hri_cpu *cpus[4];
+  hri_backend *cpus[4];
   unsigned char *staging = aligned_alloc(64, 4 << 20);
   int round = 0;
   (void)state;
@@ -223,21 +242,22 @@ static void test_what_is_not_finite_is_named(void **state) {
           uint64_t values = shapes[s].rows * shapes[s].columns, each = narrow ? 2 : 4, row = draw() % shapes[s].rows, column = draw() % shapes[s].columns, at;
           memory_file file = {calloc(values, each), values * each, UINT64_MAX, NULL};
           void *arena = calloc(values, 4);
+          hri_window window = window_on(arena, round % 3 == 0);
           hri_move m = {.bytes = transfer, .file = &file, .out = out, .type = narrow ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = shapes[s].rows, .columns = shapes[s].columns,
-                        .transposed = shapes[s].transposed, .at = arena, .real = (hri_real)real, .finite = true, .path = "file", .name = "tensor"};
+                        .transposed = shapes[s].transposed, .window = &window, .real = (hri_real)real, .finite = true, .path = "file", .name = "tensor"};
           float bad = (const float[]){INFINITY, -INFINITY, NAN}[round % 3];
           hr_error error = {0};
           at = file_index(&m, row, column);
           if (out) hri_real_put(arena, (int64_t)(row * m.columns + column), bad, m.real);
           else hri_real_put(file.bytes, (int64_t)at, bad, narrow ? HRI_REAL_BF16 : HRI_REAL_F32);
-          assert_int_equal(hri_moves_run(cpus[round % 4], &m, 1, staging, round % 5 ? 4 << 20 : 4096, &error), out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT);
+          assert_int_equal(hri_moves_run(&cpus[round % 4]->elements, &m, 1, staging, round % 5 ? 4 << 20 : 4096, &error), out ? HR_ERROR_DIVERGED : HR_ERROR_INPUT);
           assert_string_equal(error.message, path_of("file: tensor tensor holds a value that is not finite at element %llu", (unsigned long long)at));
           assert_true(error.hint[0]);
           free(file.bytes);
           free(arena);
         }
   free(staging);
-  for (size_t t = 0; t < 4; t++) hri_cpu_destroy(cpus[t]);
+  for (size_t t = 0; t < 4; t++) hri_backend_close(cpus[t]);
 }
 
 /* Several moves of one call, as q, k and v are, and what goes wrong in them. */
@@ -245,33 +265,34 @@ static void test_first_error_counts(void **state) {
   enum { ROWS = 600, COLUMNS = 512 };
   memory_file files[3];
   hri_move moves[3];
-  hri_cpu *cpus[4];
+  hri_backend *cpus[4];
   float *at = malloc(3 * sizeof(float) * ROWS * COLUMNS);
   unsigned char *staging = aligned_alloc(64, 4 << 20);
+  hri_window window = window_on(at, true);
   (void)state;
   make_cpus(cpus);
   for (int k = 0; k < 3; k++) {
     files[k] = (memory_file){malloc(2 * ROWS * COLUMNS), 2 * ROWS * COLUMNS, UINT64_MAX, NULL};
     fill_file(&files[k], HRI_GGML_BF16);
-    moves[k] = (hri_move){.bytes = transfer, .file = &files[k], .type = HRI_GGML_BF16, .rows = ROWS, .columns = COLUMNS, .at = at + k * ROWS * COLUMNS,
+    moves[k] = (hri_move){.bytes = transfer, .file = &files[k], .type = HRI_GGML_BF16, .rows = ROWS, .columns = COLUMNS, .window = &window, .first = (uint64_t)k * ROWS * COLUMNS,
                           .finite = true, .path = "some/file", .name = (const char *const[]){"q", "k", "v"}[k]};
   }
   for (int k = 1; k < 3; k++) /* the second tensor is the first that is bad */
     for (int i = 0; i < 3; i++) memcpy(files[k].bytes + 2 * (200000 + 1000 * i), (const uint16_t[]){0x7F80}, 2);
   for (size_t t = 0; t < 4; t++) {
     hr_error error = {0};
-    assert_int_equal(hri_moves_run(cpus[t], moves, 3, staging, 4 << 20, &error), HR_ERROR_INPUT);
+    assert_int_equal(hri_moves_run(&cpus[t]->elements, moves, 3, staging, 4 << 20, &error), HR_ERROR_INPUT);
     assert_says(&error, "some/file: tensor k holds a value that is not finite at element 200000");
     for (int k = 0; k < ROWS * COLUMNS; k += 997) assert_true(at[k] == value_of(&moves[0], &files[0], (uint64_t)k)); /* all before it was moved */
   }
   files[0].fails_at = 77;
   for (size_t t = 0; t < 4; t++) {
     hr_error error = {0};
-    assert_int_equal(hri_moves_run(cpus[t], moves, 3, staging, 4 << 20, &error), HR_ERROR_IO);
+    assert_int_equal(hri_moves_run(&cpus[t]->elements, moves, 3, staging, 4 << 20, &error), HR_ERROR_IO);
     assert_says(&error, "broken byte");
   }
   for (int k = 0; k < 3; k++) free(files[k].bytes);
-  for (size_t t = 0; t < 4; t++) hri_cpu_destroy(cpus[t]);
+  for (size_t t = 0; t < 4; t++) hri_backend_close(cpus[t]);
   free(at);
   free(staging);
 }
@@ -363,7 +384,7 @@ static void test_stated_dtype_and_shards(void **state) {
   /* shards by size */
   assert_int_equal(unlink(path_of("%s/model.safetensors", out)), 0);
   options.carry = &s.carry;
-  assert_ok(hri_sink_open(&sink, &s.plan->spec.model, &s.plan->job, s.plan->cpu, out, &options, &error), &error);
+  assert_ok(hri_sink_open(&sink, &s.plan->spec.model, &s.plan->job, &s.plan->backend->elements, out, &options, &error), &error);
   s.sink = &sink;
   assert_ok(hri_executor_run(s.executor, HRI_SAVE, &error), &error);
   s.sink = NULL;
@@ -380,7 +401,7 @@ static void test_stated_dtype_and_shards(void **state) {
   load_ok(out, HR_PRECISION_FP32, 1, &again); /* F32 holds all bits of both */
   for (size_t p = 0; p < s.plan->job.params.count; p++) {
     hri_id id = s.plan->job.params.items[p].weight;
-    assert_memory_equal(hri_executor_pointer(s.executor, id), hri_executor_pointer(again.executor, id), hri_tensor_bytes(&s.plan->job.tensors.items[id]));
+    assert_memory_equal(hri_executor_view(s.executor, id), hri_executor_view(again.executor, id), hri_tensor_bytes(&s.plan->job.tensors.items[id]));
   }
   hri_session_close(&again);
   hri_session_close(&s);
@@ -394,7 +415,7 @@ static void assert_same_weights(const hri_session *a, const hri_session *b, cons
   for (size_t p = 0; p < a->plan->job.params.count; p++) {
     hri_id id = a->plan->job.params.items[p].weight;
     uint64_t bytes = hri_tensor_bytes(&a->plan->job.tensors.items[id]);
-    if (memcmp(hri_executor_pointer(a->executor, id), hri_executor_pointer(b->executor, id), bytes) != 0)
+    if (memcmp(hri_executor_view(a->executor, id), hri_executor_view(b->executor, id), bytes) != 0)
       fail_msg("%s: %s differs", what, hri_name_get(&a->plan->job, a->plan->job.params.items[p].key));
   }
 }
@@ -772,7 +793,7 @@ static void test_no_save_of_what_is_not_finite(void **state) {
       hri_id id = part != HRI_PART_WEIGHT ? param->state[part - HRI_PART_STATE0] : param->master != HRI_NONE ? param->master : param->weight;
       hri_real real = hri_real_of(&s.plan->job, p, part);
       hri_param_spec spec;
-      void *values = hri_executor_pointer(s.executor, id);
+      void *values = hri_executor_view(s.executor, id);
       uint64_t at;
       float kept;
       hri_param_get(&s.plan->spec.model, param->spec, &spec);

@@ -16,7 +16,7 @@
 
 #include <headroom/train.h>
 
-#include "kernel/isa.h"
+#include "backend/cpu/isa.h"
 #include "support/parity_case.h"
 #include "support/scratch.h"
 #include "train/schedule.h"
@@ -138,7 +138,7 @@ static bool is_update(uint16_t op) { return op == HRI_OP_ADAMW || op == HRI_OP_M
 
 /* The first `count` elements of a tensor in the arena, widened. */
 static void widened(const engine *e, hri_id id, uint64_t count, float *to) {
-  const void *from = hri_executor_pointer(e->session.executor, id);
+  const void *from = hri_executor_view(e->session.executor, id);
   if (e->session.plan->job.tensors.items[id].dtype == HRI_F32) memcpy(to, from, count * sizeof *to);
   else for (uint64_t i = 0; i < count; i++) to[i] = hri_bf16_widen(((const hri_bf16 *)from)[i]);
 }
@@ -155,12 +155,12 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
   }
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   engine *e = context;
   return hri_source_fill(&e->session.source, param, kind, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   engine *e = context;
   return hri_sink_write(e->session.sink, param, kind, tensor, staging, bytes, error);
 }
@@ -169,13 +169,11 @@ static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const v
 static void load_with_hook(engine *e) {
   hri_session *s = &e->session;
   hri_executor_options options = {.check = s->plan->spec.check, .after_node = capture, .context = e};
-  hri_control *control;
-  HOLDS(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, s->plan->cpu, NULL, NULL, s->plan->spec.seed, error));
+  const hri_control control = {.loss_scale = 1, .clip_scale = 1};
+  HOLDS(hri_source_open(&s->source, &s->plan->spec.model, &s->plan->job, &s->plan->backend->elements, NULL, NULL, s->plan->spec.seed, error));
   s->transfer = (hri_transfer){.context = e, .fill = fill, .sink = sink};
-  HOLDS(hri_executor_create(&s->plan->job, &s->plan->placement, s->plan->cpu, &s->transfer, &options, &s->executor, error));
-  control = hri_executor_control(s->executor);
-  memset(control, 0, sizeof *control);
-  control->loss_scale = control->clip_scale = 1;
+  HOLDS(hri_executor_create(&s->plan->job, &s->plan->placement, s->plan->backend, &s->transfer, &options, &s->executor, error));
+  hri_executor_control_set(s->executor, 0, &control, sizeof control);
   HOLDS(hri_executor_run(s->executor, HRI_LOAD, error));
   hri_source_close(&s->source);
 }
@@ -205,38 +203,37 @@ static uint64_t feed(engine *e) {
   const hr_job *job = &e->session.plan->spec;
   const hri_job *made = &e->session.plan->job;
   hri_executor *x = e->session.executor;
-  hri_control *control = hri_executor_control(x);
-  int32_t *ids = hri_executor_pointer(x, made->input_ids), *targets = hri_executor_pointer(x, made->input_targets),
-          *positions = hri_executor_pointer(x, made->input_positions), *doc_start = hri_executor_pointer(x, made->input_doc_start);
+  int32_t *ids = hri_executor_view(x, made->input_ids), *targets = hri_executor_view(x, made->input_targets),
+          *positions = hri_executor_view(x, made->input_positions), *doc_start = hri_executor_view(x, made->input_doc_start);
   uint64_t rows = (uint64_t)job->micro_batch * job->accumulate, counted = 0, one;
   for (uint64_t r = 0; r < rows; r++) {
     uint64_t at = r * job->sequence_length;
     HOLDS(hri_dataset_row(e->data, e->step * rows + r, ids + at, targets + at, positions + at, doc_start + at, &one, error));
     counted += one;
   }
-  control->step = (int64_t)e->step;
-  control->learning_rate = job->learning_rate * hri_schedule_factor(job, e->step, job->steps);
-  control->inv_tokens = 1.0 / (double)counted;
-  control->clip_norm = job->clip;
-  control->clip_scale = 1;
-  control->loss_sum = 0;
+  HRI_CONTROL_SET(x, step, (int64_t)e->step);
+  HRI_CONTROL_SET(x, learning_rate, job->learning_rate * hri_schedule_factor(job, e->step, job->steps));
+  HRI_CONTROL_SET(x, inv_tokens, 1.0 / (double)counted);
+  HRI_CONTROL_SET(x, clip_norm, job->clip);
+  HRI_CONTROL_SET(x, clip_scale, 1);
+  HRI_CONTROL_SET(x, loss_sum, 0);
   return counted;
 }
 
 /* One optimizer step; the loss before it. */
 static double step(engine *e) {
   hri_executor *x = e->session.executor;
-  hri_control *control = hri_executor_control(x);
+  const hri_control *control = hri_executor_control(x);
   uint64_t counted = feed(e);
   uint32_t accumulate = e->session.plan->spec.accumulate;
   if (accumulate == 1) {
-    control->micro_index = 0;
+    HRI_CONTROL_SET(x, micro_index, 0);
     HOLDS(hri_executor_run(x, HRI_STEP, error));
   } else {
     HOLDS(hri_executor_run(x, HRI_BEGIN, error));
     for (uint32_t k = 0; k < accumulate; k++) {
-      control->micro_index = k;
-      control->row_base = (int64_t)k * e->session.plan->spec.micro_batch;
+      HRI_CONTROL_SET(x, micro_index, k);
+      HRI_CONTROL_SET(x, row_base, (int64_t)k * e->session.plan->spec.micro_batch);
       HOLDS(hri_executor_run(x, HRI_MICRO, error));
     }
     HOLDS(hri_executor_run(x, HRI_UPDATE, error));

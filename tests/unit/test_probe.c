@@ -16,6 +16,7 @@
 #include "plan/plan.h"
 #include "base/file.h"
 #include "plan/cost.h"
+#include "support/cpu.h"
 
 /* ---- one node and a table ---- */
 
@@ -44,7 +45,7 @@ static void begin(bench *b, double rate) {
   memset(b, 0, sizeof *b);
   hri_job_init(&b->job);
   b->job.team = 2;
-  b->device = (hr_device){.is_cpu = true, .flops_fp32 = 1e6, .memory_bytes_per_second = 1e6, .gemm_efficiency = 1, .memory_efficiency = 1};
+  b->device = (hr_device){.node_seconds = 5e-6, .flops_fp32 = 1e6, .memory_bytes_per_second = 1e6, .gemm_efficiency = 1, .memory_efficiency = 1};
   b->device.rates.threads = 2;
   for (size_t t = 0; t < 3; t++)
     for (size_t k = 0; k < counts[t]; k++) all[t][k] = rate;
@@ -171,14 +172,12 @@ static hr_device_rates some_rates(void) {
   hr_device d;
   hr_error error;
   hr_device_rates r = {.threads = 2, .date = "2026-01-02", .node_seconds = 1.25e-6, .fixed_bytes = 9u << 20, .product_bytes = 40960};
-  hri_cpu *cpu;
-  hri_backend backend;
+  hri_backend *cpu;
   assert_int_equal(hr_device_find("cpu", &d, &error), HR_OK);
-  assert_int_equal(hri_cpu_create(2, &cpu, &error), HR_OK);
-  backend = hri_cpu_backend(cpu);
-  memcpy(r.instruction_set, backend.instruction_set, sizeof r.instruction_set);
-  memcpy(r.libraries, backend.libraries, sizeof r.libraries);
-  hri_cpu_destroy(cpu);
+  assert_int_equal(cpu_open(2, &cpu, &error), HR_OK);
+  memcpy(r.instruction_set, cpu->instruction_set, sizeof r.instruction_set);
+  memcpy(r.libraries, cpu->libraries, sizeof r.libraries);
+  hri_backend_close(cpu);
   for (int k = 0; k < HR_PRODUCT_KINDS; k++)
     for (int s = 0; s < HR_PRODUCT_SIDES; s++)
       for (int z = 0; z < HR_PRODUCT_SIZES; z++) r.tables[0].product_flops[k][s][z] = 1e9 / 3 * (k + 1) * (s + 1) * (z + 1);

@@ -157,7 +157,7 @@ static void plan_every(const hr_job *job, every *all) {
 }
 
 static void against_every(const char *where, hr_job job, const every *all, uint64_t budget) {
-  double best = INFINITY, slack = job.device.is_cpu ? 0.01 : 1e-9; /* automatic packing depends on all layers together */
+  double best = INFINITY, slack = job.device.packs ? 0.01 : 1e-9; /* automatic packing depends on all layers together */
   uint64_t least = UINT64_MAX;
   hr_error e = {0};
   hr_plan *plan = NULL;

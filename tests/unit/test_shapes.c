@@ -89,7 +89,7 @@ static void test_variants_carry_the_same_in_the_same_arena(void **state) {
     hri_executor *base;
     hri_transfer none = {0};
     assert_int_equal(hri_plan_create(&job, NULL, &plan, &error), HR_OK);
-    assert_int_equal(hri_executor_create(&plan->job, &plan->placement, plan->cpu, &none, NULL, &base, &error), HR_OK);
+    assert_int_equal(hri_executor_create(&plan->job, &plan->placement, plan->backend, &none, NULL, &base, &error), HR_OK);
     assert_true(count >= 1);
     for (uint32_t k = 0; k < count; k++) {
       hri_variant *variant;
@@ -99,10 +99,10 @@ static void test_variants_carry_the_same_in_the_same_arena(void **state) {
       if (hri_executor_create_beside(base, &variant->job, &variant->placement, hri_variant_programs(), &beside, &error) != HR_OK) fail_msg("%s", error.message);
       assert_ptr_equal(hri_executor_control(beside), hri_executor_control(base));
       for (size_t p = 0; p < plan->job.params.count; p++) {
-        assert_ptr_equal(hri_executor_pointer(beside, variant->job.params.items[p].weight), hri_executor_pointer(base, plan->job.params.items[p].weight));
+        assert_ptr_equal(hri_executor_view(beside, variant->job.params.items[p].weight), hri_executor_view(base, plan->job.params.items[p].weight));
         for (int m = 0; m < 2; m++)
           if (plan->job.params.items[p].state[m] != HRI_NONE)
-            assert_ptr_equal(hri_executor_pointer(beside, variant->job.params.items[p].state[m]), hri_executor_pointer(base, plan->job.params.items[p].state[m]));
+            assert_ptr_equal(hri_executor_view(beside, variant->job.params.items[p].state[m]), hri_executor_view(base, plan->job.params.items[p].state[m]));
       }
       assert_int_equal(hri_executor_run(beside, HRI_LOAD, &error), HR_ERROR_INTERNAL); /* only what it was prepared for */
       hri_executor_destroy(beside);
@@ -125,11 +125,11 @@ static void test_a_foreign_job_is_refused(void **state) {
   assert_int_equal(hri_plan_create(&job, NULL, &plan, &error), HR_OK);
   assert_int_equal(hri_plan_create(&other, NULL, &foreign, &error), HR_OK);
   assert_int_equal(hri_plan_create(&longer, NULL, &large, &error), HR_OK);
-  assert_int_equal(hri_executor_create(&large->job, &large->placement, large->cpu, &none, NULL, &base, &error), HR_OK);
+  assert_int_equal(hri_executor_create(&large->job, &large->placement, large->backend, &none, NULL, &base, &error), HR_OK);
   assert_int_equal(hri_executor_create_beside(base, &foreign->job, &foreign->placement, UINT16_MAX, &beside, &error), HR_ERROR_INTERNAL);
   assert_non_null(strstr(error.message, "carry different"));
   hri_executor_destroy(base);
-  assert_int_equal(hri_executor_create(&plan->job, &plan->placement, plan->cpu, &none, NULL, &base, &error), HR_OK);
+  assert_int_equal(hri_executor_create(&plan->job, &plan->placement, plan->backend, &none, NULL, &base, &error), HR_OK);
   assert_int_equal(hri_executor_create_beside(base, &large->job, &large->placement, UINT16_MAX, &beside, &error), HR_ERROR_INTERNAL);
   assert_non_null(strstr(error.message, "does not fit"));
   hri_executor_destroy(base);

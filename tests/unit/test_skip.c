@@ -77,8 +77,8 @@ static void open_session(const mode *m, hri_session *s) {
 /* Rows of random bytes; `token`, when >= 0, is the very first of them. */
 static void feed(const mode *m, hri_session *s, uint64_t step, int32_t token) {
   const hri_job *job = &s->plan->job;
-  int32_t *ids = hri_executor_pointer(s->executor, job->input_ids), *targets = hri_executor_pointer(s->executor, job->input_targets),
-          *positions = hri_executor_pointer(s->executor, job->input_positions), *starts = hri_executor_pointer(s->executor, job->input_doc_start);
+  int32_t *ids = hri_executor_view(s->executor, job->input_ids), *targets = hri_executor_view(s->executor, job->input_targets),
+          *positions = hri_executor_view(s->executor, job->input_positions), *starts = hri_executor_view(s->executor, job->input_doc_start);
   for (uint64_t at = 0; at < (uint64_t)m->accumulate * MICRO_BATCH * SEQUENCE; at++) {
     uint32_t word[4];
     hri_philox(9, step, at, word);
@@ -96,13 +96,13 @@ static void run(hri_session *s, hri_program_kind kind) {
 }
 
 static void put(hri_session *s, hri_id tensor, uint64_t index, float value) {
-  void *at = hri_executor_pointer(s->executor, tensor);
+  void *at = hri_executor_view(s->executor, tensor);
   if (s->plan->job.tensors.items[tensor].dtype == HRI_BF16) ((hri_bf16 *)at)[index] = hri_bf16_round(value);
   else ((float *)at)[index] = value;
 }
 
 static float get(hri_session *s, hri_id tensor, uint64_t index) {
-  const void *at = hri_executor_pointer(s->executor, tensor);
+  const void *at = hri_executor_view(s->executor, tensor);
   return s->plan->job.tensors.items[tensor].dtype == HRI_BF16 ? hri_bf16_widen(((const hri_bf16 *)at)[index]) : ((const float *)at)[index];
 }
 
@@ -110,21 +110,20 @@ static float get(hri_session *s, hri_id tensor, uint64_t index) {
 typedef enum harm { NOTHING, GRADIENTS, ONE_GRADIENT, LOSS, HARM_COUNT } harm;
 
 static void train_step(const mode *m, hri_session *s, uint64_t step, harm what, int32_t token) {
-  hri_control *control = hri_executor_control(s->executor);
   const hri_param *last = &s->plan->job.params.items[s->plan->job.params.count - 1];
   float kept = get(s, last->weight, 3);
   feed(m, s, step, token);
-  control->step = (int64_t)step;
-  control->learning_rate = 1e-2 / (double)(step + 1);
-  control->inv_tokens = what == GRADIENTS ? INFINITY : 1.0 / (double)(m->accumulate * MICRO_BATCH * SEQUENCE);
-  control->clip_norm = s->plan->spec.clip;
-  control->clip_scale = 1;
-  control->loss_sum = 0;
+  HRI_CONTROL_SET(s->executor, step, (int64_t)step);
+  HRI_CONTROL_SET(s->executor, learning_rate, 1e-2 / (double)(step + 1));
+  HRI_CONTROL_SET(s->executor, inv_tokens, what == GRADIENTS ? INFINITY : 1.0 / (double)(m->accumulate * MICRO_BATCH * SEQUENCE));
+  HRI_CONTROL_SET(s->executor, clip_norm, s->plan->spec.clip);
+  HRI_CONTROL_SET(s->executor, clip_scale, 1);
+  HRI_CONTROL_SET(s->executor, loss_sum, 0);
   if (what == LOSS) put(s, last->weight, 3, INFINITY);
   if (m->accumulate == 1) run(s, HRI_STEP);
   else run(s, HRI_BEGIN);
   for (uint32_t k = 0; m->accumulate > 1 && k < m->accumulate; k++) {
-    control->micro_index = k;
+    HRI_CONTROL_SET(s->executor, micro_index, k);
     run(s, HRI_MICRO);
     if (what == ONE_GRADIENT && k == 0) put(s, last->gradient, 5, NAN);
   }
@@ -144,7 +143,7 @@ static void take_tensor(const hri_session *s, hri_id tensor, copy *c) {
   bytes = hri_tensor_bytes(&s->plan->job.tensors.items[tensor]);
   c->bytes = realloc(c->bytes, c->count + bytes);
   assert_non_null(c->bytes);
-  memcpy(c->bytes + c->count, hri_executor_pointer(s->executor, tensor), bytes);
+  memcpy(c->bytes + c->count, hri_executor_view(s->executor, tensor), bytes);
   c->count += bytes;
 }
 
@@ -167,7 +166,7 @@ static bool same(const copy *a, const copy *b) { return a->count == b->count && 
 /* Steps 0 and 1, a bad one in between or not, and step 2. */
 static copy three_steps(const mode *m, harm what) {
   hri_session s;
-  hri_control *control;
+  const hri_control *control;
   copy before, after;
   open_session(m, &s);
   control = hri_executor_control(s.executor);
@@ -268,10 +267,10 @@ static void one_bad_element_of_any_parameter_is_found(void **state) {
       for (size_t v = 0; v < 3; v++) expect_found(&s, gradient, places[k], values[v]);
     put(&s, gradient, 0, get(&s, gradient, 0) + 1e30f); /* large, and no overflow: its square is taken in fp64 */
   }
-  hri_executor_control(s.executor)->loss_sum = NAN; /* sound gradients do not make up for the loss */
+  HRI_CONTROL_SET(s.executor, loss_sum, NAN); /* sound gradients do not make up for the loss */
   run(&s, HRI_UPDATE);
   assert_true(hri_executor_control(s.executor)->found_inf == 1 && isfinite(hri_executor_control(s.executor)->grad_norm));
-  hri_executor_control(s.executor)->loss_sum = 0;
+  HRI_CONTROL_SET(s.executor, loss_sum, 0);
   after = take(&s);
   assert_true(same(&before, &after));
   run(&s, HRI_UPDATE);
@@ -356,7 +355,7 @@ static void a_token_that_overflows_is_skipped(void **state) {
   for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
     mode m = {.model = directory, .accumulate = t % 2 ? 2 : 1, .clip = 1, .precision = types[t].precision, .moments = types[t].moments, .on_nonfinite = HR_ON_NONFINITE_SKIP};
     hri_session s;
-    hri_control *control;
+    const hri_control *control;
     open_session(&m, &s);
     control = hri_executor_control(s.executor);
     for (uint64_t step = 0; step < 6; step++) {

@@ -1,13 +1,13 @@
-#include "kernel/cpu.h"
+#include "backend/cpu/adapters.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/room.h"
-#include "kernel/gemm.h"
-#include "kernel/isa.h"
+#include "backend/cpu/room.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/isa.h"
 #include "ops/attention/cpu.h"
 #include "ops/cpu.h"
 #include "ops/rules.h"
@@ -24,7 +24,6 @@ struct hri_cpu {
   hri_cpu_kernels kernels;
   hri_attention_kernels_table attention;
   hri_gemm_cache *gemm;
-  char instruction_set[16], libraries[64];
 };
 
 /* One execution of one node, as adapters see it. */
@@ -125,7 +124,7 @@ static hr_status run_pack(call *c) {
   return HR_OK;
 }
 
-static hr_status packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+hr_status hri_cpu_packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
   hri_cpu *cpu = self;
   hri_gemm_shape shape = gemm_shape(job, node, cpu->threads);
   *pays = hri_gemm_packing_pays(&shape);
@@ -410,14 +409,24 @@ static hr_status run_last_row(call *c) {
   return HR_OK;
 }
 
-static hr_status run_fill(call *c) {
-  const hri_transfer *t = c->launch->transfer;
-  return t->fill(t->context, (uint32_t)c->node->attr.i[0], (hri_part_kind)c->node->attr.i[1], pointer(c, 0), scratch(c), scratch_bytes(c), c->error);
+/* Arenas are memory of the host: a window on one is its address. */
+static hr_status put(void *context, uint64_t offset, const void *from, uint64_t bytes, hr_error *error) {
+  (void)error;
+  memcpy((unsigned char *)context + offset, from, bytes);
+  return HR_OK;
 }
 
-static hr_status run_sink(call *c) {
+static hr_status get(void *context, uint64_t offset, void *to, uint64_t bytes, hr_error *error) {
+  (void)error;
+  memcpy(to, (const unsigned char *)context + offset, bytes);
+  return HR_OK;
+}
+
+static hr_status run_transfer(call *c) {
   const hri_transfer *t = c->launch->transfer;
-  return t->sink(t->context, (uint32_t)c->node->attr.i[0], (hri_part_kind)c->node->attr.i[1], pointer(c, 0), scratch(c), scratch_bytes(c), c->error);
+  hri_window window = {.memory = pointer(c, 0), .context = pointer(c, 0), .put = put, .get = get};
+  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0], (hri_part_kind)c->node->attr.i[1], &window, scratch(c),
+                                                           scratch_bytes(c), c->error);
 }
 
 /* ---- the table ---- */
@@ -436,10 +445,10 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_SQUARE_NORM] = run_square_norm, [HRI_OP_CLIP] = run_clip, [HRI_OP_FOUND_INF] = run_found_inf, [HRI_OP_ADVANCE] = run_advance,
     [HRI_OP_ADAMW] = run_adamw, [HRI_OP_MOMENTUM] = run_sgd, [HRI_OP_SGD] = run_sgd,
     [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_ACCUMULATE] = run_accumulate, [HRI_OP_CAST] = run_cast, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
-    [HRI_OP_FILL] = run_fill, [HRI_OP_SINK] = run_sink,
+    [HRI_OP_FILL] = run_transfer, [HRI_OP_SINK] = run_transfer,
 };
 
-static hr_status workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+hr_status hri_cpu_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
   hri_cpu *cpu = self;
   call c = {.cpu = cpu, .job = job, .node = node};
   hri_attention_shape s;
@@ -489,8 +498,6 @@ hr_status hri_cpu_create(uint32_t team, hri_cpu **out, hr_error *error) {
   status = hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &cpu->isa, error);
   if (status == HR_OK) {
     fill_tables(cpu);
-    (void)snprintf(cpu->instruction_set, sizeof cpu->instruction_set, "%s", hri_isa_name(cpu->isa));
-    (void)snprintf(cpu->libraries, sizeof cpu->libraries, "%s", hri_gemm_library_text());
     status = hri_gemm_cache_create(cpu->isa, &cpu->gemm, error);
   }
   if (status != HR_OK) {
@@ -505,13 +512,6 @@ void hri_cpu_destroy(hri_cpu *cpu) {
   if (!cpu) return;
   hri_gemm_cache_destroy(cpu->gemm);
   hri_free(cpu);
-}
-
-hri_backend hri_cpu_backend(hri_cpu *cpu) {
-  hri_backend b = {.name = "cpu", .team = cpu->threads, .self = cpu, .workspace = workspace, .packing = packing};
-  memcpy(b.instruction_set, cpu->instruction_set, sizeof b.instruction_set);
-  memcpy(b.libraries, cpu->libraries, sizeof b.libraries);
-  return b;
 }
 
 uint32_t hri_cpu_distinct_products(const hri_job *job) {
@@ -558,4 +558,4 @@ hr_status hri_cpu_run(hri_cpu *cpu, const hri_launch *launch, const hri_node *no
 
 const hri_cpu_kernels *hri_cpu_table(const hri_cpu *cpu) { return &cpu->kernels; }
 uint32_t hri_cpu_threads(const hri_cpu *cpu) { return cpu->threads; }
-const char *hri_cpu_libraries(const hri_cpu *cpu) { return cpu->libraries; }
+hri_isa hri_cpu_level(const hri_cpu *cpu) { return cpu->isa; }

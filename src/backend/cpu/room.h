@@ -3,8 +3,8 @@
  * Libraries of others end the process when they are refused memory: by a signal, or by ending it. They are therefore
  * called only after the room for what they are known to need was proven; the needs are measured (bench_pressure,
  * docs/memory-model.md). What is refused here was known before the job began: BUDGET, with the limit's name. */
-#ifndef HRI_DEVICE_ROOM_H
-#define HRI_DEVICE_ROOM_H
+#ifndef HRI_BACKEND_CPU_ROOM_H
+#define HRI_BACKEND_CPU_ROOM_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
  * fail under a limit that fits the plan. So: map exactly, look where it landed, and when that is not a multiple of 2 MiB,
  * give it back and ask for the same size at the multiple below, where the room was just proven (mappings grow down, so
  * what lies below is free as a rule). If somebody else took it meanwhile, any address does. */
-#include "device/arena.h"
+#include "backend/cpu/arena.h"
 
 #include <sys/mman.h>
 

@@ -7,7 +7,7 @@
  * 16 KiB that were ever used (largest of all kernels and of oneDNN's, smaps of teams of 4), gigabytes where somebody raised
  * it, too few bytes where somebody lowered it. So a team's threads are started with a stack of our choice, which is the C
  * library's default while they start; OMP_STACKSIZE, which OpenMP puts above that default, still holds. */
-#include "device/team.h"
+#include "backend/cpu/team.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "device/room.h"
+#include "backend/cpu/room.h"
 
 enum { STACK_BYTES = 1 << 20, GUARD_BYTES = 4096 };
 

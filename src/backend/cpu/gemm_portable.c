@@ -20,7 +20,7 @@
 #include <omp.h>
 
 #include "base/mem.h"
-#include "kernel/gemm_providers.h"
+#include "backend/cpu/gemm_providers.h"
 #include "ops/vmath.h"
 
 #ifndef HRI_ISA

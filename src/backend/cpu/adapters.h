@@ -1,10 +1,10 @@
-/* The CPU backend: which kernel runs a node, with which scratch. One table of adapters; each unpacks a node's operands
- * and attributes into a call on plain pointers and sizes. */
-#ifndef HRI_KERNEL_CPU_H
-#define HRI_KERNEL_CPU_H
+/* Which kernel of the CPU runs a node, with which scratch. One table of adapters; each unpacks a node's operands and
+ * attributes into a call on plain pointers and sizes. backend/cpu/cpu.c makes a backend of it. */
+#ifndef HRI_BACKEND_CPU_ADAPTERS_H
+#define HRI_BACKEND_CPU_ADAPTERS_H
 
-#include "pass/pass.h"
-#include "program/ops.h"
+#include "backend/backend.h"
+#include "backend/cpu/isa.h"
 
 typedef struct hri_cpu hri_cpu;
 
@@ -12,18 +12,11 @@ typedef struct hri_cpu hri_cpu;
 hr_status hri_cpu_create(uint32_t threads, hri_cpu **cpu, hr_error *error);
 void hri_cpu_destroy(hri_cpu *cpu);
 
-/* What planning asks of this backend; `cpu` must outlive it. */
-hri_backend hri_cpu_backend(hri_cpu *cpu);
+/* What planning asks (hri_backend). */
+hr_status hri_cpu_workspace(void *cpu, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error);
+hr_status hri_cpu_packing(void *cpu, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error);
 /* Distinct matrix products that a job needs: what will be prepared (each holds library memory that no program can own). */
 uint32_t hri_cpu_distinct_products(const hri_job *job);
-
-/* Moves parameters between a tensor and files or generators; implemented by the trainer. `tensor` is the whole stored
- * tensor in the arena, of the type that the job gave it, `staging` planned scratch. */
-typedef struct hri_transfer {
-  void *context;
-  hr_status (*fill)(void *context, uint32_t param, hri_part_kind kind, void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
-  hr_status (*sink)(void *context, uint32_t param, hri_part_kind kind, const void *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
-} hri_transfer;
 
 /* Where operands lie at run time. */
 typedef struct hri_launch {
@@ -44,6 +37,6 @@ hr_status hri_cpu_run(hri_cpu *cpu, const hri_launch *launch, const hri_node *no
 /* The kernels themselves, for callers beside programs (initialisation, sampling). */
 const struct hri_cpu_kernels *hri_cpu_table(const hri_cpu *cpu);
 uint32_t hri_cpu_threads(const hri_cpu *cpu);
-const char *hri_cpu_libraries(const hri_cpu *cpu);
+hri_isa hri_cpu_level(const hri_cpu *cpu);
 
 #endif

@@ -1,5 +1,5 @@
 /* The room for what a library will take, asked of the kernel before the library is: it cannot be refused memory and live. */
-#include "device/room.h"
+#include "backend/cpu/room.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -2,12 +2,12 @@
  * planning reads it too.
  *
  * Packed b: what the library reads is asked for once per shape and described to our own packing kernel. */
-#include "kernel/gemm.h"
+#include "backend/cpu/gemm.h"
 
 #include <omp.h>
 
 #include "base/mem.h"
-#include "kernel/gemm_providers.h"
+#include "backend/cpu/gemm_providers.h"
 
 enum { DEFAULT_PREPARED = 4096 };
 

@@ -1,6 +1,6 @@
 /* The team of a job: its OpenMP threads, started before anything depends on them. */
-#ifndef HRI_DEVICE_TEAM_H
-#define HRI_DEVICE_TEAM_H
+#ifndef HRI_BACKEND_CPU_TEAM_H
+#define HRI_BACKEND_CPU_TEAM_H
 
 #include <stdint.h>
 

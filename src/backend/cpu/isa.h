@@ -1,6 +1,6 @@
 /* Which of the instruction levels (ops/isa.h) this machine has, and which one a process takes. */
-#ifndef HRI_KERNEL_ISA_H
-#define HRI_KERNEL_ISA_H
+#ifndef HRI_BACKEND_CPU_ISA_H
+#define HRI_BACKEND_CPU_ISA_H
 
 #include "base/error.h"
 #include "ops/isa.h"

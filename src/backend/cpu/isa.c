@@ -1,6 +1,6 @@
-#include "kernel/isa.h"
+#include "backend/cpu/isa.h"
 
-#include "kernel/gemm_providers.h"
+#include "backend/cpu/gemm_providers.h"
 
 /* The features are those that the build compiles each level with. */
 static hri_isa processor_isa(void) {

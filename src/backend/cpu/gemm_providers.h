@@ -1,8 +1,8 @@
-/* What gemm.c knows of the two providers behind it. Private to src/kernel. */
-#ifndef HRI_KERNEL_GEMM_PROVIDERS_H
-#define HRI_KERNEL_GEMM_PROVIDERS_H
+/* What gemm.c knows of the two providers behind it. Private to src/backend/cpu. */
+#ifndef HRI_BACKEND_CPU_GEMM_PROVIDERS_H
+#define HRI_BACKEND_CPU_GEMM_PROVIDERS_H
 
-#include "kernel/gemm.h"
+#include "backend/cpu/gemm.h"
 #include "ops/linear/pack.h"
 
 /* ---- ours: gemm_portable.c, compiled once per instruction level ---- */

@@ -11,7 +11,7 @@
  * A primitive is made for the number of threads that OpenMP would use at that moment, and must be run by as many: a
  * smaller team would leave parts of the result unwritten. Hence the team is set around both, dynamic teams are switched
  * off meanwhile, and a team inside a parallel region is refused. */
-#include "kernel/gemm_providers.h"
+#include "backend/cpu/gemm_providers.h"
 
 #if defined(HRI_HAVE_ONEDNN)
 
@@ -22,7 +22,7 @@
 #include <omp.h>
 
 #include "base/mem.h"
-#include "device/room.h"
+#include "backend/cpu/room.h"
 
 struct hri_onednn {
   dnnl_engine_t engine;

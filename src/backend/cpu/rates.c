@@ -1,4 +1,4 @@
-/* The CPU as a device, with what a probe of this machine measured. A stored probe is a cache: whatever is wrong with the
+/* What a probe of this machine measured, in a file per processor, instruction set, team and library. A stored probe is a cache: whatever is wrong with the
  * file (missing, damaged, of another machine or library), planning goes on with assumed figures, which every plan says. */
 #include <ctype.h>
 #include <math.h>
@@ -6,14 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <headroom/device.h>
-
 #include "base/file.h"
 #include "base/json.h"
-#include "device/cpu.h"
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
 #include "device/host.h"
-#include "kernel/gemm.h"
-#include "kernel/isa.h"
 
 enum { PATH_BYTES = 4096, NAME_BYTES = 224, FILE_LIMIT = 1 << 20, SCHEMA = 2 };
 
@@ -188,21 +185,15 @@ static void take_over(hr_device *device, const hr_device_rates *r) {
   (void)snprintf(device->date, sizeof device->date, "%s", r->date);
 }
 
-bool hr_device_load(hr_device *device, uint32_t threads) {
+bool hri_cpu_rates_load(hr_device *device, uint32_t threads) {
   hr_device_rates rates;
   hri_json root = {0};
   char path[PATH_BYTES];
   identity id;
   bool found;
-  if (!device->is_cpu || identify(threads, &id, NULL) != HR_OK || cache_path(&id, path, NULL) != HR_OK || !hri_path_exists(path)) return false;
+  if (identify(threads, &id, NULL) != HR_OK || cache_path(&id, path, NULL) != HR_OK || !hri_path_exists(path)) return false;
   found = hri_json_read(path, FILE_LIMIT, &root, NULL) == HR_OK && get_rates(&root, &id, &rates);
   hri_json_deinit(&root);
   if (found) take_over(device, &rates);
   return found;
-}
-
-hr_status hr_device_find(const char *name, hr_device *device, hr_error *error) {
-  HRI_TRY(hri_device_find(name, device, error));
-  if (device->is_cpu) (void)hr_device_load(device, hr_device_cpu_threads());
-  return HR_OK;
 }

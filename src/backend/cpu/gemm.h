@@ -10,14 +10,14 @@
  *
  * Bits do not depend on `threads` (see ops/linear/product.c for what that takes). They may depend on everything else in the shape:
  * running M in row chunks promises nothing. */
-#ifndef HRI_KERNEL_GEMM_H
-#define HRI_KERNEL_GEMM_H
+#ifndef HRI_BACKEND_CPU_GEMM_H
+#define HRI_BACKEND_CPU_GEMM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
-#include "kernel/isa.h"
+#include "backend/cpu/isa.h"
 #include "ops/linear/product.h"
 
 typedef enum hri_gemm_provider {
@@ -37,7 +37,7 @@ typedef struct hri_gemm hri_gemm;             /* a prepared shape; lives as long
  * BUDGET. More than twice the most that one call was measured to need (3.44 MiB; docs/memory-model.md, "Room for libraries"). */
 enum { HRI_GEMM_ROOM_BYTES = 8 << 20 };
 
-/* `isa` as chosen by kernel/isa.h. When the library was used at a higher level before in this process, it is left out.
+/* `isa` as chosen by isa.h. When the library was used at a higher level before in this process, it is left out.
  * The options may be NULL. A cache is for one thread at a time. */
 hr_status hri_gemm_cache_create(hri_isa isa, hri_gemm_cache **cache, hr_error *error);
 hr_status hri_gemm_cache_create_with(hri_isa isa, const hri_gemm_options *options, hri_gemm_cache **cache, hr_error *error);

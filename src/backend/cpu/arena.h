@@ -2,8 +2,8 @@
  *
  * The bytes asked for, rounded up to the granule, are all the address space and, once touched, all the memory it takes:
  * what a plan states is what the kernel counts. Nothing else grows or shrinks an arena. */
-#ifndef HRI_DEVICE_ARENA_H
-#define HRI_DEVICE_ARENA_H
+#ifndef HRI_BACKEND_CPU_ARENA_H
+#define HRI_BACKEND_CPU_ARENA_H
 
 #include <stdbool.h>
 #include <stdint.h>
