@@ -9,6 +9,7 @@
 #   pass        a pass includes no executor
 #   contract    src/backend alone includes the rooms of backends (backend/cpu/...)
 #   quiet       library code (src/ but src/cli) never prints, exits or aborts
+#   type        a hr_ or hri_ type has one definition: the same name for two things misleads readers and debuggers
 #   whitespace  no tabs, no trailing blanks, a newline at the end
 #   layout      scripts/layout.txt names every file, so that nothing is committed that was only left behind
 #   machine     no absolute path of one machine, no package registry's host
@@ -160,6 +161,17 @@ check_quiet() {
     findings quiet "library code never prints, exits or aborts"
 }
 
+# hr_run is a run directory in run.h and a run of a graph in graph.h: one of the two is to be renamed.
+check_type() {
+  search 'src/*.[ch]' 'include/headroom/*.h' -- -oE '^(\} hri?_[a-z0-9_]+;|(struct|union|enum) hri?_[a-z0-9_]+ \{)' |
+    sed -E 's/^([^:]*:[0-9]+):(\} |struct |union |enum )([a-z0-9_]+).*/\3 \1/' | sort |
+    awk '
+      { file = $2; sub(/:.*/, "", file) }
+      $1 == "hr_run" { next }
+      $1 == name && file != first { print $2 ": [type] " name " is defined at " where " too" }
+      $1 != name { name = $1; first = file; where = $2 }'
+}
+
 check_whitespace() {
   local sources=('*.[ch]' '*.cu' '*.cuh' '*.inc' '*.md' '*.sh' '*.py' '*.cmake' '*CMakeLists.txt' 'scripts/*'
     dev .ci/run .gitignore .clang-format)
@@ -207,6 +219,7 @@ run_checks() {
   check_pass
   check_contract
   check_quiet
+  check_type
   check_whitespace
   check_machine
 }
@@ -238,6 +251,7 @@ expect() {
   root=$(mktemp -d)
   mkdir -p "$root/$(dirname "$file")" "$root/scripts" "$root/src/base"
   printf '#include <stdio.h>\n' >"$root/src/base/text.h"
+  cp "$extra" "$root/src/base/extra.h"
   cp "${self%/*}/floors.txt" "${self%/*}/layout.txt" "$root/scripts/"
   printf '# first\n%b' "$text" >"$root/$file"
   output=$(GIT_CEILING_DIRECTORIES=${root%/*} "$self" --root "$root") || status=$?
@@ -255,6 +269,7 @@ expect() {
 self_test() {
   cases=0
   wrong=0
+  extra=$(mktemp) # what src/base/extra.h of every tree holds
   expect none src/base/good.c '#include "base/text.h"\n#include "text.h"\n#include <headroom/plan.h>\nint x;\n'
   expect table scripts/floors.txt 'base: plan\n'
   expect table scripts/floors.txt 'plan base\nbase:\n'
@@ -295,6 +310,10 @@ self_test() {
   expect quiet src/plan/loud.c '  if (x) abort ();\n'
   expect none src/plan/still.c '/* exit(1) */ int hr_exit(int); // abort()\nchar *s = "puts(1)"; snprintf(s, 1, s);\n'
   expect none src/cli/main.c '  exit(1);\n'
+  printf 'typedef struct hri_a {\n  int x;\n} hri_a;\n' >"$extra"
+  expect type src/plan/twice.c 'struct hri_a {\n  int x;\n};\n'
+  expect none src/plan/once.c 'struct hri_b {\n  int x;\n};\ntypedef struct hri_a hri_a;\n'
+  : >"$extra"
   expect whitespace src/base/tab.c '\tint x;\n'
   expect whitespace docs/blank.md 'text \n'
   expect whitespace docs/end.md 'text'
@@ -302,6 +321,7 @@ self_test() {
   expect machine docs/path.md 'see `/roo''t`\n'
   expect none docs/path.md 'the host/root, ~/work and ../root of it\n'
   expect machine docs/host.md 'from deb.debian''.org\n'
+  rm -f "$extra"
   if ((wrong > 0)); then return 1; fi
   echo "lint: self-test, $cases cases as expected"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh build|clang|pip|python ...: install what is missing, say what, and be quick when nothing is.
+# setup.sh build|clang|pip|python|tools ...: install what is missing, say what, and be quick when nothing is.
 # Presence is asked of the tools themselves, not of the package manager, so other distributions work
 # too once the same things are there; only the installing is apt's.
 set -euo pipefail
@@ -116,14 +116,15 @@ ensure() {
   return 1
 }
 
-# pip's own settings (PIP_*, pip.conf) say where torch comes from; by default that is the build with CUDA.
+# ensure_venv FOLDER REQUIREMENTS: a Python environment with these packages. pip's own settings (PIP_*, pip.conf) say where they come
+# from; torch is by default the build with CUDA.
 ensure_venv() {
-  local want=scripts/requirements.txt
-  if cmp -s "$want" build/venv/requirements.txt; then return; fi
-  if [[ ! -x build/venv/bin/pip ]]; then python3 -m venv build/venv; fi
-  say "installing with pip into build/venv: $(grep -v '^#' "$want" | tr '\n' ' ')"
-  build/venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$want"
-  cp "$want" build/venv/requirements.txt
+  local venv=$1 want=$2
+  if cmp -s "$want" "$venv/requirements.txt"; then return; fi
+  if [[ ! -x $venv/bin/pip ]]; then python3 -m venv "$venv"; fi
+  say "installing with pip into $venv: $(grep -v '^#' "$want" | tr '\n' ' ')"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$want"
+  cp "$want" "$venv/requirements.txt"
 }
 
 for group; do
@@ -131,10 +132,14 @@ for group; do
     build | clang | pip) ensure "$group" ;;
     python)
       ensure python
-      ensure_venv
+      ensure_venv build/venv scripts/requirements.txt
+      ;;
+    tools)
+      ensure python
+      ensure_venv build/tools scripts/tools.txt
       ;;
     *)
-      say "unknown group '$group' (build, clang, pip, python)"
+      say "unknown group '$group' (build, clang, pip, python, tools)"
       exit 2
       ;;
   esac

@@ -73,7 +73,7 @@ static text beyond_ascii(void) {
 
 /* Seconds of one walk; *pieces of them. */
 static double walk(hri_split *split, const hri_splitter *splitter, const text *on, uint64_t *pieces) {
-  hri_piece some[256];
+  hri_split_piece some[256];
   uint32_t count;
   double begin = now();
   hr_error error;

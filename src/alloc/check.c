@@ -123,7 +123,8 @@ static hr_status check_set(check *c, hri_free_set *set) {
   }
   for (uint64_t bin = 0; bin < HRI_BIN_COUNT; bin++) {
     const bool any = set->bins[bin] != NULL, bit = (set->words[bin / 64] >> bin % 64 & 1) != 0;
-    if (any != bit || (any && (set->summary >> bin / 64 & 1) == 0)) return wrong(c, set->bins[bin], "is in a bin without a mark");
+    if (any && (!bit || (set->summary >> bin / 64 & 1) == 0)) return wrong(c, set->bins[bin], "is in a bin without a mark");
+    if (bit && !any) return hri_fail(c->error, HR_ERROR_INTERNAL, "allocator: bin %llu of a free set has a mark and no block", (unsigned long long)bin);
   }
   return HR_OK;
 }

@@ -151,6 +151,7 @@ static __attribute__((noinline)) void keep_file(hr_alloc *alloc, hri_history *h)
   hr_error error = {0};
   hr_status status = HR_OK;
   if (h->pool_count < alloc->pools.count) status = note_pools(alloc, h, &error);
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): what is compared was copied as bytes
   if (status == HR_OK && memcmp(&h->config, &alloc->config, sizeof h->config) != 0) status = note_settings(alloc, h, &error);
   if (status == HR_OK && h->count >= h->state_due) status = write_state(alloc, h, &error);
   if (status != HR_OK) give_up(h, &error);
@@ -160,6 +161,7 @@ void hri_history_tick(hr_alloc *alloc) {
   hri_history *h = alloc->history;
   if (!h->file || h->stopped) return;
   const bool same = h->pool_count >= alloc->pools.count && h->count < h->state_due;
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): as above
   if (!same || memcmp(&h->config, &alloc->config, sizeof h->config) != 0) keep_file(alloc, h);
 }
 

@@ -9,6 +9,7 @@
  * the last step leaves no trace, and what fails in it (host memory) is taken back as a whole. */
 #include "alloc/alloc.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,6 +201,7 @@ static hr_status add_range(import *im, const hr_segment *s, hri_free_set *set, h
 
 /* Address space without memory from the end of *last, or from the start of the place, up to `end`. */
 static hr_status add_gap(hr_alloc *alloc, hri_free_set *set, hri_expandable *segment, uint64_t end, hri_block **last, hr_error *error) {
+  assert(*last != NULL); /* blocks tile a segment, which is not empty: check_segment */
   const uint64_t begin = (*last)->address + (*last)->size;
   if (begin == end) return HR_OK;
   HRI_TRY(hri_alloc_prepare(alloc, 1, error));
@@ -249,6 +251,7 @@ static hr_status add_place(import *im, const place *p, hr_error *error) {
     HRI_TRY(add_range(im, range, set, expandable, &last, error));
   }
   if (expandable != NULL) HRI_TRY(add_gap(alloc, set, expandable, p->address + p->size, &last, error));
+  assert(last != NULL); /* as in add_gap */
   while (last->prev != NULL) last = last->prev;
   finish_place(alloc, last);
   return HR_OK;

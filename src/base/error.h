@@ -33,4 +33,17 @@ hr_status hri_fail_memory(hr_error *error, uint64_t bytes, const char *what);
     if (status != HR_OK) goto out;           \
   } while (0)
 
+/* What the analyzer cannot see across sources: a failure is never HR_OK. */
+#ifdef __clang_analyzer__
+static inline hr_status hri_failure(hr_status code, hr_status known) {
+  (void)code;
+  if (known == HR_OK) __builtin_unreachable();
+  return known;
+}
+#define hri_fail(error, code, ...) hri_failure(hri_fail((error), (code), __VA_ARGS__), (code))
+#define hri_hint(error, code, ...) hri_failure(hri_hint((error), (code), __VA_ARGS__), (code))
+#define hri_context(error, code, ...) hri_failure(hri_context((error), (code), __VA_ARGS__), (code))
+#define hri_fail_memory(error, bytes, what) hri_failure(hri_fail_memory((error), (bytes), (what)), HR_ERROR_MEMORY)
+#endif
+
 #endif

@@ -12,7 +12,7 @@
 #include "base/scratch.h"
 #include "base/text.h"
 
-hr_status hri_fail_errno(hr_error *error, int number, const char *verb, const char *path) {
+hr_status (hri_fail_errno)(hr_error *error, int number, const char *verb, const char *path) {
   hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
   struct rlimit limit;
   char reason[128];

@@ -55,5 +55,8 @@ bool hri_path_is_dir(const char *path);
 
 /* Turns errno into an error that names the path and a remedy. */
 hr_status hri_fail_errno(hr_error *error, int number, const char *verb, const char *path);
+#ifdef __clang_analyzer__
+#define hri_fail_errno(error, number, verb, path) hri_failure(hri_fail_errno((error), (number), (verb), (path)), HR_ERROR_IO)
+#endif
 
 #endif

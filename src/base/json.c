@@ -162,7 +162,7 @@ static void describe(const json_t *value, char out[96]) {
   (void)snprintf(out, 96, "the string \"%.*s%s\"", (int)shown, json_string_value(value), shown < length ? "..." : "");
 }
 
-hr_status hri_json_fail(const hri_json *json, hr_error *error, const char *wanted, ...) {
+hr_status (hri_json_fail)(const hri_json *json, hr_error *error, const char *wanted, ...) {
   char text[320], found[96];
   va_list args;
   va_start(args, wanted);

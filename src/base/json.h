@@ -58,6 +58,9 @@ hri_json hri_json_item(const hri_json *array, uint64_t index);
 
 /* Fails with INPUT about a value: "FILE: field 'PATH' must be WANTED, found FOUND"; WANTED is the formatted text. */
 hr_status hri_json_fail(const hri_json *json, hr_error *error, const char *wanted, ...) HRI_PRINTF(3, 4);
+#ifdef __clang_analyzer__
+#define hri_json_fail(json, error, ...) hri_failure(hri_json_fail((json), (error), __VA_ARGS__), HR_ERROR_INPUT)
+#endif
 
 /* The streaming writer: appends to `text`, whose sticky flag tells of refused memory. Order of calls is the caller's
  * duty (a key before each member, as many ends as begins) and asserted. Depth is at most HRI_JSON_DEPTH. */

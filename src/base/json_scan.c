@@ -15,7 +15,7 @@ hri_json_scan hri_json_scan_init(char *bytes, uint64_t count, const char *file, 
   return scan;
 }
 
-hr_status hri_json_scan_fail(const hri_json_scan *scan, hr_error *error, const char *format, ...) {
+hr_status (hri_json_scan_fail)(const hri_json_scan *scan, hr_error *error, const char *format, ...) {
   char text[400];
   hr_status code;
   va_list args;
@@ -243,7 +243,7 @@ static hr_status skip_object(hri_json_scan *scan, hr_error *error) {
 }
 
 static hr_status skip_array(hri_json_scan *scan, hr_error *error) {
-  bool more;
+  bool more = false;
   HRI_TRY(hri_json_scan_array(scan, error));
   for (;;) {
     HRI_TRY(hri_json_scan_element(scan, &more, error));
@@ -302,7 +302,7 @@ hr_status hri_json_scan_object(hri_json_scan *scan, hr_error *error) {
 }
 
 hr_status hri_json_scan_key(hri_json_scan *scan, char **key, hr_error *error) {
-  bool more;
+  bool more = false;
   *key = NULL;
   HRI_TRY(next_member(scan, '}', "',' or '}'", &more, error));
   if (!more) return HR_OK;

@@ -55,5 +55,8 @@ hr_status hri_json_scan_end(hri_json_scan *scan, hr_error *error);
 
 /* Fails with INPUT at the current position: "FILE: PARTline L, column C: <text>". */
 hr_status hri_json_scan_fail(const hri_json_scan *scan, hr_error *error, const char *format, ...) HRI_PRINTF(3, 4);
+#ifdef __clang_analyzer__
+#define hri_json_scan_fail(scan, error, ...) hri_failure(hri_json_scan_fail((scan), (error), __VA_ARGS__), HR_ERROR_INPUT)
+#endif
 
 #endif

@@ -29,7 +29,7 @@ struct hri_lock {
   char how[PATH_BYTES + 160];
 };
 
-void hri_unique_id(char out[20]) {
+static void unique_id(char out[20]) {
   uint64_t bits = 0;
   if (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits) {
     struct timespec t;
@@ -129,7 +129,7 @@ static int open_file(const char *path, bool *fresh) {
   int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   *fresh = false;
   if (fd >= 0 || errno != ENOENT) return fd;
-  hri_unique_id(id);
+  unique_id(id);
   *fresh = make_whole(path, id);
   fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd >= 0 || errno != ENOENT) return fd;
@@ -196,7 +196,7 @@ static outcome sign(hri_lock *lock, hr_error *error) {
     return FAILED;
   }
   if (before.id[0]) memcpy(lock->id, before.id, sizeof lock->id);
-  else hri_unique_id(lock->id);
+  else unique_id(lock->id);
   if (write_line(lock->fd, lock->path, lock->id, error) != HR_OK) {
     if (lock->fresh) (void)unlink(lock->path); /* on a full disk: an empty file would be all that this call did */
     return FAILED;

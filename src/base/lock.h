@@ -41,6 +41,5 @@ hri_lock_owner hri_lock_read(const char *path);
 bool hri_lock_is_held(const char *path, hri_lock_owner *owner);
 
 /* 16 hex digits that nobody else has. */
-void hri_unique_id(char out[20]);
 
 #endif

@@ -51,26 +51,26 @@ typedef enum hri_operator {
   HRI_EQUAL, HRI_UNEQUAL, HRI_LESS, HRI_LESS_EQUAL, HRI_GREATER, HRI_GREATER_EQUAL, HRI_IN, HRI_NOT_IN
 } hri_operator;
 
-typedef struct hri_node hri_node;
+typedef struct hri_ast_node hri_ast_node;
 typedef struct hri_nodes {
-  hri_node **at;
+  hri_ast_node **at;
   uint32_t count;
 } hri_nodes;
 
 typedef struct hri_call_node {
   hri_nodes positional, named; /* named: values */
   hri_value *names;            /* of named */
-  hri_node *star, *star2;      /* *args, **kwargs; may be NULL */
+  hri_ast_node *star, *star2;      /* *args, **kwargs; may be NULL */
 } hri_call_node;
 
-struct hri_node {
+struct hri_ast_node {
   uint8_t kind, operator;
   bool flag;             /* FOR: recursive; MACRO, CALL_BLOCK: its body names `caller` */
   bool varargs, kwargs;  /* MACRO, CALL_BLOCK: its body names them */
   uint32_t at;           /* byte of the template */
   uint32_t name;         /* NAME, MACRO, TARGET_MEMBER: index of the name */
   hri_value constant;
-  hri_node *a, *b, *c;
+  hri_ast_node *a, *b, *c;
   hri_nodes items, body, other;
   hri_call_node *call;
 };

@@ -118,12 +118,12 @@ hr_status hri_element(hri_run *run, hri_value object, hri_value key, hri_value *
   return has ? HR_OK : lacking_element(run, object, key, out);
 }
 
-static hr_status eval_optional(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_optional(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   *out = (hri_value){0};
   return node ? hri_eval(run, node, scope, out) : HR_OK;
 }
 
-static hr_status eval_element(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_element(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value object, key, parts[3];
   HRI_TRY(hri_eval(run, node->a, scope, &object));
   if (node->b->kind == HRI_NODE_SLICE) {
@@ -179,7 +179,7 @@ static hr_status eval_arguments(hri_run *run, const hri_call_node *call, hri_sco
   return HR_OK;
 }
 
-hr_status hri_call(hri_run *run, hri_value callee, const hri_arguments *arguments, hri_value *out) {
+static hr_status call_value(hri_run *run, hri_value callee, const hri_arguments *arguments, hri_value *out) {
   const hri_method *method;
   const hri_builtin *builtin;
   hri_joiner *joiner;
@@ -203,22 +203,22 @@ hr_status hri_call(hri_run *run, hri_value callee, const hri_arguments *argument
 }
 
 /* A call; in a call block with `caller`, which becomes one more argument. */
-hr_status hri_eval_call(hri_run *run, const hri_node *node, hri_scope *scope, const hri_value *caller, hri_value *out) {
+hr_status hri_eval_call(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *caller, hri_value *out) {
   hri_value callee;
   hri_arguments arguments;
   HRI_TRY(hri_eval(run, node->a, scope, &callee));
   HRI_TRY(eval_arguments(run, node->call, scope, &arguments));
   if (caller) ((hri_named *)(uintptr_t)arguments.named)[arguments.named_count++] = (hri_named){hri_cstring("caller"), *caller};
   run->at = node->at;
-  return hri_call(run, callee, &arguments, out);
+  return call_value(run, callee, &arguments, out);
 }
 
-static hr_status eval_some_arguments(hri_run *run, const hri_node *node, hri_scope *scope, hri_arguments *out) {
+static hr_status eval_some_arguments(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_arguments *out) {
   *out = (hri_arguments){0};
   return node->call ? eval_arguments(run, node->call, scope, out) : HR_OK;
 }
 
-hr_status hri_eval_filter(hri_run *run, const hri_node *node, hri_scope *scope, const hri_value *input, hri_value *out) {
+hr_status hri_eval_filter(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *input, hri_value *out) {
   hri_value self;
   hri_arguments arguments;
   hr_status status;
@@ -233,7 +233,7 @@ hr_status hri_eval_filter(hri_run *run, const hri_node *node, hri_scope *scope, 
   return hri_filter_apply(run, node->constant, self, &arguments, out);
 }
 
-static hr_status eval_test(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_test(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value self;
   hri_arguments arguments;
   bool result;
@@ -247,7 +247,7 @@ static hr_status eval_test(hri_run *run, const hri_node *node, hri_scope *scope,
 
 /* ---- Displays and operators ---- */
 
-static hr_status eval_items(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_items(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value items;
   uint32_t i;
   HRI_TRY(hri_items_new(run, node->kind == HRI_NODE_LIST ? HRI_LIST : HRI_TUPLE, node->items.count, &items));
@@ -256,7 +256,7 @@ static hr_status eval_items(hri_run *run, const hri_node *node, hri_scope *scope
   return HR_OK;
 }
 
-static hr_status eval_dict(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_dict(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_dict *dict;
   hri_value key, value;
   uint32_t i;
@@ -273,7 +273,7 @@ static hr_status eval_dict(hri_run *run, const hri_node *node, hri_scope *scope,
 }
 
 /* str() of each, joined; nothing is escaped. */
-static hr_status eval_concat(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_concat(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value item;
   uint32_t i;
   HRI_TRY(hri_eval(run, node->items.at[0], scope, out));
@@ -307,13 +307,13 @@ hr_status hri_compare(hri_run *run, hri_operator operator, hri_value left, hri_v
 }
 
 /* a < b < c is a < b and b < c. */
-static hr_status eval_compare(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_compare(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value left, right;
   bool result = true;
   uint32_t i;
   HRI_TRY(hri_eval(run, node->a, scope, &left));
   for (i = 0; i < node->items.count && result; i++) {
-    const hri_node *step = node->items.at[i];
+    const hri_ast_node *step = node->items.at[i];
     HRI_TRY(hri_eval(run, step->a, scope, &right));
     run->at = step->at;
     HRI_TRY(hri_compare(run, (hri_operator)step->operator, left, right, &result));
@@ -323,7 +323,7 @@ static hr_status eval_compare(hri_run *run, const hri_node *node, hri_scope *sco
   return HR_OK;
 }
 
-static hr_status eval_sign(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_sign(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value value;
   int64_t integer;
   HRI_TRY(hri_eval(run, node->a, scope, &value));
@@ -339,7 +339,7 @@ static hr_status eval_sign(hri_run *run, const hri_node *node, hri_scope *scope,
   return HR_OK;
 }
 
-static hr_status eval_binary(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_binary(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value left, right;
   HRI_TRY(hri_eval(run, node->a, scope, &left));
   HRI_TRY(hri_eval(run, node->b, scope, &right));
@@ -348,12 +348,12 @@ static hr_status eval_binary(hri_run *run, const hri_node *node, hri_scope *scop
 }
 
 /* The value that decides, as in Python. */
-static hr_status eval_logic(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_logic(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   HRI_TRY(hri_eval(run, node->a, scope, out));
   return hri_truth(*out) == (node->kind == HRI_NODE_AND) ? hri_eval(run, node->b, scope, out) : HR_OK;
 }
 
-static hr_status eval_condition(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_condition(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   static const char message[] = "the inline if-expression evaluated to false and no else section was defined";
   hri_value test;
   HRI_TRY(hri_eval(run, node->b, scope, &test));
@@ -363,14 +363,14 @@ static hr_status eval_condition(hri_run *run, const hri_node *node, hri_scope *s
   return HR_OK;
 }
 
-static hr_status eval_attribute(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_attribute(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value object;
   HRI_TRY(hri_eval(run, node->a, scope, &object));
   run->at = node->at;
   return hri_attribute(run, object, node->constant.as.chars, node->constant.count, out);
 }
 
-static hr_status eval_inside(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status eval_inside(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value value;
   switch ((hri_node_kind)node->kind) {
   case HRI_NODE_CONSTANT: *out = node->constant; return HR_OK;
@@ -396,7 +396,7 @@ static hr_status eval_inside(hri_run *run, const hri_node *node, hri_scope *scop
   }
 }
 
-hr_status hri_eval(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+hr_status hri_eval(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hr_status status;
   run->at = node->at;
   HRI_TRY(hri_run_steps(run, 1));

@@ -55,13 +55,16 @@ hr_status hri_run_text(hri_run *run, const hri_text *text) {
 
 static hr_status put(hri_run *run, hri_value value) { return hri_add_str(run, run->out, value); }
 
-hr_status hri_collect(hri_run *run, const hri_nodes *body, hri_scope *scope, hri_value *out) {
+static hr_status exec_all(hri_run *run, const hri_nodes *body, hri_scope *scope);
+
+/* Output apart: what the body of a macro makes. */
+static hr_status collect(hri_run *run, const hri_nodes *body, hri_scope *scope, hri_value *out) {
   hri_text text = {0}, *outer = run->out;
   uint64_t collected = run->collected;
   hr_status status;
   run->collected += outer->length;
   run->out = &text;
-  status = hri_exec(run, body, scope);
+  status = exec_all(run, body, scope);
   run->out = outer;
   run->collected = collected;
   if (status == HR_OK) return hri_text_take(run, &text, out);
@@ -71,9 +74,9 @@ hr_status hri_collect(hri_run *run, const hri_nodes *body, hri_scope *scope, hri
 
 /* ---- Targets ---- */
 
-static hr_status assign(hri_run *run, const hri_node *target, hri_value value, hri_scope *scope);
+static hr_status assign(hri_run *run, const hri_ast_node *target, hri_value value, hri_scope *scope);
 
-static hr_status assign_tuple(hri_run *run, const hri_node *target, hri_value value, hri_scope *scope) {
+static hr_status assign_tuple(hri_run *run, const hri_ast_node *target, hri_value value, hri_scope *scope) {
   hri_value *at;
   uint32_t count, i;
   if (!hri_iterable(value)) return hri_run_fail(run, "cannot unpack non-iterable %s object", hri_type_name(value));
@@ -84,8 +87,8 @@ static hr_status assign_tuple(hri_run *run, const hri_node *target, hri_value va
   return HR_OK;
 }
 
-static hr_status assign_member(hri_run *run, const hri_node *target, hri_value value, hri_scope *scope) {
-  hri_node name = {.kind = HRI_NODE_NAME, .name = target->name, .at = target->at};
+static hr_status assign_member(hri_run *run, const hri_ast_node *target, hri_value value, hri_scope *scope) {
+  hri_ast_node name = {.kind = HRI_NODE_NAME, .name = target->name, .at = target->at};
   hri_value object;
   HRI_TRY(hri_eval(run, &name, scope, &object));
   if (object.kind == HRI_UNDEFINED) return hri_fail_undefined(run, object);
@@ -95,7 +98,7 @@ static hr_status assign_member(hri_run *run, const hri_node *target, hri_value v
   return hri_dict_put(run, object.as.dict, target->constant, value);
 }
 
-static hr_status assign(hri_run *run, const hri_node *target, hri_value value, hri_scope *scope) {
+static hr_status assign(hri_run *run, const hri_ast_node *target, hri_value value, hri_scope *scope) {
   hr_status status;
   run->at = target->at;
   if (target->kind == HRI_NODE_NAME) return hri_scope_set(run, scope, target->name, value);
@@ -111,7 +114,7 @@ static hr_status assign(hri_run *run, const hri_node *target, hri_value value, h
 /* An element is tried against the `if` of the loop when its turn has come, in a scope of its own: the rounds before it may
  * have changed what the condition sees. Asking for loop.last or loop.length looks ahead. */
 hr_status hri_loop_fill(hri_run *run, hri_loop *loop, uint32_t wanted) {
-  const hri_node *node = loop->node;
+  const hri_ast_node *node = loop->node;
   hri_value test;
   while (loop->count < wanted && loop->source_next < loop->source_count) {
     hri_value item = loop->source[loop->source_next++];
@@ -127,7 +130,7 @@ hr_status hri_loop_fill(hri_run *run, hri_loop *loop, uint32_t wanted) {
   return HR_OK;
 }
 
-static hr_status loop_new(hri_run *run, const hri_node *node, hri_scope *scope, hri_value iterable, uint32_t depth0, hri_loop **out) {
+static hr_status loop_new(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value iterable, uint32_t depth0, hri_loop **out) {
   hri_value kept;
   void *memory;
   HRI_TRY(hri_take(run, sizeof **out, &memory));
@@ -147,7 +150,7 @@ static hr_status loop_new(hri_run *run, const hri_node *node, hri_scope *scope, 
 
 /* `else` runs when no round came to its end: after an empty loop, but also when all were left by break or continue, as in
  * Jinja. */
-static hr_status run_loop(hri_run *run, const hri_node *node, hri_scope *scope, hri_value iterable, uint32_t depth0) {
+static hr_status run_loop(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value iterable, uint32_t depth0) {
   hri_loop *loop;
   hri_scope *inner;
   bool completed = false, left = false;
@@ -158,17 +161,17 @@ static hr_status run_loop(hri_run *run, const hri_node *node, hri_scope *scope, 
     HRI_TRY(hri_scope_new(run, scope, &inner));
     HRI_TRY(hri_scope_set(run, inner, HRI_NAME_LOOP, (hri_value){.kind = HRI_LOOP, .as.other = loop}));
     HRI_TRY(assign(run, node->a, loop->at[loop->index], inner));
-    HRI_TRY(hri_exec(run, &node->body, inner));
+    HRI_TRY(exec_all(run, &node->body, inner));
     completed |= run->jump == HRI_JUMP_NONE;
     left = run->jump == HRI_JUMP_BREAK;
     run->jump = HRI_JUMP_NONE;
   }
   if (completed || node->other.count == 0) return HR_OK;
   HRI_TRY(hri_scope_new(run, scope, &inner));
-  return hri_exec(run, &node->other, inner);
+  return exec_all(run, &node->other, inner);
 }
 
-static hr_status exec_for(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_for(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_value iterable;
   HRI_TRY(hri_eval(run, node->b, scope, &iterable));
   return run_loop(run, node, scope, iterable, 0);
@@ -195,7 +198,7 @@ hr_status hri_loop_call(hri_run *run, const hri_loop *loop, const hri_arguments 
 
 /* ---- Macros ---- */
 
-static hri_value *find_parameter(const hri_node *node, hri_run *run, hri_value *values, hri_value name) {
+static hri_value *find_parameter(const hri_ast_node *node, hri_run *run, hri_value *values, hri_value name) {
   uint32_t i;
   for (i = 0; i < node->items.count; i++)
     if (hri_equal(run->template->names.items[node->items.at[i]->name], name)) return &values[i];
@@ -203,7 +206,7 @@ static hri_value *find_parameter(const hri_node *node, hri_run *run, hri_value *
 }
 
 /* Positional and named arguments to parameters; what is left over goes to varargs and kwargs where the body names them. */
-static hr_status bind_macro(hri_run *run, const hri_node *node, const hri_arguments *arguments, hri_value *values, hri_value *varargs, hri_dict *kwargs,
+static hr_status bind_macro(hri_run *run, const hri_ast_node *node, const hri_arguments *arguments, hri_value *values, hri_value *varargs, hri_dict *kwargs,
                             hri_value *caller) {
   uint32_t parameters = node->items.count, i, extra = arguments->count > parameters ? arguments->count - parameters : 0;
   for (i = 0; i < arguments->count && i < parameters; i++) values[i] = arguments->at[i];
@@ -225,7 +228,7 @@ static hr_status bind_macro(hri_run *run, const hri_node *node, const hri_argume
 }
 
 /* Defaults are evaluated at the call and may refer to the parameters before them. */
-static hr_status set_parameters(hri_run *run, const hri_node *node, hri_value *values, hri_scope *scope) {
+static hr_status set_parameters(hri_run *run, const hri_ast_node *node, hri_value *values, hri_scope *scope) {
   uint32_t i, first = node->items.count - node->other.count;
   for (i = 0; i < node->items.count; i++) {
     uint32_t name = node->items.at[i]->name;
@@ -239,7 +242,7 @@ static hr_status set_parameters(hri_run *run, const hri_node *node, hri_value *v
 
 hr_status hri_macro_call(hri_run *run, const hri_macro *macro, const hri_arguments *arguments, hri_value *out) {
   static const char no_caller[] = "no caller defined";
-  const hri_node *node = macro->node;
+  const hri_ast_node *node = macro->node;
   hri_scope *scope;
   hri_value varargs, *values, caller = {.kind = HRI_UNDEFINED, .flag = HRI_LACK_TEXT, .count = sizeof no_caller - 1, .as.chars = no_caller};
   hri_dict *kwargs;
@@ -256,12 +259,12 @@ hr_status hri_macro_call(hri_run *run, const hri_macro *macro, const hri_argumen
   if (node->kwargs) HRI_TRY(hri_scope_set(run, scope, HRI_NAME_KWARGS, (hri_value){.kind = HRI_DICT, .as.dict = kwargs}));
   HRI_TRY(hri_run_deeper(run));
   status = set_parameters(run, node, values, scope);
-  if (status == HR_OK) status = hri_collect(run, &node->body, scope, out);
+  if (status == HR_OK) status = collect(run, &node->body, scope, out);
   run->depth--;
   return status;
 }
 
-static hr_status make_macro(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out) {
+static hr_status make_macro(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_macro *macro;
   void *memory;
   HRI_TRY(hri_take(run, sizeof *macro, &memory));
@@ -271,13 +274,13 @@ static hr_status make_macro(hri_run *run, const hri_node *node, hri_scope *scope
   return HR_OK;
 }
 
-static hr_status exec_macro(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_macro(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_value macro;
   HRI_TRY(make_macro(run, node, scope, &macro));
   return hri_scope_set(run, scope, node->name, macro);
 }
 
-static hr_status exec_call_block(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_call_block(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_value caller, result;
   HRI_TRY(make_macro(run, node, scope, &caller));
   HRI_TRY(hri_eval_call(run, node->a, scope, &caller, &result));
@@ -286,7 +289,7 @@ static hr_status exec_call_block(hri_run *run, const hri_node *node, hri_scope *
 
 /* The text of the block, marked as made by the model. As in transformers, the place is counted on the text that has left all
  * macros and collecting blocks: inside of one, that is where the outermost stands. */
-static hr_status exec_generation(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_generation(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   const hri_arguments none = {0};
   hri_macro macro = {node, scope};
   hri_value result;
@@ -301,28 +304,28 @@ static hr_status exec_generation(hri_run *run, const hri_node *node, hri_scope *
 
 /* ---- Other statements ---- */
 
-static hr_status exec_collected(hri_run *run, const hri_node *node, const hri_node *filter, hri_scope *scope, hri_value *out) {
+static hr_status exec_collected(hri_run *run, const hri_ast_node *node, const hri_ast_node *filter, hri_scope *scope, hri_value *out) {
   hri_scope *inner;
   HRI_TRY(hri_scope_new(run, scope, &inner));
-  HRI_TRY(hri_collect(run, &node->body, inner, out));
+  HRI_TRY(collect(run, &node->body, inner, out));
   if (run->jump != HRI_JUMP_NONE || !filter) return HR_OK;
   return hri_eval_filter(run, filter, scope, out, out);
 }
 
-static hr_status exec_set(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_set(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_value value;
   if (node->kind == HRI_NODE_SET) HRI_TRY(hri_eval(run, node->b, scope, &value));
   else HRI_TRY(exec_collected(run, node, node->b, scope, &value));
   return run->jump == HRI_JUMP_NONE ? assign(run, node->a, value, scope) : HR_OK;
 }
 
-static hr_status exec_filter_block(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_filter_block(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_value value;
   HRI_TRY(exec_collected(run, node, node->a, scope, &value));
   return run->jump == HRI_JUMP_NONE ? put(run, value) : HR_OK;
 }
 
-static hr_status exec_with(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_with(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_scope *inner;
   hri_value value;
   uint32_t i;
@@ -331,10 +334,10 @@ static hr_status exec_with(hri_run *run, const hri_node *node, hri_scope *scope)
     HRI_TRY(hri_eval(run, node->items.at[i + 1], scope, &value));
     HRI_TRY(assign(run, node->items.at[i], value, inner));
   }
-  return hri_exec(run, &node->body, inner);
+  return exec_all(run, &node->body, inner);
 }
 
-static hr_status exec_print(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_print(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_value value;
   uint32_t i;
   if (node->a) {
@@ -349,13 +352,13 @@ static hr_status exec_print(hri_run *run, const hri_node *node, hri_scope *scope
   return HR_OK;
 }
 
-static hr_status exec_if(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_if(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_value test;
   HRI_TRY(hri_eval(run, node->a, scope, &test));
-  return hri_exec(run, hri_truth(test) ? &node->body : &node->other, scope);
+  return exec_all(run, hri_truth(test) ? &node->body : &node->other, scope);
 }
 
-static hr_status exec_node(hri_run *run, const hri_node *node, hri_scope *scope) {
+static hr_status exec_node(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   switch ((hri_node_kind)node->kind) {
   case HRI_NODE_DATA: return put(run, node->constant);
   case HRI_NODE_PRINT: return exec_print(run, node, scope);
@@ -373,7 +376,7 @@ static hr_status exec_node(hri_run *run, const hri_node *node, hri_scope *scope)
   }
 }
 
-hr_status hri_exec(hri_run *run, const hri_nodes *body, hri_scope *scope) {
+static hr_status exec_all(hri_run *run, const hri_nodes *body, hri_scope *scope) {
   hr_status status = HR_OK;
   uint32_t i;
   HRI_TRY(hri_run_deeper(run));
@@ -411,7 +414,7 @@ hr_status hri_template_render(const hri_template *template, const hri_dict *vari
   hr_status status;
   run.out = &run.root;
   status = hri_scope_new(&run, NULL, &scope);
-  if (status == HR_OK) status = hri_exec(&run, &template->body, scope);
+  if (status == HR_OK) status = exec_all(&run, &template->body, scope);
   if (status == HR_OK) status = finish(&run, out);
   hri_text_deinit(&run.root);
   hri_array_free(&run.generated);

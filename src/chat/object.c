@@ -25,7 +25,7 @@ static uint32_t split_parameters(const char *text, parameter *out) {
   return count;
 }
 
-hr_status hri_bind(hri_run *run, const char *what, const char *parameters, const hri_arguments *arguments, hri_value *values) {
+static hr_status bind_arguments(hri_run *run, const char *what, const char *parameters, const hri_arguments *arguments, hri_value *values) {
   parameter list[HRI_PARAMETERS];
   bool positional = *parameters == '/';
   uint32_t count = split_parameters(parameters + positional, list), i, j;
@@ -48,7 +48,7 @@ hr_status hri_bind(hri_run *run, const char *what, const char *parameters, const
 hr_status hri_builtin_call(hri_run *run, const char *what, const hri_builtin *builtin, hri_value self, const hri_arguments *arguments, hri_value *out) {
   hri_value values[HRI_PARAMETERS];
   if (builtin->raw) return builtin->raw(run, self, arguments, out);
-  HRI_TRY(hri_bind(run, what, builtin->parameters, arguments, values));
+  HRI_TRY(bind_arguments(run, what, builtin->parameters, arguments, values));
   return builtin->call(run, self, values, out);
 }
 

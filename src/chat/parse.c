@@ -18,10 +18,10 @@ typedef struct parser {
   hr_error *error;
 } parser;
 
-typedef HRI_ARRAY(hri_node *) node_list;
+typedef HRI_ARRAY(hri_ast_node *) node_list;
 
-static hr_status parse_expression(parser *p, bool condition, hri_node **out);
-static hr_status parse_unary(parser *p, bool filters, hri_node **out);
+static hr_status parse_expression(parser *p, bool condition, hri_ast_node **out);
+static hr_status parse_unary(parser *p, bool filters, hri_ast_node **out);
 static hr_status parse_body(parser *p, const char *const *ends, hri_nodes *body);
 
 hr_status hri_template_fail(const hri_template *template, uint32_t at, hr_error *error, const char *format, ...) {
@@ -98,8 +98,8 @@ static hr_status expect_name(parser *p, const hri_token **out) {
 
 static hr_status no_memory(const parser *p, uint64_t bytes) { return hri_fail_memory(p->error, bytes, "a chat template"); }
 
-static hr_status node_new(parser *p, hri_node_kind kind, uint32_t at, hri_node **out) {
-  hri_node *node = hri_pool_zero(&p->template->pool, 1, sizeof *node);
+static hr_status node_new(parser *p, hri_node_kind kind, uint32_t at, hri_ast_node **out) {
+  hri_ast_node *node = hri_pool_zero(&p->template->pool, 1, sizeof *node);
   *out = node;
   if (!node) return no_memory(p, sizeof *node);
   node->kind = (uint8_t)kind;
@@ -117,7 +117,7 @@ static hr_status keep_list(parser *p, node_list *list, hri_nodes *out) {
   return HR_OK;
 }
 
-static hr_status add_node(parser *p, node_list *list, hri_node *node) {
+static hr_status add_node(parser *p, node_list *list, hri_ast_node *node) {
   return hri_array_push(list, node) ? HR_OK : no_memory(p, sizeof node);
 }
 
@@ -150,23 +150,23 @@ static bool tuple_ends(const parser *p, const char *end_name) {
 }
 
 /* Names and literals only, as targets of `for` and `set` are. */
-static hr_status parse_primary(parser *p, bool members, hri_node **out);
+static hr_status parse_primary(parser *p, bool members, hri_ast_node **out);
 
 typedef enum tuple_of { TUPLE_OF_ALL, TUPLE_OF_PLAIN /* no `if` expressions */, TUPLE_OF_TARGETS, TUPLE_OF_MEMBERS /* and ns.x */ } tuple_of;
 
-static hr_status parse_part(parser *p, tuple_of of, hri_node **out) {
+static hr_status parse_part(parser *p, tuple_of of, hri_ast_node **out) {
   if (of == TUPLE_OF_TARGETS || of == TUPLE_OF_MEMBERS) return parse_primary(p, of == TUPLE_OF_MEMBERS, out);
   return parse_expression(p, of == TUPLE_OF_ALL, out);
 }
 
 /* One expression, or several with commas: a tuple. `empty`: in brackets, where () is one too. */
-static hr_status parse_tuple(parser *p, tuple_of of, const char *end_name, bool empty, hri_node **out) {
+static hr_status parse_tuple(parser *p, tuple_of of, const char *end_name, bool empty, hri_ast_node **out) {
   uint32_t at = current(p)->at;
   node_list items = {0};
   bool tuple = false;
   hr_status status = HR_OK;
   for (;;) {
-    hri_node *item;
+    hri_ast_node *item;
     if (items.count > 0 && !skip_operator(p, ',')) break;
     if (items.count > 0) tuple = true;
     if (tuple_ends(p, end_name)) break;
@@ -186,18 +186,18 @@ out:
   return status;
 }
 
-static hr_status constant_node(parser *p, uint32_t at, hri_value value, hri_node **out) {
+static hr_status constant_node(parser *p, uint32_t at, hri_value value, hri_ast_node **out) {
   HRI_TRY(node_new(p, HRI_NODE_CONSTANT, at, out));
   (*out)->constant = value;
   return HR_OK;
 }
 
 /* A list "[a, b]" or a dict "{a: b}"; a comma may stand at the end. */
-static hr_status parse_display(parser *p, bool dict, hri_node **out) {
+static hr_status parse_display(parser *p, bool dict, hri_ast_node **out) {
   uint32_t at = current(p)->at, close = dict ? '}' : ']';
   node_list items = {0};
   hr_status status = HR_OK;
-  hri_node *item;
+  hri_ast_node *item;
   p->at++;
   while (!is_operator(current(p), close)) {
     if (items.count > 0) HRI_TRY_OUT(expect_operator(p, ','));
@@ -218,7 +218,7 @@ out:
 }
 
 /* Strings that stand side by side are one. */
-static hr_status parse_strings(parser *p, hri_node **out) {
+static hr_status parse_strings(parser *p, hri_ast_node **out) {
   const hri_token *first = current(p);
   hri_text text = {0};
   char *copy;
@@ -237,7 +237,7 @@ static hr_status parse_strings(parser *p, hri_node **out) {
   return copy ? constant_node(p, first->at, hri_chars(copy, bytes), out) : no_memory(p, bytes);
 }
 
-static hr_status parse_named(parser *p, bool members, hri_node **out) {
+static hr_status parse_named(parser *p, bool members, hri_ast_node **out) {
   static const char *const words[] = {"true", "True", "false", "False", "none", "None"};
   const hri_token *token = current(p);
   size_t i;
@@ -255,7 +255,7 @@ static hr_status parse_named(parser *p, bool members, hri_node **out) {
   return name_index(p, token->value, &(*out)->name);
 }
 
-static hr_status parse_primary(parser *p, bool members, hri_node **out) {
+static hr_status parse_primary(parser *p, bool members, hri_ast_node **out) {
   const hri_token *token = current(p);
   hr_status status;
   switch (token->kind) {
@@ -280,9 +280,9 @@ static hr_status parse_primary(parser *p, bool members, hri_node **out) {
 }
 
 /* One index or slice inside brackets. */
-static hr_status parse_index(parser *p, hri_node **out) {
+static hr_status parse_index(parser *p, hri_ast_node **out) {
   uint32_t at = current(p)->at, i;
-  hri_node *parts[3] = {NULL, NULL, NULL};
+  hri_ast_node *parts[3] = {NULL, NULL, NULL};
   if (!is_operator(current(p), ':')) {
     HRI_TRY(parse_expression(p, true, &parts[0]));
     if (!is_operator(current(p), ':')) {
@@ -300,7 +300,7 @@ static hr_status parse_index(parser *p, hri_node **out) {
   return HR_OK;
 }
 
-static hr_status parse_subscript(parser *p, hri_node *object, hri_node **out) {
+static hr_status parse_subscript(parser *p, hri_ast_node *object, hri_ast_node **out) {
   const hri_token *token = current(p);
   p->at++;
   HRI_TRY(node_new(p, HRI_NODE_ELEMENT, token->at, out));
@@ -330,9 +330,9 @@ typedef struct call_lists {
 /* One argument: a, name=a, *a or **a. */
 static hr_status parse_argument(parser *p, hri_call_node *call, call_lists *lists) {
   const hri_token *token = current(p);
-  hri_node *value;
+  hri_ast_node *value;
   if (is_operator(token, '*') || is_operator(token, OP_POWER)) {
-    hri_node **slot = token->code == '*' ? &call->star : &call->star2;
+    hri_ast_node **slot = token->code == '*' ? &call->star : &call->star2;
     if (*slot || call->star2) return fail_here(p, "invalid syntax for the arguments of a call");
     p->at++;
     return parse_expression(p, true, slot);
@@ -376,7 +376,7 @@ out:
   return status;
 }
 
-static hr_status parse_call(parser *p, hri_node *callee, hri_node **out) {
+static hr_status parse_call(parser *p, hri_ast_node *callee, hri_ast_node **out) {
   HRI_TRY(node_new(p, HRI_NODE_CALL, current(p)->at, out));
   (*out)->a = callee;
   return parse_arguments(p, &(*out)->call);
@@ -387,7 +387,7 @@ static hr_status chain_link(parser *p, uint32_t *links) {
   return ++*links > HRI_TEMPLATE_DEPTH ? fail_here(p, "this chain of attributes, calls, filters or operators is too long") : HR_OK;
 }
 
-static hr_status parse_postfix(parser *p, hri_node **node) {
+static hr_status parse_postfix(parser *p, hri_ast_node **node) {
   uint32_t links = 0;
   for (;;) {
     const hri_token *token = current(p);
@@ -411,11 +411,11 @@ static hr_status parse_dotted(parser *p, const hri_token **first, hri_value *out
 }
 
 /* Filters behind `*node`, which is NULL at the head of a filter block; `inlined`: the first has no '|'. */
-static hr_status parse_filter(parser *p, bool inlined, hri_node **node) {
+static hr_status parse_filter(parser *p, bool inlined, hri_ast_node **node) {
   uint32_t links = 0;
   while (inlined || is_operator(current(p), '|')) {
     const hri_token *token;
-    hri_node *filter;
+    hri_ast_node *filter;
     if (!inlined) p->at++;
     inlined = false;
     HRI_TRY(chain_link(p, &links));
@@ -437,9 +437,9 @@ static bool begins_operand(const hri_token *token) {
 }
 
 /* `is`, perhaps `not`, a name, and perhaps one argument without brackets. */
-static hr_status parse_test(parser *p, hri_node **node) {
+static hr_status parse_test(parser *p, hri_ast_node **node) {
   const hri_token *token = current(p), *name;
-  hri_node *test, *operand;
+  hri_ast_node *test, *operand;
   bool negated;
   p->at++;
   negated = skip_name(p, "not");
@@ -454,7 +454,7 @@ static hr_status parse_test(parser *p, hri_node **node) {
     HRI_TRY(parse_postfix(p, &operand));
     test->call = hri_pool_zero(&p->template->pool, 1, sizeof *test->call + sizeof operand);
     if (!test->call) return no_memory(p, sizeof *test->call);
-    test->call->positional.at = (hri_node **)(test->call + 1);
+    test->call->positional.at = (hri_ast_node **)(test->call + 1);
     test->call->positional.at[0] = operand;
     test->call->positional.count = 1;
   }
@@ -465,7 +465,7 @@ static hr_status parse_test(parser *p, hri_node **node) {
   return HR_OK;
 }
 
-static hr_status parse_unary_inside(parser *p, bool filters, hri_node **out) {
+static hr_status parse_unary_inside(parser *p, bool filters, hri_ast_node **out) {
   const hri_token *token = current(p);
   uint32_t links = 0;
   if (is_operator(token, '-') || is_operator(token, '+')) {
@@ -486,7 +486,7 @@ static hr_status parse_unary_inside(parser *p, bool filters, hri_node **out) {
   return HR_OK;
 }
 
-static hr_status parse_unary(parser *p, bool filters, hri_node **out) {
+static hr_status parse_unary(parser *p, bool filters, hri_ast_node **out) {
   hr_status status;
   HRI_TRY(deeper(p));
   status = parse_unary_inside(p, filters, out);
@@ -502,9 +502,9 @@ typedef struct level {
   } operators[4];
 } level;
 
-static hr_status parse_operators(parser *p, uint32_t at_level, hri_node **out);
+static hr_status parse_operators(parser *p, uint32_t at_level, hri_ast_node **out);
 
-static hr_status parse_concat(parser *p, hri_node **out) {
+static hr_status parse_concat(parser *p, hri_ast_node **out) {
   uint32_t at = current(p)->at;
   node_list items = {0};
   hr_status status = HR_OK;
@@ -512,7 +512,7 @@ static hr_status parse_concat(parser *p, hri_node **out) {
   if (!is_operator(current(p), '~')) return HR_OK;
   HRI_TRY_OUT(add_node(p, &items, *out));
   while (skip_operator(p, '~')) {
-    hri_node *item;
+    hri_ast_node *item;
     HRI_TRY_OUT(parse_operators(p, 1, &item));
     HRI_TRY_OUT(add_node(p, &items, item));
   }
@@ -524,17 +524,17 @@ out:
 }
 
 /* Level 0: + and -, between concatenations with ~; 1: * / // %; 2: **, whose operands are unary. */
-static hr_status parse_operators(parser *p, uint32_t at_level, hri_node **out) {
+static hr_status parse_operators(parser *p, uint32_t at_level, hri_ast_node **out) {
   static const level levels[3] = {
       {{{'+', HRI_ADD}, {'-', HRI_SUBTRACT}, {0, HRI_ADD}, {0, HRI_ADD}}},
       {{{'*', HRI_MULTIPLY}, {'/', HRI_DIVIDE}, {OP_FLOOR, HRI_FLOOR_DIVIDE}, {'%', HRI_MODULO}}},
       {{{OP_POWER, HRI_POWER}, {0, HRI_ADD}, {0, HRI_ADD}, {0, HRI_ADD}}},
   };
-  hri_node *right = NULL, *binary = NULL;
+  hri_ast_node *right = NULL, *binary = NULL;
   uint32_t links = 0, i;
   bool first = true;
   for (;;) {
-    hri_node **into = first ? out : &right;
+    hri_ast_node **into = first ? out : &right;
     if (at_level == 0) HRI_TRY(parse_concat(p, into));
     else if (at_level == 1) HRI_TRY(parse_operators(p, 2, into));
     else HRI_TRY(parse_unary(p, true, into));
@@ -573,21 +573,21 @@ static bool comparison(parser *p, hri_operator *out) {
   return true;
 }
 
-static hr_status parse_compare(parser *p, hri_node **out) {
+static hr_status parse_compare(parser *p, hri_ast_node **out) {
   uint32_t at;
   node_list steps = {0};
   hri_operator operator;
   hr_status status = HR_OK;
   HRI_TRY(parse_operators(p, 0, out));
   for (at = current(p)->at; comparison(p, &operator); at = current(p)->at) {
-    hri_node *step;
+    hri_ast_node *step;
     HRI_TRY_OUT(node_new(p, HRI_NODE_COMPARE_STEP, at, &step));
     step->operator= (uint8_t)operator;
     HRI_TRY_OUT(parse_operators(p, 0, &step->a));
     HRI_TRY_OUT(add_node(p, &steps, step));
   }
   if (steps.count > 0) {
-    hri_node *compare;
+    hri_ast_node *compare;
     HRI_TRY_OUT(node_new(p, HRI_NODE_COMPARE, steps.items[0]->at, &compare));
     compare->a = *out;
     HRI_TRY_OUT(keep_list(p, &steps, &compare->items));
@@ -598,7 +598,7 @@ out:
   return status;
 }
 
-static hr_status parse_not(parser *p, hri_node **out) {
+static hr_status parse_not(parser *p, hri_ast_node **out) {
   uint32_t at = current(p)->at;
   hr_status status;
   if (!skip_name(p, "not")) return parse_compare(p, out);
@@ -610,11 +610,11 @@ static hr_status parse_not(parser *p, hri_node **out) {
 }
 
 /* `and` (which binds tighter) and `or`. */
-static hr_status parse_logic(parser *p, bool either, hri_node **out) {
+static hr_status parse_logic(parser *p, bool either, hri_ast_node **out) {
   uint32_t links = 0, at;
   HRI_TRY(either ? parse_logic(p, false, out) : parse_not(p, out));
   for (at = current(p)->at; skip_name(p, either ? "or" : "and"); at = current(p)->at) {
-    hri_node *node;
+    hri_ast_node *node;
     HRI_TRY(chain_link(p, &links));
     HRI_TRY(node_new(p, either ? HRI_NODE_OR : HRI_NODE_AND, at, &node));
     node->a = *out;
@@ -624,11 +624,11 @@ static hr_status parse_logic(parser *p, bool either, hri_node **out) {
   return HR_OK;
 }
 
-static hr_status parse_condition(parser *p, hri_node **out) {
+static hr_status parse_condition(parser *p, hri_ast_node **out) {
   uint32_t at, links = 0;
   HRI_TRY(parse_logic(p, true, out));
   for (at = current(p)->at; skip_name(p, "if"); at = current(p)->at) {
-    hri_node *node;
+    hri_ast_node *node;
     HRI_TRY(chain_link(p, &links));
     HRI_TRY(node_new(p, HRI_NODE_CONDITION, at, &node));
     node->a = *out;
@@ -639,7 +639,7 @@ static hr_status parse_condition(parser *p, hri_node **out) {
   return HR_OK;
 }
 
-static hr_status parse_expression(parser *p, bool condition, hri_node **out) {
+static hr_status parse_expression(parser *p, bool condition, hri_ast_node **out) {
   hr_status status;
   HRI_TRY(deeper(p));
   status = condition ? parse_condition(p, out) : parse_logic(p, true, out);
@@ -649,7 +649,7 @@ static hr_status parse_expression(parser *p, bool condition, hri_node **out) {
 
 /* ---- Statements ---- */
 
-static hr_status check_target(parser *p, const hri_node *node, bool members) {
+static hr_status check_target(parser *p, const hri_ast_node *node, bool members) {
   uint32_t i;
   if (node->kind == HRI_NODE_NAME || (members && node->kind == HRI_NODE_TARGET_MEMBER)) return HR_OK;
   if (node->kind != HRI_NODE_TUPLE) return hri_template_fail(p->template, node->at, p->error, "one cannot assign to this expression");
@@ -657,7 +657,7 @@ static hr_status check_target(parser *p, const hri_node *node, bool members) {
   return HR_OK;
 }
 
-static hr_status parse_target(parser *p, bool members, const char *end_name, hri_node **out) {
+static hr_status parse_target(parser *p, bool members, const char *end_name, hri_ast_node **out) {
   HRI_TRY(parse_tuple(p, members ? TUPLE_OF_MEMBERS : TUPLE_OF_TARGETS, end_name, false, out));
   return check_target(p, *out, members);
 }
@@ -674,7 +674,7 @@ static hr_status parse_until(parser *p, const char *const *ends, hri_nodes *body
   return parse_body(p, ends, body);
 }
 
-static hr_status parse_for(parser *p, hri_node *node) {
+static hr_status parse_for(parser *p, hri_ast_node *node) {
   static const char *const ends[] = {"endfor", "else", NULL}, *const last[] = {"endfor", NULL};
   node->kind = HRI_NODE_FOR;
   HRI_TRY(parse_target(p, false, "in", &node->a));
@@ -695,9 +695,9 @@ static hr_status parse_for(parser *p, hri_node *node) {
 }
 
 /* `elif` is an `if` alone in the other branch. */
-static hr_status parse_if(parser *p, hri_node *node) {
+static hr_status parse_if(parser *p, hri_ast_node *node) {
   static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif", NULL};
-  hri_node **only;
+  hri_ast_node **only;
   for (;;) {
     node->kind = HRI_NODE_IF;
     HRI_TRY(parse_tuple(p, TUPLE_OF_PLAIN, NULL, false, &node->a));
@@ -715,7 +715,7 @@ static hr_status parse_if(parser *p, hri_node *node) {
   return HR_OK;
 }
 
-static hr_status parse_set(parser *p, hri_node *node) {
+static hr_status parse_set(parser *p, hri_ast_node *node) {
   static const char *const last[] = {"endset", NULL};
   HRI_TRY(parse_target(p, true, NULL, &node->a));
   node->kind = HRI_NODE_SET;
@@ -728,12 +728,12 @@ static hr_status parse_set(parser *p, hri_node *node) {
 }
 
 /* (a, b=1): the parameters and, of the last ones, the defaults. */
-static hr_status parse_signature(parser *p, hri_node *node) {
+static hr_status parse_signature(parser *p, hri_ast_node *node) {
   node_list names = {0}, defaults = {0};
   hr_status status = HR_OK;
   HRI_TRY_OUT(expect_operator(p, '('));
   while (!is_operator(current(p), ')')) {
-    hri_node *item;
+    hri_ast_node *item;
     if (names.count > 0) HRI_TRY_OUT(expect_operator(p, ','));
     if (current(p)->kind != HRI_TOKEN_NAME) HRI_TRY_OUT(unexpected(p, "the name of a parameter"));
     HRI_TRY_OUT(parse_named(p, false, &item));
@@ -756,7 +756,7 @@ out:
 }
 
 /* The body of a macro or of a block that is called like one: loops around it are not its own. */
-static hr_status parse_macro_body(parser *p, const char *const *last, hri_node *node) {
+static hr_status parse_macro_body(parser *p, const char *const *last, hri_ast_node *node) {
   uint32_t loops = p->loops;
   bool caller = p->caller, varargs = p->varargs, kwargs = p->kwargs;
   p->loops = 0;
@@ -773,7 +773,7 @@ static hr_status parse_macro_body(parser *p, const char *const *last, hri_node *
   return HR_OK;
 }
 
-static hr_status parse_macro(parser *p, hri_node *node) {
+static hr_status parse_macro(parser *p, hri_ast_node *node) {
   static const char *const last[] = {"endmacro", NULL};
   const hri_token *name;
   node->kind = HRI_NODE_MACRO;
@@ -783,7 +783,7 @@ static hr_status parse_macro(parser *p, hri_node *node) {
   return parse_macro_body(p, last, node);
 }
 
-static hr_status parse_call_block(parser *p, hri_node *node) {
+static hr_status parse_call_block(parser *p, hri_ast_node *node) {
   static const char *const last[] = {"endcall", NULL};
   node->kind = HRI_NODE_CALL_BLOCK;
   node->name = HRI_NAME_CALLER;
@@ -793,14 +793,14 @@ static hr_status parse_call_block(parser *p, hri_node *node) {
   return parse_macro_body(p, last, node);
 }
 
-static hr_status parse_generation(parser *p, hri_node *node) {
+static hr_status parse_generation(parser *p, hri_ast_node *node) {
   static const char *const last[] = {"endgeneration", NULL};
   node->kind = HRI_NODE_GENERATION;
   p->template->has_generation = true;
   return parse_macro_body(p, last, node);
 }
 
-static hr_status parse_filter_block(parser *p, hri_node *node) {
+static hr_status parse_filter_block(parser *p, hri_ast_node *node) {
   static const char *const last[] = {"endfilter", NULL};
   node->kind = HRI_NODE_FILTER_BLOCK;
   HRI_TRY(parse_filter(p, true, &node->a));
@@ -809,13 +809,13 @@ static hr_status parse_filter_block(parser *p, hri_node *node) {
   return HR_OK;
 }
 
-static hr_status parse_with(parser *p, hri_node *node) {
+static hr_status parse_with(parser *p, hri_ast_node *node) {
   static const char *const last[] = {"endwith", NULL};
   node_list items = {0};
   hr_status status = HR_OK;
   node->kind = HRI_NODE_WITH;
   while (current(p)->kind != HRI_TOKEN_BLOCK_END) {
-    hri_node *target, *value;
+    hri_ast_node *target, *value;
     if (items.count > 0) HRI_TRY_OUT(expect_operator(p, ','));
     HRI_TRY_OUT(parse_target(p, false, NULL, &target));
     HRI_TRY_OUT(expect_operator(p, '='));
@@ -832,12 +832,12 @@ out:
 }
 
 /* {% print a, b %}: each in turn, as {{ a }}{{ b }}. */
-static hr_status parse_print(parser *p, hri_node *node) {
+static hr_status parse_print(parser *p, hri_ast_node *node) {
   node_list items = {0};
   hr_status status = HR_OK;
   node->kind = HRI_NODE_PRINT;
   while (current(p)->kind != HRI_TOKEN_BLOCK_END) {
-    hri_node *item;
+    hri_ast_node *item;
     if (items.count > 0) HRI_TRY_OUT(expect_operator(p, ','));
     HRI_TRY_OUT(parse_expression(p, true, &item));
     HRI_TRY_OUT(add_node(p, &items, item));
@@ -848,17 +848,17 @@ out:
   return status;
 }
 
-static hr_status parse_jump(parser *p, hri_node *node) {
+static hr_status parse_jump(parser *p, hri_ast_node *node) {
   const hri_token *token = &p->tokens[p->at - 1];
   node->kind = is_name(token, "break") ? HRI_NODE_BREAK : HRI_NODE_CONTINUE;
   if (p->loops == 0) return hri_template_fail(p->template, token->at, p->error, "'%.*s' stands outside of a loop", (int)token->bytes, token->value.as.chars);
   return HR_OK;
 }
 
-static hr_status parse_statement(parser *p, hri_node *node) {
+static hr_status parse_statement(parser *p, hri_ast_node *node) {
   static const struct {
     const char *name;
-    hr_status (*parse)(parser *p, hri_node *node); /* NULL: not supported */
+    hr_status (*parse)(parser *p, hri_ast_node *node); /* NULL: not supported */
   } statements[] = {
       {"for", parse_for},       {"if", parse_if},           {"set", parse_set},       {"macro", parse_macro},
       {"call", parse_call_block}, {"filter", parse_filter_block}, {"with", parse_with}, {"print", parse_print},
@@ -886,7 +886,7 @@ static bool one_of(const hri_token *token, const char *const *ends) {
   return false;
 }
 
-static hr_status parse_print_tag(parser *p, hri_node **out) {
+static hr_status parse_print_tag(parser *p, hri_ast_node **out) {
   HRI_TRY(node_new(p, HRI_NODE_PRINT, current(p)->at, out));
   p->at++;
   HRI_TRY(parse_tuple(p, TUPLE_OF_ALL, NULL, false, &(*out)->a));
@@ -895,7 +895,7 @@ static hr_status parse_print_tag(parser *p, hri_node **out) {
   return HR_OK;
 }
 
-static hr_status parse_piece(parser *p, hri_node **out) {
+static hr_status parse_piece(parser *p, hri_ast_node **out) {
   const hri_token *token = current(p);
   if (token->kind == HRI_TOKEN_PRINT_BEGIN) return parse_print_tag(p, out);
   HRI_TRY(node_new(p, HRI_NODE_DATA, token->at, out));
@@ -914,7 +914,7 @@ static hr_status parse_body(parser *p, const char *const *ends, hri_nodes *body)
   hr_status status = HR_OK;
   HRI_TRY(deeper(p));
   for (;;) {
-    hri_node *node;
+    hri_ast_node *node;
     if (current(p)->kind == HRI_TOKEN_END) {
       if (ends) HRI_TRY_OUT(hri_template_fail(p->template, current(p)->at, p->error, "the template ends where '{%% %s %%}' is missing", ends[0]));
       break;

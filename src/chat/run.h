@@ -75,7 +75,6 @@ hr_status hri_run_text(hri_run *run, const hri_text *text);
 /* Parameters: "name,name=,..."; those with '=' may be left out (and are then HRI_ABSENT); a leading '/' means that none may be
  * given by name. Fills values[0..], at most HRI_PARAMETERS. */
 enum { HRI_PARAMETERS = 6 };
-hr_status hri_bind(hri_run *run, const char *what, const char *parameters, const hri_arguments *arguments, hri_value *values);
 
 typedef struct hri_builtin {
   const char *name;
@@ -86,7 +85,6 @@ typedef struct hri_builtin {
 
 /* NULL when there is none of this name. */
 const hri_builtin *hri_filter_find(const char *name, size_t bytes);
-const hri_builtin *hri_test_find(const char *name, size_t bytes);
 /* What Jinja has and this evaluator has not. */
 bool hri_filter_lacking(const char *name, size_t bytes);
 hr_status hri_builtin_call(hri_run *run, const char *what, const hri_builtin *builtin, hri_value self, const hri_arguments *arguments, hri_value *out);
@@ -115,12 +113,12 @@ typedef struct hri_joiner {
 } hri_joiner;
 
 typedef struct hri_macro {
-  const hri_node *node;
+  const hri_ast_node *node;
   hri_scope *scope; /* where it was defined */
 } hri_macro;
 
 typedef struct hri_loop {
-  const hri_node *node;
+  const hri_ast_node *node;
   hri_scope *scope;
   hri_value *source;         /* what is gone through */
   uint32_t source_count, source_next;
@@ -131,13 +129,11 @@ typedef struct hri_loop {
 } hri_loop;
 
 /* ---- Evaluation ---- */
-hr_status hri_eval(hri_run *run, const hri_node *node, hri_scope *scope, hri_value *out);
+hr_status hri_eval(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out);
 /* A call with `caller` (may be NULL) as one more argument; filters on `*input` (for the innermost, which has no operand). */
-hr_status hri_eval_call(hri_run *run, const hri_node *node, hri_scope *scope, const hri_value *caller, hri_value *out);
-hr_status hri_eval_filter(hri_run *run, const hri_node *node, hri_scope *scope, const hri_value *input, hri_value *out);
+hr_status hri_eval_call(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *caller, hri_value *out);
+hr_status hri_eval_filter(hri_run *run, const hri_ast_node *node, hri_scope *scope, const hri_value *input, hri_value *out);
 hr_status hri_compare(hri_run *run, hri_operator operator, hri_value left, hri_value right, bool *out);
-hr_status hri_exec(hri_run *run, const hri_nodes *body, hri_scope *scope);
-hr_status hri_call(hri_run *run, hri_value callee, const hri_arguments *arguments, hri_value *out);
 /* environment.getattr and environment.getitem of Jinja's sandbox. */
 hr_status hri_attribute(hri_run *run, hri_value object, const char *name, size_t bytes, hri_value *out);
 hr_status hri_element(hri_run *run, hri_value object, hri_value key, hri_value *out);
@@ -149,8 +145,6 @@ hr_status hri_escape(hri_run *run, hri_value text, hri_value *out);
 hr_status hri_binary(hri_run *run, hri_operator operator, hri_value left, hri_value right, hri_value *out);
 hr_status hri_scope_new(hri_run *run, hri_scope *parent, hri_scope **out);
 hr_status hri_scope_set(hri_run *run, hri_scope *scope, uint32_t name, hri_value value);
-/* Begins and ends the collection of output apart: what the body of a macro makes. */
-hr_status hri_collect(hri_run *run, const hri_nodes *body, hri_scope *scope, hri_value *out);
 hr_status hri_macro_call(hri_run *run, const hri_macro *macro, const hri_arguments *arguments, hri_value *out);
 /* Makes the first `wanted` elements of a loop known, as far as there are so many. */
 hr_status hri_loop_fill(hri_run *run, hri_loop *loop, uint32_t wanted);
@@ -163,7 +157,6 @@ hr_status hri_strip(hri_run *run, hri_value self, hri_value set, bool left, bool
 hr_status hri_split_lines(hri_run *run, hri_value self, bool keep, hri_value *out);
 hr_status hri_join(hri_run *run, hri_value separator, const hri_value *at, uint32_t count, hri_value *out); /* str() of each */
 hr_status hri_replace(hri_run *run, hri_value self, hri_value old, hri_value new_text, int64_t limit, hri_value *out);
-hr_status hri_pad(hri_run *run, hri_value self, hri_value fill, int64_t before, int64_t after, hri_value *out);
 hr_status hri_center(hri_run *run, hri_value self, hri_value width, hri_value fill, hri_value *out);
 hr_status hri_lower(hri_run *run, hri_value self, hri_value *out);
 hr_status hri_upper(hri_run *run, hri_value self, hri_value *out);

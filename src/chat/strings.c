@@ -385,7 +385,7 @@ static hr_status str_replace(hri_run *run, hri_value self, const hri_value *valu
   return hri_replace(run, self, values[0], values[1], limit, out);
 }
 
-hr_status hri_pad(hri_run *run, hri_value self, hri_value fill, int64_t before, int64_t after, hri_value *out) {
+static hr_status pad(hri_run *run, hri_value self, hri_value fill, int64_t before, int64_t after, hri_value *out) {
   hri_text text = {0};
   int64_t i;
   if (before + after > HRI_LIMIT_MEMORY / 4) return hri_run_limit(run, "memory");
@@ -409,7 +409,7 @@ static hr_status justify(hri_run *run, hri_value self, const hri_value *values, 
   if (width > HRI_LIMIT_MEMORY) return hri_run_limit(run, "memory");
   room = width - length;
   before = side < 0 ? 0 : side > 0 ? room : room / 2 + (room & width & 1); /* where CPython puts the odd blank */
-  return hri_pad(run, self, fill, before, room - before, out);
+  return pad(run, self, fill, before, room - before, out);
 }
 
 static hr_status str_ljust(hri_run *run, hri_value self, const hri_value *values, hri_value *out) { return justify(run, self, values, -1, out); }
@@ -429,7 +429,7 @@ static hr_status str_zfill(hri_run *run, hri_value self, const hri_value *values
   *out = self;
   if (width <= length) return HR_OK;
   if (width > HRI_LIMIT_MEMORY) return hri_run_limit(run, "memory");
-  HRI_TRY(hri_pad(run, rest, hri_chars("0", 1), width - length, 0, &rest));
+  HRI_TRY(pad(run, rest, hri_chars("0", 1), width - length, 0, &rest));
   return hri_concat(run, hri_chars(self.as.chars, sign), rest, out);
 }
 

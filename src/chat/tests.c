@@ -110,10 +110,12 @@ static hr_status test_filter(hri_run *run, hri_value self, const hri_value *valu
   return HR_OK;
 }
 
+static const hri_builtin *find_test(const char *name, size_t bytes);
+
 static hr_status test_test(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
   (void)run;
   (void)values;
-  *out = hri_bool(self.kind == HRI_STRING && hri_test_find(self.as.chars, self.count));
+  *out = hri_bool(self.kind == HRI_STRING && find_test(self.as.chars, self.count));
   return HR_OK;
 }
 
@@ -174,7 +176,7 @@ static const hri_builtin tests[] = {
     {">=", "/other", test_ge, NULL},
 };
 
-const hri_builtin *hri_test_find(const char *name, size_t bytes) {
+static const hri_builtin *find_test(const char *name, size_t bytes) {
   size_t i;
   for (i = 0; i < sizeof tests / sizeof *tests; i++)
     if (strlen(tests[i].name) == bytes && memcmp(tests[i].name, name, bytes) == 0) return &tests[i];
@@ -182,7 +184,7 @@ const hri_builtin *hri_test_find(const char *name, size_t bytes) {
 }
 
 hr_status hri_test_apply(hri_run *run, hri_value name, hri_value self, const hri_arguments *arguments, bool *out) {
-  const hri_builtin *test = name.kind == HRI_STRING ? hri_test_find(name.as.chars, name.count) : NULL;
+  const hri_builtin *test = name.kind == HRI_STRING ? find_test(name.as.chars, name.count) : NULL;
   char what[48];
   hri_value result;
   if (name.kind != HRI_STRING) return hri_run_fail(run, "the name of a test must be a text, not %s", hri_type_name(name));

@@ -291,8 +291,3 @@ void hri_add_lower(hri_text *text, const char *chars, size_t bytes) {
     else hri_add_cased(text, code, HRI_LOWER);
   }
 }
-
-void hri_add_upper(hri_text *text, const char *chars, size_t bytes) {
-  size_t i, length;
-  for (i = 0; i < bytes; i += length) hri_add_cased(text, hri_decode(chars + i, &length), HRI_UPPER);
-}

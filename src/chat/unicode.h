@@ -32,6 +32,5 @@ typedef enum hri_case { HRI_LOWER, HRI_UPPER, HRI_TITLE } hri_case;
 void hri_add_cased(hri_text *text, uint32_t code, hri_case to);
 /* A whole text, with the rule for the final sigma. */
 void hri_add_lower(hri_text *text, const char *chars, size_t bytes);
-void hri_add_upper(hri_text *text, const char *chars, size_t bytes);
 
 #endif

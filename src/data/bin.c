@@ -76,7 +76,7 @@ static hr_status read_tokens(walk *w, hr_error *error) {
 
 hr_status hri_data_read_bin(hri_dataset *dataset, hri_reader *reader, hr_error *error) {
   walk w = {.dataset = dataset, .in = reader, .width = 2};
-  hri_source *source = hri_data_current(dataset);
+  hri_data_source *source = hri_data_current(dataset);
   if (source->format == HR_DATA_LLMC) HRI_TRY(read_header(&w, error));
   if ((reader->stamp.bytes - hri_reader_position(reader)) % w.width != 0) {
     hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s has %llu bytes, no whole number of uint16 ids", reader->path, (unsigned long long)reader->stamp.bytes);

@@ -39,7 +39,7 @@ static const char magic[8] = {'H', 'R', 'T', 'O', 'K', 'E', 'N', 'S'};
 
 /* ---- the key ---- */
 
-static hr_status digest_file(hri_dataset *dataset, hri_source *source, hr_error *error) {
+static hr_status digest_file(hri_dataset *dataset, hri_data_source *source, hr_error *error) {
   hri_reader reader;
   hr_status status = hri_reader_open(&reader, source->path, &dataset->digest, error);
   source->stamp = reader.stamp;
@@ -173,7 +173,7 @@ static hr_status adopt(hri_dataset *dataset, const char *store, int fd, const he
 
 static void take_kinds(hri_dataset *dataset, const kind *kinds) {
   for (uint32_t i = 0; i < dataset->source_count; i++) {
-    hri_source *source = &dataset->sources[i];
+    hri_data_source *source = &dataset->sources[i];
     source->format = (hr_data_format)kinds[i].format;
     source->container = (hri_container)kinds[i].container;
     source->width = kinds[i].width;
@@ -246,7 +246,7 @@ static hr_status put_entry(const hri_dataset *dataset, writer *w, const header *
   HRI_TRY(put(w, h, sizeof *h, error));
   HRI_TRY(put(w, &dataset->found, sizeof dataset->found, error));
   for (uint32_t i = 0; i < dataset->source_count; i++) {
-    const hri_source *source = &dataset->sources[i];
+    const hri_data_source *source = &dataset->sources[i];
     kind k = {.format = source->format, .container = source->container, .width = source->width, .base = source->base, .documents = source->documents};
     HRI_TRY(put(w, &k, sizeof k, error));
   }

@@ -541,7 +541,7 @@ static hr_status read_records(converter *c, hr_error *error) {
 }
 
 hr_status hri_data_read_records(hri_dataset *dataset, hri_reader *reader, hr_error *error) {
-  const hri_source *source = hri_data_current(dataset);
+  const hri_data_source *source = hri_data_current(dataset);
   converter c = {.dataset = dataset, .format = source->format,
                  .records = {.in = reader, .is_array = source->container == HRI_JSON_ARRAY, .line = 1}};
   hr_status status = read_records(&c, error);

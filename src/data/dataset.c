@@ -70,7 +70,7 @@ static hr_status create(const hri_dataset_options *options, hri_dataset **made, 
   return take_paths(dataset, options, error);
 }
 
-static hr_status read_content(hri_dataset *dataset, hri_source *source, hri_reader *reader, hr_error *error) {
+static hr_status read_content(hri_dataset *dataset, hri_data_source *source, hri_reader *reader, hr_error *error) {
   if (hri_reader_left(reader) == 0) dataset->found.facts |= HRI_DATA_EMPTY_FILE;
   HRI_TRY(hri_data_detect(dataset, source, reader, error));
   if (source->container == HRI_BIN) {
@@ -90,7 +90,7 @@ static hr_status read_content(hri_dataset *dataset, hri_source *source, hri_read
   return hri_reader_finish(reader, error);
 }
 
-static hr_status read_source(hri_dataset *dataset, hri_source *source, hr_error *error) {
+static hr_status read_source(hri_dataset *dataset, hri_data_source *source, hr_error *error) {
   hri_reader reader;
   hr_status status = hri_reader_open(&reader, source->path, &dataset->digest, error);
   source->stamp = reader.stamp;
@@ -169,7 +169,7 @@ static bool reads_in_place(hri_dataset *dataset) {
   hri_digest unused = {0};
   bool all = true;
   for (uint32_t i = 0; all && i < dataset->source_count; i++) {
-    hri_source *source = &dataset->sources[i];
+    hri_data_source *source = &dataset->sources[i];
     hri_reader reader;
     hr_status status = hri_reader_open(&reader, source->path, &unused, NULL);
     if (status == HR_OK) status = hri_data_detect(dataset, source, &reader, NULL);
@@ -288,7 +288,7 @@ uint64_t hri_dataset_disk_bytes(const hri_dataset *dataset) {
 
 /* Makes dataset->fd the file, known to be unchanged; looks once per row. */
 static hr_status open_source(hri_dataset *dataset, uint32_t source_index, hr_error *error) {
-  const hri_source *source = &dataset->sources[source_index];
+  const hri_data_source *source = &dataset->sources[source_index];
   hri_file_stamp stamp;
   if (dataset->fd >= 0 && dataset->fd_source != source_index) {
     close(dataset->fd);
@@ -306,7 +306,7 @@ static hr_status open_source(hri_dataset *dataset, uint32_t source_index, hr_err
 
 /* Tokens read in place: one, two or four bytes each. */
 static hr_status read_place(hri_dataset *dataset, const hri_piece *p, int32_t *ids, hr_error *error) {
-  const hri_source *source = &dataset->sources[p->source & HRI_PIECE_SOURCE];
+  const hri_data_source *source = &dataset->sources[p->source & HRI_PIECE_SOURCE];
   unsigned char bytes[4096];
   bool ends = p->source & HRI_PIECE_END;
   uint32_t stored = p->count - ends, width = source->width, most = (uint32_t)sizeof bytes / width, done, i;

@@ -92,7 +92,7 @@ static hr_status unknown_fields(const char *path, const names *n, hr_error *erro
                                "rename the fields, or give --format if they stand behind %d KiB of others", HRI_READER_BYTES >> 10);
 }
 
-static hr_status detect_rows(hri_source *source, const char *at, const char *end, hr_error *error) {
+static hr_status detect_rows(hri_data_source *source, const char *at, const char *end, hr_error *error) {
   names n = {0};
   source->format = HR_DATA_TOKENS; /* whose reader says best what stands there instead of rows */
   for (int tries = 0; tries < 16 && n.seen == 0; tries++) { /* the first rows may be broken */
@@ -128,7 +128,7 @@ static hri_container container_of(const char *at, const char *end) {
   return at < end && *at == '[' ? HRI_JSON_ARRAY : HRI_JSONL;
 }
 
-hr_status hri_data_detect(const hri_dataset *dataset, hri_source *source, const hri_reader *reader, hr_error *error) {
+hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, const hri_reader *reader, hr_error *error) {
   static const char *const json[] = {".jsonl", ".json-lines", ".ndjson", ".json", NULL}, *const bin[] = {".bin", NULL};
   const char *at = reader->next, *end = reader->end;
   hr_data_format format = dataset->options->format;

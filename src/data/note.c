@@ -27,11 +27,11 @@ static const char *const words[HR_DATA_FORMAT_COUNT] = {
     [HR_DATA_LLMC] = "llm.c token ids",
 };
 
-static bool same_kind(const hri_source *a, const hri_source *b) { return a->format == b->format && a->container == b->container; }
+static bool same_kind(const hri_data_source *a, const hri_data_source *b) { return a->format == b->format && a->container == b->container; }
 
 /* Files of one kind, those from `first` on. */
 static void add_group(hri_text *text, const hri_dataset *dataset, uint32_t first) {
-  const hri_source *source = &dataset->sources[first];
+  const hri_data_source *source = &dataset->sources[first];
   uint32_t count = 0, named = 0;
   for (uint32_t i = first; i < dataset->source_count; i++) {
     if (!same_kind(source, &dataset->sources[i])) continue;

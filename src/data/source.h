@@ -16,7 +16,7 @@
 typedef enum hri_container { HRI_PLAIN = 0, HRI_JSONL, HRI_JSON_ARRAY, HRI_BIN } hri_container;
 
 /* One file. */
-typedef struct hri_source {
+typedef struct hri_data_source {
   char *path;
   hri_file_stamp stamp;
   hr_data_format format;
@@ -24,7 +24,7 @@ typedef struct hri_source {
   uint32_t width;   /* bytes per token of a file that is read in place; 0: its tokens are in the store */
   uint64_t base;    /* byte of its first token */
   uint64_t documents;
-} hri_source;
+} hri_data_source;
 
 /* Things that people should know about the data. */
 enum {
@@ -58,7 +58,7 @@ typedef struct hri_data_found {
 
 struct hri_dataset {
   char *directory;      /* of temporary files */
-  hri_source *sources;
+  hri_data_source *sources;
   uint32_t source_count;
   uint32_t sequence;
   uint64_t vocabulary;
@@ -98,7 +98,7 @@ hr_status hri_data_read_bin(hri_dataset *dataset, hri_reader *reader, hr_error *
 hr_status hri_data_read_ids_record(hri_dataset *dataset, const char *path, char *bytes, size_t count, uint64_t line, hr_error *error);
 
 /* Decides source->format and container from the options, the name and what the reader holds. */
-hr_status hri_data_detect(const hri_dataset *dataset, hri_source *source, const hri_reader *reader, hr_error *error);
+hr_status hri_data_detect(const hri_dataset *dataset, hri_data_source *source, const hri_reader *reader, hr_error *error);
 
 /* Adds a document of the current source. `labels`: its targets that count (without its first token's). */
 hr_status hri_data_add_document(hri_dataset *dataset, hri_document document, uint64_t labels, hr_error *error);
@@ -117,7 +117,7 @@ hr_status hri_data_mend(hri_dataset *dataset, hr_error *error);
 /* A column that nothing is read from; told once. */
 void hri_data_ignore(hri_dataset *dataset, const char *name);
 
-static inline hri_source *hri_data_current(const hri_dataset *dataset) { return &dataset->sources[dataset->current]; }
+static inline hri_data_source *hri_data_current(const hri_dataset *dataset) { return &dataset->sources[dataset->current]; }
 static inline uint64_t hri_data_store_count(const hri_dataset *dataset) { return hri_spool_size(&dataset->tokens) / sizeof(int32_t); }
 
 /* Packs the documents once more, into an empty index. */

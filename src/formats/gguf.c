@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "formats/container.h"
+#include "formats/tensor_file.h"
 #include "formats/order.h"
 
 typedef unsigned long long ull; /* for printing */
@@ -26,7 +26,7 @@ typedef struct key_value {
 } key_value;
 
 struct hri_gguf {
-  hri_container base; /* first */
+  hri_tensor_file base; /* first */
   char *head;
   uint64_t head_bytes, capacity, at; /* read so far, allocated, parsed so far */
   uint32_t version, alignment;
@@ -45,8 +45,6 @@ static const struct {
     [HRI_GGUF_STRING] = {"string", 0}, [HRI_GGUF_ARRAY] = {"array", 0}, [HRI_GGUF_U64] = {"u64", 8},   [HRI_GGUF_I64] = {"i64", 8},
     [HRI_GGUF_F64] = {"f64", 8},
 };
-
-const char *hri_gguf_type_name(hri_gguf_type type) { return (unsigned)type < HRI_GGUF_TYPE_COUNT ? types[type].name : "unknown"; }
 
 static hr_status damaged(hr_error *error, hr_status code) {
   return hri_hint(error, code, "the file is damaged or not a GGUF file; fetch it anew");
@@ -311,11 +309,11 @@ static hr_status read_head(hri_gguf *file, hr_error *error) {
 }
 
 hr_status hri_gguf_open_fd(int fd, const char *path, hri_gguf **opened, hr_error *error) {
-  hri_container *container;
+  hri_tensor_file *base;
   hri_gguf *file;
   hr_status status;
-  HRI_TRY(hri_container_open(sizeof *file, fd, path, &container, error));
-  file = (hri_gguf *)container;
+  HRI_TRY(hri_tensor_file_open(sizeof *file, fd, path, &base, error));
+  file = (hri_gguf *)base;
   HRI_TRY_OUT(read_head(file, error));
   *opened = file;
   return HR_OK;
@@ -338,7 +336,7 @@ void hri_gguf_close(hri_gguf *file) {
   hri_free(file->by_key);
   hri_free(file->by_name);
   hri_free(file->head);
-  hri_container_close(&file->base);
+  hri_tensor_file_close(&file->base);
 }
 
 bool hri_gguf_is(const char *path) {
@@ -560,5 +558,5 @@ hr_status hri_gguf_read(const hri_gguf *file, uint32_t index, uint64_t offset, u
   const hri_gguf_tensor *tensor;
   if (index >= file->tensors.count) return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->base.path, index);
   tensor = &file->tensors.items[index];
-  return hri_container_read(&file->base, (hri_container_range){tensor->name, tensor->offset, tensor->bytes}, offset, bytes, to, NULL, error);
+  return hri_tensor_file_read(&file->base, (hri_tensor_range){tensor->name, tensor->offset, tensor->bytes}, offset, bytes, to, NULL, error);
 }

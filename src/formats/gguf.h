@@ -92,7 +92,6 @@ double hri_gguf_number_at(const hri_gguf_numbers *list, uint64_t index);
 uint32_t hri_gguf_key_count(const hri_gguf *file);
 const char *hri_gguf_key(const hri_gguf *file, uint32_t index);
 hri_gguf_type hri_gguf_key_type(const hri_gguf *file, uint32_t index, hri_gguf_type *element, uint64_t *count); /* of arrays */
-const char *hri_gguf_type_name(hri_gguf_type type); /* "u32" */
 
 /* Tensors in the order of the file, and the index of a name or HRI_GGUF_NONE. */
 uint32_t hri_gguf_count(const hri_gguf *file);

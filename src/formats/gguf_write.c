@@ -4,12 +4,12 @@
 
 #include "base/file.h"
 #include "base/publish.h"
-#include "formats/container.h"
+#include "formats/tensor_file.h"
 #include "formats/gguf.h"
 #include "formats/order.h"
 
 struct hri_gguf_writer {
-  hri_container_writer base;      /* first */
+  hri_tensor_writer base;      /* first */
   const hri_gguf_tensor *tensors; /* the caller's */
 };
 
@@ -43,7 +43,7 @@ void hri_gguf_put_f32(hri_gguf_keys *keys, const char *key, double value) {
 }
 
 void hri_gguf_put_bool(hri_gguf_keys *keys, const char *key, bool value) {
-  char byte = value;
+  uint8_t byte = value;
   begin(keys, key, HRI_GGUF_BOOL);
   add(keys, &byte, 1);
 }
@@ -92,7 +92,7 @@ static hr_status place_tensors(hri_gguf_writer *writer, hr_error *error) {
     fits = fits && elements <= INT64_MAX && (tensor->rank ? tensor->dims[0] : 1) % hri_ggml_block(tensor->type) == 0;
     if (!fits || !hri_ggml_bytes(tensor->type, elements, &bytes))
       return hri_fail(error, HR_ERROR_USAGE, "%s: tensor '%s' has a shape or type that cannot be stored", writer->base.path, tensor->name);
-    HRI_TRY(hri_container_put(&writer->base, i, tensor->name, bytes, HRI_GGUF_ALIGNMENT, error));
+    HRI_TRY(hri_tensor_writer_put(&writer->base, i, tensor->name, bytes, HRI_GGUF_ALIGNMENT, error));
   }
   return HR_OK;
 }
@@ -124,16 +124,16 @@ static hr_status start_file(hri_gguf_writer *writer, const hri_text *head, hr_er
   char directory[4096];
   hri_path_nearest(writer->base.path, directory); /* the one that the file is made in is asked for room first */
   HRI_TRY(hri_publish_room(directory, head->length + writer->base.data_bytes, error));
-  return hri_container_start(&writer->base, head->chars, head->length, error);
+  return hri_tensor_writer_start(&writer->base, head->chars, head->length, error);
 }
 
 hr_status hri_gguf_writer_open(const char *path, const hri_gguf_keys *keys, const hri_gguf_tensor *tensors, uint32_t count,
                                hri_gguf_writer **opened, hr_error *error) {
   hri_gguf_keys head = {0};
   hri_gguf_writer *writer;
-  hri_container_writer *file;
+  hri_tensor_writer *file;
   hr_status status;
-  HRI_TRY(hri_container_create(sizeof *writer, path, count, &file, error));
+  HRI_TRY(hri_tensor_writer_create(sizeof *writer, path, count, &file, error));
   writer = (hri_gguf_writer *)file;
   writer->tensors = tensors;
   HRI_TRY_OUT(check_names(writer, error));
@@ -149,15 +149,15 @@ out:
 }
 
 hr_status hri_gguf_writer_write(hri_gguf_writer *writer, uint32_t index, uint64_t offset, const void *data, uint64_t bytes, hr_error *error) {
-  return hri_container_write(&writer->base, index, offset, data, bytes, error);
+  return hri_tensor_writer_write(&writer->base, index, offset, data, bytes, error);
 }
 
 void hri_gguf_writer_abort(hri_gguf_writer *writer) {
-  if (writer) hri_container_abort(&writer->base);
+  if (writer) hri_tensor_writer_abort(&writer->base);
 }
 
 hr_status hri_gguf_writer_finish(hri_gguf_writer *writer, hr_error *error) {
-  hr_status status = hri_container_end(&writer->base, hri_container_check(&writer->base, error), error);
+  hr_status status = hri_tensor_writer_end(&writer->base, hri_tensor_writer_check(&writer->base, error), error);
   hri_gguf_writer_abort(writer);
   return status;
 }

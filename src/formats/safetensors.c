@@ -11,11 +11,11 @@
 
 #include "base/file.h"
 #include "base/json_scan.h"
-#include "formats/container.h"
+#include "formats/tensor_file.h"
 #include "formats/order.h"
 
 struct hri_safetensors {
-  hri_container base;       /* first */
+  hri_tensor_file base;       /* first */
   char *header;             /* scanned in place; strings point into it */
   uint64_t header_bytes, data_bytes;
   HRI_ARRAY(hri_safetensor) tensors;
@@ -249,11 +249,11 @@ static hr_status read_header(hri_safetensors *file, hr_error *error) {
 }
 
 hr_status hri_safetensors_open_fd(int fd, const char *path, hri_safetensors **opened, hr_error *error) {
-  hri_container *container;
+  hri_tensor_file *base;
   hri_safetensors *file;
   hr_status status;
-  HRI_TRY(hri_container_open(sizeof *file, fd, path, &container, error));
-  file = (hri_safetensors *)container;
+  HRI_TRY(hri_tensor_file_open(sizeof *file, fd, path, &base, error));
+  file = (hri_safetensors *)base;
   HRI_TRY_OUT(read_header(file, error));
   HRI_TRY_OUT(read_entries(file, error));
   HRI_TRY_OUT(check(file, error));
@@ -278,7 +278,7 @@ void hri_safetensors_close(hri_safetensors *file) {
   hri_free(file->passed);
   hri_free(file->by_name);
   hri_free(file->header);
-  hri_container_close(&file->base);
+  hri_tensor_file_close(&file->base);
 }
 
 /* ---- Asking ---- */
@@ -317,7 +317,7 @@ hr_status hri_safetensors_read(const hri_safetensors *file, uint32_t index, uint
   if (index >= file->tensors.count)
     return hri_fail(error, HR_ERROR_INTERNAL, "%s has no tensor of index %u", file->base.path, index);
   tensor = &file->tensors.items[index];
-  HRI_TRY(hri_container_read(&file->base, (hri_container_range){tensor->name, tensor->begin, tensor->end - tensor->begin}, offset, bytes, to, &at, error));
+  HRI_TRY(hri_tensor_file_read(&file->base, (hri_tensor_range){tensor->name, tensor->begin, tensor->end - tensor->begin}, offset, bytes, to, &at, error));
   if (!file->digest) return HR_OK;
   status = pass(file, index, at, to, bytes, error);
   return status == HR_OK ? HR_OK : hri_context(error, status, "tensor '%.200s': ", tensor->name);

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "formats/container.h"
+#include "formats/tensor_file.h"
 #include "formats/order.h"
 #include "formats/safetensors.h"
 
 struct hri_safetensors_writer {
-  hri_container_writer base; /* first */
+  hri_tensor_writer base; /* first */
   const hri_safetensor *tensors; /* the caller's */
   hri_file_digest *digest;
 };
@@ -72,7 +72,7 @@ static hr_status check_tensors(const hri_safetensors_writer *writer, hr_error *e
 static hr_status place_tensors(hri_safetensors_writer *writer, const uint32_t *order, hr_error *error) {
   for (uint32_t i = 0; i < writer->base.count; i++) {
     uint32_t index = order[i];
-    HRI_TRY(hri_container_put(&writer->base, index, writer->tensors[index].name, writer->base.places[index].bytes, 1, error));
+    HRI_TRY(hri_tensor_writer_put(&writer->base, index, writer->tensors[index].name, writer->base.places[index].bytes, 1, error));
   }
   return HR_OK;
 }
@@ -88,7 +88,7 @@ static void put_metadata(hri_json_writer *json, const hri_safetensors_pair *meta
   hri_json_end_object(json);
 }
 
-static void put_tensor(hri_json_writer *json, const hri_safetensor *tensor, const hri_container_place *at) {
+static void put_tensor(hri_json_writer *json, const hri_safetensor *tensor, const hri_tensor_place *at) {
   uint32_t i;
   hri_json_key(json, tensor->name);
   hri_json_begin_object(json);
@@ -129,7 +129,7 @@ static hr_status make_header(hri_safetensors_writer *writer, const uint32_t *ord
 
 /* ---- File ---- */
 
-static hr_status add_to_digest(hri_container_writer *writer, uint64_t at, const void *bytes, uint64_t count, hr_error *error) {
+static hr_status add_to_digest(hri_tensor_writer *writer, uint64_t at, const void *bytes, uint64_t count, hr_error *error) {
   return hri_file_digest_add(((hri_safetensors_writer *)writer)->digest, at, bytes, count, error);
 }
 
@@ -139,9 +139,9 @@ hr_status hri_safetensors_writer_open(const char *path, const hri_safetensor *te
   hri_text header = {0};
   uint32_t *order = NULL;
   hri_safetensors_writer *writer;
-  hri_container_writer *file;
+  hri_tensor_writer *file;
   hr_status status;
-  HRI_TRY(hri_container_create(sizeof *writer, path, count, &file, error));
+  HRI_TRY(hri_tensor_writer_create(sizeof *writer, path, count, &file, error));
   file->tap = add_to_digest;
   writer = (hri_safetensors_writer *)file;
   writer->tensors = tensors;
@@ -151,7 +151,7 @@ hr_status hri_safetensors_writer_open(const char *path, const hri_safetensor *te
   HRI_TRY_OUT(place_tensors(writer, order, error));
   HRI_TRY_OUT(make_header(writer, order, metadata, metadata_count, &header, error));
   HRI_TRY_OUT(hri_file_digest_create(DIGEST_PARTS, &writer->digest, error));
-  HRI_TRY_OUT(hri_container_start(file, header.chars, header.length, error));
+  HRI_TRY_OUT(hri_tensor_writer_start(file, header.chars, header.length, error));
   *opened = writer;
   writer = NULL;
 out:
@@ -161,11 +161,11 @@ out:
   return status;
 }
 
-uint64_t hri_safetensors_writer_file_bytes(const hri_safetensors_writer *writer) { return hri_container_file_bytes(&writer->base); }
+uint64_t hri_safetensors_writer_file_bytes(const hri_safetensors_writer *writer) { return hri_tensor_writer_file_bytes(&writer->base); }
 
 hr_status hri_safetensors_writer_write(hri_safetensors_writer *writer, uint32_t index, uint64_t offset, const void *data,
                                        uint64_t bytes, hr_error *error) {
-  return hri_container_write(&writer->base, index, offset, data, bytes, error);
+  return hri_tensor_writer_write(&writer->base, index, offset, data, bytes, error);
 }
 
 /* ---- The end ---- */
@@ -173,7 +173,7 @@ hr_status hri_safetensors_writer_write(hri_safetensors_writer *writer, uint32_t 
 void hri_safetensors_writer_abort(hri_safetensors_writer *writer) {
   if (!writer) return;
   hri_file_digest_destroy(writer->digest);
-  hri_container_abort(&writer->base);
+  hri_tensor_writer_abort(&writer->base);
 }
 
 static hr_status tell(const hri_safetensors_writer *writer, hri_file_list *files, hr_error *error) {
@@ -184,9 +184,9 @@ static hr_status tell(const hri_safetensors_writer *writer, hri_file_list *files
 }
 
 hr_status hri_safetensors_writer_finish(hri_safetensors_writer *writer, hri_file_list *files, hr_error *error) {
-  hr_status status = hri_container_check(&writer->base, error);
+  hr_status status = hri_tensor_writer_check(&writer->base, error);
   if (status == HR_OK) status = tell(writer, files, error);
-  status = hri_container_end(&writer->base, status, error);
+  status = hri_tensor_writer_end(&writer->base, status, error);
   hri_safetensors_writer_abort(writer);
   return status;
 }

@@ -47,7 +47,7 @@ static hr_status event_of(const hri_lives *lives, uint64_t count, uint64_t *even
 
 static hr_status export_trace(const hr_snapshot *s, exporter export, uint32_t trace, uint64_t at, const char *path, hr_error *error) {
   hri_lives *lives = NULL;
-  hri_sink sink = {.fd = -1};
+  hri_snapshot_sink sink = {.fd = -1};
   hri_export e = {.s = s, .sink = &sink};
   hr_status status;
   if (trace >= s->trace_count && (trace || s->trace_count))
@@ -69,7 +69,7 @@ out:
 hr_status hr_snapshot_export(const hr_snapshot *snapshot, hr_export_format format, uint32_t trace, uint64_t at, const char *path,
                              hr_error *error) {
   const exporter export = exporter_of(format);
-  hri_sink sink;
+  hri_snapshot_sink sink;
   if (export) return export_trace(snapshot, export, trace, at, path, error);
   if (format != HR_EXPORT_JSON) return hri_fail(error, HR_ERROR_USAGE, "there is no export format %d", (int)format);
   HRI_TRY(hri_layout_check(snapshot, UINT64_MAX, error));

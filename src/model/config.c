@@ -14,7 +14,7 @@
 
 static void value_text(const json_t *value, char out[64]) {
   char cut[44];
-  switch (value ? json_typeof(value) : JSON_NULL) {
+  switch ((json_type)(value ? json_typeof(value) : JSON_NULL)) {
   case JSON_STRING:
     hri_model_set_text(cut, sizeof cut, json_string_value(value));
     (void)snprintf(out, 64, "\"%s\"%s", cut, strlen(cut) < json_string_length(value) ? "..." : "");

@@ -138,6 +138,7 @@ static bool same_rope(const hr_rope *a, const hr_rope *b) {
 static hr_status read_set(reading *r, const char *theta_key, const hri_json *scaling, const hri_json *parameters, hr_error *error) {
   hr_rope v5 = *r->rope, *v4 = r->rope;
   double partial = r->partial;
+  hr_status status;
   bool has_theta = hri_json_has(r->root, theta_key), has_scaling = scaling && scaling->value;
   HRI_TRY(hri_config_number(r->root, theta_key, 0, MAX_THETA, false, &v4->theta, error));
   v5.theta = v4->theta;
@@ -145,13 +146,14 @@ static hr_status read_set(reading *r, const char *theta_key, const hri_json *sca
   if (!parameters->value) return HR_OK;
   r->rope = &v5;
   r->partial = partial;
-  HRI_TRY(read_dict(r, parameters, error));
+  status = read_dict(r, parameters, error);
+  r->rope = v4;
+  HRI_TRY(status);
   if ((has_theta && v4->theta != v5.theta) || (has_scaling && !same_rope(v4, &v5))) {
     hri_fail(error, HR_ERROR_INPUT, "%s: field %s contradicts %s or rope_scaling", r->root->file, parameters->path, theta_key);
     return hri_hint(error, HR_ERROR_INPUT, "remove the ones that do not belong to this model");
   }
   *v4 = v5;
-  r->rope = v4;
   return HR_OK;
 }
 

@@ -124,7 +124,7 @@ static uint64_t stored_row(const hri_gguf_part *part, uint64_t row) {
 static hr_status read_vector(const hri_gguf *file, uint32_t index, const hri_gguf_part *part, uint64_t first, uint64_t count, float *to, void *staging,
                              uint64_t staging_bytes, hr_error *error) {
   uint64_t block = hri_ggml_block(hri_gguf_tensor_get(file, index)->type);
-  float values[256];
+  float values[256] = {0};
   if (block == 1 && !part->head_size) return read_run(file, index, first, count, to, staging, staging_bytes, error);
   for (uint64_t i = 0, held = UINT64_MAX; i < count; i++) {
     uint64_t at = part->head_size ? stored_row(part, first + i) : first + i;

@@ -118,7 +118,7 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   }
   HRI_TRY(hri_pass_workspace(job, backend, error));
   HRI_TRY(verify(job, options, HRI_PASS_WORKSPACE, error));
-  return options->check_each ? HR_OK : hri_job_check(job, error);
+  return options->check_each || options->no_check ? HR_OK : hri_job_check(job, error);
 }
 
 hr_status hri_compile(const hr_job *spec, const hri_backend *backend, const hri_compile_options *options, hri_job *job, hr_error *error) {

@@ -144,19 +144,3 @@ void hri_live_series_deinit(hri_live_series *series) {
   hri_free(series->by_role);
   *series = (hri_live_series){0};
 }
-
-hr_status hri_live_bound(const hri_job *job, uint64_t guard, uint64_t bound[HRI_TIER_COUNT], hr_error *error) {
-  hri_storage_life *lives = hri_alloc(job->storages.count * sizeof *lives);
-  hri_program_span spans[HRI_PROGRAM_COUNT];
-  hr_status status;
-  if (!lives) return hri_fail_memory(error, job->storages.count * sizeof *lives, "lives");
-  status = hri_storage_lives(job, lives, spans, error);
-  for (uint8_t tier = 0; tier < HRI_TIER_COUNT && status == HR_OK; tier++) {
-    hri_live_series series;
-    status = hri_live_series_make(job, lives, spans, tier, guard, false, &series, error);
-    bound[tier] = series.peak_bytes;
-    hri_live_series_deinit(&series);
-  }
-  hri_free(lives);
-  return status;
-}

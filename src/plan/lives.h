@@ -37,7 +37,4 @@ hr_status hri_live_series_make(const hri_job *job, const hri_storage_life *lives
                                bool by_role, hri_live_series *series, hr_error *error);
 void hri_live_series_deinit(hri_live_series *series);
 
-/* The largest total of each tier: what the search ranks by before anything is placed. */
-hr_status hri_live_bound(const hri_job *job, uint64_t guard, uint64_t bound[HRI_TIER_COUNT], hr_error *error);
-
 #endif

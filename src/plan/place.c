@@ -11,107 +11,127 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 60, GROUP = 8 };
+enum { ROUNDS = 60 };
 static const uint64_t WORK = 12u * 1000 * 1000; /* interval comparisons per program */
 
 /* ---- the greedy ---- */
 
-typedef struct item { uint64_t bytes; uint32_t begin, end; hri_id storage; } item;
+typedef struct item {
+  uint64_t bytes;
+  uint64_t low; /* offset, once placed */
+  uint32_t begin, end;
+  hri_id storage;
+} item;
 
-/* What lies there already, in order of offsets; as arrays, since best_fit goes through all of it for every item. */
+/* What lies there already, in order of offsets. Nine tenths of the time of a plan go into passing over it: lives stand in
+ * arrays of their own, halved to 16 bits until all ticks of the program fit (`shift`), eight to a vector. Who meets in those may
+ * meet; who does not, does not. */
 typedef struct shelf {
-  int32_t *begin, *end;  /* lives; signed, which every vector unit compares */
-  uint64_t *low, *high;  /* bytes */
+  int16_t *begin, *end; /* GROUP more than `count`, which meet nothing */
+  uint32_t *item;       /* index into items */
   uint32_t count;
 } shelf;
+
+enum { GROUP = 8, TICK_LIMIT = INT16_MAX - 1 };
+typedef int16_t lives __attribute__((vector_size(2 * GROUP))); /* gcc's and clang's: of no instruction set in particular */
+typedef int8_t marks __attribute__((vector_size(GROUP)));
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first mark is the lowest byte");
 
 typedef struct placer {
   const hri_job *job;
   hri_placement *out;
-  uint64_t *offsets, guard;
+  uint64_t guard;
   uint8_t tier;
-  HRI_ARRAY(item) items;      /* of the program at hand */
-  shelf fixed, placed;        /* carried by several programs, placed for good; the same and the items placed so far */
+  uint32_t ticks;             /* of the job */
+  HRI_ARRAY(item) fixed;      /* placed for good: carried by several programs */
+  HRI_ARRAY(item) items;      /* of the program at hand, the fixed ones behind them */
+  uint32_t first_tick, shift; /* of the program; see shelf */
+  shelf placed;
   uint32_t *order, *best_order; /* indices into items */
-  uint64_t *at, *best_at;     /* offsets per item */
+  uint64_t *best_low;
   uint64_t work;
 } placer;
 
-typedef int32_t quad __attribute__((vector_size(16))); /* gcc's and clang's: of no instruction set in particular */
-
-/* Whether any of GROUP neighbours on the shelf is alive together with [begin, end]. One in twenty is, so most of a shelf is
- * passed over in groups. */
-static bool any_meets(const shelf *s, uint32_t from, quad begin, quad end) {
-  uint64_t halves[2];
-  quad any = {0};
-  for (uint32_t k = from; k < from + GROUP; k += 4) {
-    quad ends, begins;
-    memcpy(&ends, s->end + k, sizeof ends);
-    memcpy(&begins, s->begin + k, sizeof begins);
-    any |= (ends >= begin) & (begins <= end);
-  }
-  memcpy(halves, &any, sizeof halves);
-  return (halves[0] | halves[1]) != 0;
+static int16_t coarse(const placer *p, uint32_t tick) {
+  assert(tick >= p->first_tick && (tick - p->first_tick) >> p->shift <= TICK_LIMIT);
+  return (int16_t)((tick - p->first_tick) >> p->shift);
 }
 
+/* A byte of ones for each of GROUP neighbours that may be alive together with ticks above `before` and below `behind`. */
+static inline uint64_t who_meets(const shelf *s, uint32_t from, lives before, lives behind) {
+  lives begins, ends;
+  marks met;
+  uint64_t word;
+  memcpy(&begins, s->begin + from, sizeof begins);
+  memcpy(&ends, s->end + from, sizeof ends);
+  met = __builtin_convertvector((ends > before) & (begins < behind), marks);
+  memcpy(&word, &met, sizeof word);
+  return word;
+}
+
+static lives spread(int16_t value) { return (lives){value, value, value, value, value, value, value, value}; }
+
 /* Lowest of the best-fitting gaps for `it`: the smallest one that holds it, else on top of everything it meets. */
-static uint64_t best_fit(const shelf *s, const item *it) {
+static uint64_t best_fit(const placer *p, const item *it) {
   uint64_t cursor = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
-  const int32_t begin = (int32_t)it->begin, end = (int32_t)it->end;
-  const quad begins = {begin, begin, begin, begin}, ends = {end, end, end, end};
-  for (uint32_t from = 0; from < s->count; from += GROUP) {
-    const uint32_t to = s->count - from < GROUP ? s->count : from + GROUP;
-    if (to - from == GROUP && !any_meets(s, from, begins, ends)) continue;
-    for (uint32_t k = from; k < to; k++) {
-      if (s->end[k] < begin || s->begin[k] > end) continue;
-      if (s->low[k] >= cursor + it->bytes && s->low[k] - cursor < best_gap) {
-        best_gap = s->low[k] - cursor;
+  const lives before = spread((int16_t)(coarse(p, it->begin) - 1)), behind = spread((int16_t)(coarse(p, it->end) + 1));
+  const item *items = p->items.items;
+  const shelf placed = p->placed;
+  for (uint32_t from = 0; from < placed.count; from += GROUP)
+    for (uint64_t met = who_meets(&placed, from, before, behind); met;) {
+      const uint32_t bit = (uint32_t)__builtin_ctzll(met);
+      const item *other = &items[placed.item[from + bit / 8]];
+      met &= ~(UINT64_C(0xFF) << bit);
+      if (other->end < it->begin || other->begin > it->end) continue;
+      if (other->low >= cursor + it->bytes && other->low - cursor < best_gap) {
+        best_gap = other->low - cursor;
         best = cursor;
       }
-      if (s->high[k] > cursor) cursor = s->high[k];
+      if (other->low + other->bytes > cursor) cursor = other->low + other->bytes;
     }
-  }
   return best == UINT64_MAX ? cursor : best;
 }
 
-static void insert(shelf *s, uint64_t offset, const item *it) {
+/* Behind all that lies as low or lower. */
+static void insert(placer *p, uint32_t i) {
+  const item *it = &p->items.items[i];
+  shelf *s = &p->placed;
   uint32_t low = 0, high = s->count, after;
   while (low < high) {
     uint32_t middle = (low + high) / 2;
-    if (s->low[middle] <= offset) low = middle + 1;
+    if (p->items.items[s->item[middle]].low <= it->low) low = middle + 1;
     else high = middle;
   }
   after = s->count++ - low;
   memmove(s->begin + low + 1, s->begin + low, after * sizeof *s->begin);
   memmove(s->end + low + 1, s->end + low, after * sizeof *s->end);
-  memmove(s->low + low + 1, s->low + low, after * sizeof *s->low);
-  memmove(s->high + low + 1, s->high + low, after * sizeof *s->high);
-  assert(it->begin <= it->end && it->end <= INT32_MAX);
-  s->begin[low] = (int32_t)it->begin;
-  s->end[low] = (int32_t)it->end;
-  s->low[low] = offset;
-  s->high[low] = offset + it->bytes;
+  memmove(s->item + low + 1, s->item + low, after * sizeof *s->item);
+  s->begin[low] = coarse(p, it->begin);
+  s->end[low] = coarse(p, it->end);
+  s->item[low] = i;
 }
 
-static void copy_shelf(shelf *to, const shelf *from) {
-  memcpy(to->begin, from->begin, from->count * sizeof *to->begin);
-  memcpy(to->end, from->end, from->count * sizeof *to->end);
-  memcpy(to->low, from->low, from->count * sizeof *to->low);
-  memcpy(to->high, from->high, from->count * sizeof *to->high);
-  to->count = from->count;
+static void clear(shelf *s) {
+  for (uint32_t k = 0; k < s->count; k++) {
+    s->begin[k] = INT16_MAX;
+    s->end[k] = -1;
+  }
+  s->count = 0;
 }
 
+/* Places the first `count` items in p->order among the others, which stay. *top: the place in the order of the item that
+ * ends highest. */
 static uint64_t greedy(placer *p, uint32_t count, uint32_t *top) {
   uint64_t peak = 0;
-  copy_shelf(&p->placed, &p->fixed);
+  clear(&p->placed);
+  for (uint32_t i = count; i < p->items.count; i++) insert(p, i);
   for (uint32_t n = 0; n < count; n++) {
-    const item *it = &p->items.items[p->order[n]];
-    uint64_t offset = best_fit(&p->placed, it), end = offset + it->bytes;
-    p->work += p->placed.count;
-    p->at[p->order[n]] = offset;
-    insert(&p->placed, offset, it);
-    if (end > peak) {
-      peak = end;
+    item *it = &p->items.items[p->order[n]];
+    p->work += p->fixed.count + n;
+    it->low = best_fit(p, it);
+    insert(p, p->order[n]);
+    if (it->low + it->bytes > peak) {
+      peak = it->low + it->bytes;
       *top = n;
     }
   }
@@ -140,10 +160,29 @@ static hr_status sort_items(const placer *p, int kind, uint32_t count, hr_error 
   return HR_OK;
 }
 
-/* Places the items of one program; `enough` is a peak that need not be beaten. */
-static hr_status place_items(placer *p, uint64_t bound, uint64_t enough, uint32_t *rounds, hr_error *error) {
+/* The ticks of the program, and what of the fixed items meets it. */
+static hr_status set_stage(placer *p, hri_program_span span, hr_error *error) {
+  p->first_tick = span.begin;
+  for (p->shift = 0; (span.end - span.begin) >> p->shift > TICK_LIMIT;) p->shift++;
+  for (size_t f = 0; f < p->fixed.count; f++) {
+    item it = p->fixed.items[f];
+    if (it.end < span.begin || it.begin > span.end) continue;
+    if (it.begin < span.begin) it.begin = span.begin; /* before and behind, it meets nothing of this program */
+    if (it.end > span.end) it.end = span.end;
+    if (!hri_array_push(&p->items, it)) return hri_fail_memory(error, sizeof it, "placement");
+  }
+  return HR_OK;
+}
+
+static void keep_best(placer *p, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) p->best_low[i] = p->items.items[i].low;
+}
+
+/* Places the items of one program, all of whose lives lie in `span`; `enough` is a peak that need not be beaten. */
+static hr_status place_items(placer *p, hri_program_span span, uint64_t bound, uint64_t enough, hr_error *error) {
   uint32_t count = (uint32_t)p->items.count, top = 0, best_top = 0;
   uint64_t best = UINT64_MAX, goal = bound > enough ? bound : enough;
+  HRI_TRY(set_stage(p, span, error));
   p->work = 0;
   for (int kind = 0; kind < 3 && best > goal; kind++) {
     uint64_t peak;
@@ -152,10 +191,10 @@ static hr_status place_items(placer *p, uint64_t bound, uint64_t enough, uint32_
     if (peak >= best) continue;
     best = peak;
     best_top = top;
-    memcpy(p->best_at, p->at, count * sizeof *p->at);
+    keep_best(p, count);
     memcpy(p->best_order, p->order, count * sizeof *p->order);
   }
-  if (count) memcpy(p->order, p->best_order, count * sizeof *p->order);
+  memcpy(p->order, p->best_order, count * sizeof *p->order);
   top = best_top;
   for (uint32_t round = 0; round < ROUNDS && best > goal && p->work < WORK && top > 0; round++) {
     uint32_t moved = p->order[top];
@@ -163,47 +202,41 @@ static hr_status place_items(placer *p, uint64_t bound, uint64_t enough, uint32_
     memmove(p->order + 1, p->order, top * sizeof *p->order);
     p->order[0] = moved;
     peak = greedy(p, count, &top);
-    (*rounds)++;
+    p->out->rounds++;
     if (peak >= best) continue;
     best = peak;
-    memcpy(p->best_at, p->at, count * sizeof *p->at);
+    keep_best(p, count);
   }
-  for (uint32_t i = 0; i < count; i++) p->offsets[p->items.items[i].storage] = p->best_at[i];
+  for (uint32_t i = 0; i < count; i++) {
+    p->items.items[i].low = p->best_low[i];
+    p->out->offsets[p->items.items[i].storage] = p->best_low[i];
+  }
+  p->items.count = count;
   return HR_OK;
-}
-
-static bool reserve_shelf(shelf *s, size_t count) {
-  s->begin = hri_alloc((count + 1) * sizeof *s->begin);
-  s->end = hri_alloc((count + 1) * sizeof *s->end);
-  s->low = hri_alloc((count + 1) * sizeof *s->low);
-  s->high = hri_alloc((count + 1) * sizeof *s->high);
-  return s->begin && s->end && s->low && s->high;
-}
-
-static void free_shelf(shelf *s) {
-  hri_free(s->begin);
-  hri_free(s->end);
-  hri_free(s->low);
-  hri_free(s->high);
 }
 
 static hr_status reserve_scratch(placer *p, size_t count, hr_error *error) {
   p->order = hri_alloc((count + 1) * sizeof *p->order);
   p->best_order = hri_alloc((count + 1) * sizeof *p->best_order);
-  p->at = hri_alloc((count + 1) * sizeof *p->at);
-  p->best_at = hri_alloc((count + 1) * sizeof *p->best_at);
-  if (reserve_shelf(&p->fixed, count) && reserve_shelf(&p->placed, count) && p->order && p->best_order && p->at && p->best_at) return HR_OK;
-  return hri_fail_memory(error, count * 72, "placement");
+  p->best_low = hri_alloc((count + 1) * sizeof *p->best_low);
+  p->placed.begin = hri_alloc((count + GROUP) * sizeof *p->placed.begin);
+  p->placed.end = hri_alloc((count + GROUP) * sizeof *p->placed.end);
+  p->placed.item = hri_alloc((count + GROUP) * sizeof *p->placed.item);
+  if (!p->order || !p->best_order || !p->best_low || !p->placed.begin || !p->placed.end || !p->placed.item) return hri_fail_memory(error, count * 24, "placement");
+  p->placed.count = (uint32_t)count + GROUP;
+  clear(&p->placed);
+  return HR_OK;
 }
 
 static void free_scratch(placer *p) {
   hri_free(p->order);
   hri_free(p->best_order);
-  hri_free(p->at);
-  hri_free(p->best_at);
-  free_shelf(&p->fixed);
-  free_shelf(&p->placed);
+  hri_free(p->best_low);
+  hri_free(p->placed.begin);
+  hri_free(p->placed.end);
+  hri_free(p->placed.item);
   hri_array_free(&p->items);
+  hri_array_free(&p->fixed);
 }
 
 /* ---- a tier ---- */
@@ -222,14 +255,14 @@ static bool at_bottom(const hri_storage *storage, uint16_t all) { return storage
 static bool in_tier(const placer *p, hri_id s) { return p->job->storages.items[s].tier == p->tier && p->out->lives[s].begin <= p->out->lives[s].end; }
 
 static bool add_item(placer *p, hri_id s) {
-  item it = {hri_placed_bytes(&p->job->storages.items[s], p->guard), p->out->lives[s].begin, p->out->lives[s].end, s};
+  item it = {.bytes = hri_placed_bytes(&p->job->storages.items[s], p->guard), .begin = p->out->lives[s].begin, .end = p->out->lives[s].end, .storage = s};
   return hri_array_push(&p->items, it);
 }
 
 static uint64_t highest_end(const placer *p) {
   uint64_t peak = 0;
   for (size_t i = 0; i < p->items.count; i++) {
-    uint64_t end = p->offsets[p->items.items[i].storage] + p->items.items[i].bytes;
+    uint64_t end = p->items.items[i].low + p->items.items[i].bytes;
     if (end > peak) peak = end;
   }
   return peak;
@@ -241,15 +274,16 @@ static hr_status place_carried(placer *p, uint16_t all, uint64_t *base, uint64_t
     const hri_storage *storage = &p->job->storages.items[s];
     if (!in_tier(p, s) || !storage->scope) continue;
     if (at_bottom(storage, all)) {
-      p->offsets[s] = *base;
+      p->out->offsets[s] = *base;
       *base += hri_placed_bytes(storage, p->guard);
     } else if (!add_item(p, s)) {
       return hri_fail_memory(error, sizeof(item), "placement");
     }
   }
-  HRI_TRY(place_items(p, 0, 0, &p->out->rounds, error));
+  HRI_TRY(place_items(p, (hri_program_span){0, p->ticks - 1}, 0, 0, error));
   *peak = highest_end(p);
-  for (size_t i = 0; i < p->items.count; i++) insert(&p->fixed, p->offsets[p->items.items[i].storage], &p->items.items[i]);
+  for (size_t i = 0; i < p->items.count; i++)
+    if (!hri_array_push(&p->fixed, p->items.items[i])) return hri_fail_memory(error, sizeof(item), "placement");
   return HR_OK;
 }
 
@@ -276,7 +310,7 @@ static hr_status place_local(placer *p, int kind, uint64_t bound, uint64_t *peak
     const hri_storage *storage = &p->job->storages.items[s];
     if (in_tier(p, s) && !storage->scope && storage->program == kind && !add_item(p, s)) return hri_fail_memory(error, sizeof(item), "placement");
   }
-  HRI_TRY(place_items(p, bound, *peak, &p->out->rounds, error));
+  HRI_TRY(place_items(p, p->out->spans[kind], bound, *peak, error));
   own = highest_end(p);
   if (own > *peak) *peak = own;
   return HR_OK;
@@ -289,11 +323,8 @@ static hr_status place_tier(placer *p, hr_error *error) {
   hri_live_series live;
   hr_status status;
   HRI_TRY(hri_live_series_make(p->job, p->out->lives, p->out->spans, p->tier, p->guard, false, &live, error));
-  p->out->lower_bound_bytes[p->tier] = live.peak_bytes;
-  if (live.peak_bytes == 0) {
-    hri_live_series_deinit(&live);
-    return HR_OK;
-  }
+  assert(live.peak_bytes == p->out->lower_bound_bytes[p->tier]);
+  p->ticks = live.ticks;
   HRI_TRY_OUT(place_carried(p, all, &base, &peak, error));
   /* programs from the largest bound down: the others need only stay below it (the series counts the base as well) */
   for (int kind; (kind = largest_program(p, &live, done, &bound)) >= 0; done |= HRI_IN((unsigned)kind)) {
@@ -302,8 +333,8 @@ static hr_status place_tier(placer *p, hr_error *error) {
   }
   for (hri_id s = 0; s < p->job->storages.count; s++) {
     if (!in_tier(p, s)) continue;
-    if (!at_bottom(&p->job->storages.items[s], all)) p->offsets[s] += base;
-    assert(p->offsets[s] % HRI_STORAGE_ALIGN == 0 && p->offsets[s] + p->job->storages.items[s].bytes <= base + peak);
+    if (!at_bottom(&p->job->storages.items[s], all)) p->out->offsets[s] += base;
+    assert(p->out->offsets[s] % HRI_STORAGE_ALIGN == 0 && p->out->offsets[s] + p->job->storages.items[s].bytes <= base + peak);
   }
   p->out->peak_bytes[p->tier] = base + peak;
   assert(p->out->peak_bytes[p->tier] >= live.peak_bytes);
@@ -312,24 +343,43 @@ out:
   return status;
 }
 
-hr_status hri_place_job(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
-  placer p = {.job = job, .out = out, .guard = guard};
+hr_status hri_placement_bound(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
   hr_status status = HR_OK;
   memset(out, 0, sizeof *out);
-  p.offsets = out->offsets = hri_alloc_zero(job->storages.count, sizeof *out->offsets);
   out->lives = hri_alloc(job->storages.count * sizeof *out->lives);
-  if (!out->offsets || !out->lives) {
-    status = hri_fail_memory(error, job->storages.count * 16, "placement");
-    goto out;
-  }
-  HRI_TRY_OUT(reserve_scratch(&p, job->storages.count, error));
+  if (!out->lives) return hri_fail_memory(error, job->storages.count * sizeof *out->lives, "lives");
   HRI_TRY_OUT(hri_storage_lives(job, out->lives, out->spans, error));
+  for (uint8_t tier = 0; tier < HRI_TIER_COUNT; tier++) {
+    hri_live_series live;
+    HRI_TRY_OUT(hri_live_series_make(job, out->lives, out->spans, tier, guard, false, &live, error));
+    out->lower_bound_bytes[tier] = live.peak_bytes;
+    hri_live_series_deinit(&live);
+  }
+out:
+  if (status != HR_OK) hri_placement_deinit(out);
+  return status;
+}
+
+hr_status hri_placement_make(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
+  placer p = {.job = job, .out = out, .guard = guard};
+  hr_status status = HR_OK;
+  assert(out->lives && !out->offsets);
+  out->offsets = hri_alloc_zero(job->storages.count, sizeof *out->offsets);
+  if (!out->offsets) return hri_fail_memory(error, job->storages.count * sizeof *out->offsets, "placement");
+  HRI_TRY_OUT(reserve_scratch(&p, job->storages.count, error));
   for (p.tier = 0; p.tier < HRI_TIER_COUNT; p.tier++) {
     p.items.count = p.fixed.count = 0;
-    HRI_TRY_OUT(place_tier(&p, error));
+    if (out->lower_bound_bytes[p.tier]) HRI_TRY_OUT(place_tier(&p, error));
   }
 out:
   free_scratch(&p);
+  return status;
+}
+
+hr_status hri_place_job(const hri_job *job, uint64_t guard, hri_placement *out, hr_error *error) {
+  hr_status status;
+  HRI_TRY(hri_placement_bound(job, guard, out, error));
+  status = hri_placement_make(job, guard, out, error);
   if (status != HR_OK) hri_placement_deinit(out);
   return status;
 }

@@ -13,7 +13,10 @@ typedef struct hri_placement {
   uint32_t rounds;                         /* improvement rounds that were run */
 } hri_placement;
 
-/* `guard` bytes are kept free behind every storage (check mode), else 0. Deterministic. */
+/* Lives, spans and bounds alone, and then the rest: a placement is made in these two steps, or in one.
+ * `guard` bytes are kept free behind every storage (check mode), else 0. Deterministic. */
+hr_status hri_placement_bound(const hri_job *job, uint64_t guard, hri_placement *placement, hr_error *error);
+hr_status hri_placement_make(const hri_job *job, uint64_t guard, hri_placement *placement, hr_error *error);
 hr_status hri_place_job(const hri_job *job, uint64_t guard, hri_placement *placement, hr_error *error);
 void hri_placement_deinit(hri_placement *placement);
 

@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,58 +61,113 @@ static void describe_tier(hr_plan *plan, int tier) {
   (void)snprintf(t->peak_program, sizeof t->peak_program, "%s", hri_program_name((hri_program_kind)node->program));
 }
 
-static hr_status describe(hr_plan *plan, hr_error *error) {
+static void describe_fit(hr_plan *plan) {
+  hr_plan_info *info = &plan->info;
+  info->fits = hri_plan_need(plan) <= info->budget_bytes;
+  if (plan->spec.host_budget_bytes && info->tiers[HR_TIER_HOST].reserved_bytes > plan->spec.host_budget_bytes) info->fits = false;
+}
+
+/* What is known before anything is placed. Bytes are bounds: what is placed takes as many or more. */
+static hr_status describe_draft(hr_plan *plan, hr_error *error) {
   hr_plan_info *info = &plan->info;
   hri_cost cost;
   HRI_TRY(hri_job_cost(&plan->job, &plan->spec, &cost, error));
-  for (int tier = 0; tier < HR_TIER_COUNT; tier++) describe_tier(plan, tier);
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
+    info->tiers[tier].lower_bound_bytes = plan->placement.lower_bound_bytes[tier];
+    info->tiers[tier].reserved_bytes = hri_round_up(plan->placement.lower_bound_bytes[tier], plan->backend->granule);
+  }
   info->tiers[HR_TIER_DEVICE].fixed_bytes = fixed_bytes(plan);
   info->tiers[HR_TIER_DEVICE].fixed_measured = plan->spec.device.fixed_measured;
   info->budget_bytes = plan->spec.budget_bytes ? plan->spec.budget_bytes : plan->spec.device.usable_bytes;
-  info->fits = info->tiers[HR_TIER_DEVICE].reserved_bytes + info->tiers[HR_TIER_DEVICE].fixed_bytes <= info->budget_bytes;
-  if (plan->spec.host_budget_bytes && info->tiers[HR_TIER_HOST].reserved_bytes > plan->spec.host_budget_bytes) info->fits = false;
   info->step_seconds = cost.step_seconds;
   info->time_measured = hri_cost_measured(&plan->job, &plan->spec.device);
   memcpy(info->lane_seconds, cost.lane_seconds, sizeof info->lane_seconds);
   memcpy(info->phase_seconds, cost.phase_seconds, sizeof info->phase_seconds);
   info->flops_per_step = cost.flops;
   info->tokens_per_step = plan->spec.purpose == HR_PURPOSE_GENERATE ? 1 : (uint64_t)plan->spec.sequence_length * plan->spec.micro_batch * plan->spec.accumulate;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+    info->program_count += plan->job.programs[kind].present;
+    info->node_count += (uint32_t)plan->job.programs[kind].order.count;
+  }
+  info->plan_bytes = job_bytes(&plan->job);
+  describe_fit(plan);
+  return HR_OK;
+}
+
+static void describe(hr_plan *plan) {
+  hr_plan_info *info = &plan->info;
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++) describe_tier(plan, tier);
   for (size_t p = 0; p < plan->job.params.count; p++) {
     uint64_t elements = hri_tensor_elements(&plan->job.tensors.items[plan->job.params.items[p].weight]);
     info->parameter_count += elements;
     if (plan->job.params.items[p].trainable) info->trainable_parameter_count += elements;
   }
-  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
-    info->program_count += plan->job.programs[kind].present;
-    info->node_count += (uint32_t)plan->job.programs[kind].order.count;
-  }
   for (size_t s = 0; s < plan->job.storages.count; s++) info->storage_count += plan->placement.lives[s].begin <= plan->placement.lives[s].end;
-  info->plan_bytes = job_bytes(&plan->job);
+  describe_fit(plan);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Bytes kept free behind every storage. */
+static uint64_t guard_of(const hr_job *spec) { return spec->check ? HRI_STORAGE_ALIGN : 0; }
+
+/* A backend that runs jobs (a team, libraries) is made once for a plan and the drafts beside it. */
+static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hr_error *error) {
+  plan->borrows = beside && beside->backend->prepare && strcmp(beside->spec.device.name, plan->spec.device.name) == 0;
+  if (plan->borrows) plan->backend = beside->backend;
+  else HRI_TRY(hri_backend_open(&plan->spec.device, plan->spec.threads, &plan->backend, error));
+  assert(!plan->borrows || beside->spec.threads == plan->spec.threads);
+  plan->spec.device = plan->backend->device;
   return HR_OK;
 }
 
-hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **out, hr_error *error) {
+static hr_status draft_with(const hr_job *spec, const hri_compile_options *options, const hr_plan *beside, hri_build_fn build, void *context, hr_plan **out, hr_error *error) {
+  static const hri_compile_options none = {0};
+  hri_compile_options unchecked = options ? *options : none;
   hri_forward forwards[HRI_PROGRAM_COUNT];
+  const double begin = now();
   hr_plan *plan = hri_alloc_zero(1, sizeof *plan);
-  struct timespec begin, end;
   hr_status status = HR_OK;
-  clock_gettime(CLOCK_MONOTONIC, &begin);
   if (!plan) return hri_fail_memory(error, sizeof *plan, "the plan");
+  unchecked.no_check = true;
   plan->spec = *spec;
   hri_job_init(&plan->job);
-  HRI_TRY_OUT(hri_backend_open(&spec->device, spec->threads, &plan->backend, error));
-  plan->spec.device = plan->backend->device;
+  HRI_TRY_OUT(open_backend(plan, beside, error));
   HRI_TRY_OUT(build(context, &plan->job, &plan->spec, forwards, error));
-  HRI_TRY_OUT(hri_compile_built(&plan->spec, plan->backend, options, forwards, &plan->job, error));
-  HRI_TRY_OUT(hri_place_job(&plan->job, plan->spec.check ? HRI_STORAGE_ALIGN : 0, &plan->placement, error));
-  for (uint8_t tier = 0; tier < HR_TIER_COUNT; tier++) HRI_TRY_OUT(hri_breakdown_make(&plan->job, &plan->placement, tier, &plan->breakdown[tier], error));
-  HRI_TRY_OUT(describe(plan, error));
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  plan->info.plan_seconds = (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+  HRI_TRY_OUT(hri_compile_built(&plan->spec, plan->backend, &unchecked, forwards, &plan->job, error));
+  HRI_TRY_OUT(hri_placement_bound(&plan->job, guard_of(spec), &plan->placement, error));
+  HRI_TRY_OUT(describe_draft(plan, error));
+  plan->info.plan_seconds = now() - begin;
   *out = plan;
   return HR_OK;
 out:
   hr_plan_destroy(plan);
+  return status;
+}
+
+hr_status hri_plan_finish(hr_plan *plan, hr_error *error) {
+  const double begin = now();
+  assert(!plan->finished);
+  HRI_TRY(hri_job_check(&plan->job, error));
+  HRI_TRY(hri_placement_make(&plan->job, guard_of(&plan->spec), &plan->placement, error));
+  for (uint8_t tier = 0; tier < HR_TIER_COUNT; tier++) HRI_TRY(hri_breakdown_make(&plan->job, &plan->placement, tier, &plan->breakdown[tier], error));
+  describe(plan);
+  plan->finished = true;
+  plan->info.plan_seconds += now() - begin;
+  return HR_OK;
+}
+
+hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **out, hr_error *error) {
+  hr_plan *plan;
+  hr_status status;
+  HRI_TRY(draft_with(spec, options, NULL, build, context, &plan, error));
+  status = hri_plan_finish(plan, error);
+  if (status == HR_OK) *out = plan;
+  else hr_plan_destroy(plan);
   return status;
 }
 
@@ -124,6 +180,10 @@ hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options
   return hri_plan_create_with(spec, options, build_model, NULL, plan, error);
 }
 
+hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **draft, hr_error *error) {
+  return draft_with(spec, NULL, beside, build_model, NULL, draft, error);
+}
+
 hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error) { return hri_plan_create(job, NULL, plan, error); }
 
 void hr_plan_destroy(hr_plan *plan) {
@@ -131,7 +191,7 @@ void hr_plan_destroy(hr_plan *plan) {
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) hri_breakdown_deinit(&plan->breakdown[tier]);
   hri_placement_deinit(&plan->placement);
   hri_job_deinit(&plan->job);
-  hri_backend_close(plan->backend);
+  if (!plan->borrows) hri_backend_close(plan->backend);
   hri_free(plan);
 }
 

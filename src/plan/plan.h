@@ -1,4 +1,8 @@
-/* The plan object: a compiled job, its placement, and what is read off it. */
+/* The plan object: a compiled job, its placement, and what is read off it.
+ *
+ * A plan is made in two steps. A draft is compiled and has lives, the bound of its bytes and its time, all exactly those of
+ * the finished plan, but is neither checked nor placed: some 1 ms for a model of 7B. Finishing checks, places and describes it,
+ * which takes ten times as long. The search compares drafts and finishes what it will say. */
 #ifndef HRI_PLAN_PLAN_H
 #define HRI_PLAN_PLAN_H
 
@@ -12,16 +16,29 @@
 struct hr_plan {
   hr_job spec;
   hr_plan_info info;
-  hri_backend *backend;    /* of the job's device; owned */
+  hri_backend *backend;    /* of the job's device */
+  bool borrows;            /* the backend is another plan's */
+  bool finished;
   hri_job job;
-  hri_placement placement;
+  hri_placement placement; /* of a draft: lives, spans and bounds */
   hri_breakdown breakdown[HR_TIER_COUNT];
 };
 
 /* hr_plan_create with test options (check after each pass, passes left out, the simulated host tier). */
 hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **plan, hr_error *error);
 
-/* The same for a job that `build` makes (as hri_build does for models). */
+/* Of a draft: info has its time, and what it needs at least, in place of what it needs; where info.fits is false, it stays so.
+ * `beside`: a plan for the same device and threads that lives longer and lends its backend; NULL: one of its own. */
+hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **draft, hr_error *error);
+hr_status hri_plan_finish(hr_plan *draft, hr_error *error);
+
+/* What a budget must hold. */
+static inline uint64_t hri_plan_need(const hr_plan *plan) {
+  const hr_tier_plan *t = &plan->info.tiers[HR_TIER_DEVICE];
+  return t->reserved_bytes + t->fixed_bytes;
+}
+
+/* hri_plan_create for a job that `build` makes (as hri_build does for models). */
 typedef hr_status (*hri_build_fn)(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error);
 hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *options, hri_build_fn build, void *context, hr_plan **plan, hr_error *error);
 

@@ -9,7 +9,7 @@
 enum { BUFFER_BYTES = 1 << 16, ZIP_LEVEL = 5 };
 
 struct hri_page {
-  hri_sink file;
+  hri_snapshot_sink file;
   hr_status status;
   hr_error error; /* of the first failure; the sink fills it too */
   z_stream zip;

@@ -1,6 +1,6 @@
 /* --recompute auto: levels per layer for a byte budget.
  *
- * Five plans with the same level everywhere are read layer by layer (hr_plan_layers_get): what a layer at a level keeps for its
+ * Five drafts of plans with the same level everywhere are read layer by layer (hr_plan_layers_get): what a layer at a level keeps for its
  * backward, S; the most that is alive while it runs, less what the layers below keep, R; and its seconds. Layers of
  * different levels mix freely, since what layer k sees of the layers below is only the sum of what they keep. The most
  * live bytes of a mixture v are therefore
@@ -15,7 +15,7 @@
  * where the order of the layers counts. The seconds are whole picoseconds, so that equal sums are equal. The result is
  * exact for live bytes unless a layer has more than STATES undominated states; of neighbours the faster then stays.
  *
- * A placement can need more than the live bytes. Every choice is therefore planned, and where the placed plan is too
+ * A placement can need more than the live bytes. What is chosen, or told, is therefore placed, and where the placed plan is too
  * large, the bytes asked of the program are tightened: by what was too much until one fits, then halving the distance.
  * At last, where few enough faster mixtures remain that fit by their live bytes, each is planned, the fastest first.
  *
@@ -24,9 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <headroom/plan.h>
-
 #include "base/mem.h"
+#include "search/search.h"
 
 enum {
   STATES = 8192,          /* of one layer: up to some 40 equal layers have fewer */
@@ -45,11 +44,12 @@ typedef struct mixture {
   uint8_t levels[HR_MAX_LAYERS];
 } mixture;
 
+/* A mixture that was drafted; `need_bytes` and `fits` are bounds until it is placed. */
 typedef struct trial {
   mixture levels;
   uint64_t need_bytes;
   double step_seconds;
-  bool fits;
+  bool fits, placed;
   int interest;             /* for the frontier: 0 a step of the search, 1 the same level everywhere, 2 spread over the range */
 } trial;
 
@@ -61,20 +61,22 @@ typedef struct state {
 
 typedef struct chooser {
   const hr_job *job;
+  const hr_plan *lender;       /* of the backend: the caller's, or */
+  hr_plan *own;
   uint32_t layers;
   level_cost cost[HR_MAX_LAYERS][HR_LEVEL_COUNT];
   uint64_t between, outside;   /* live bytes at the loss on top of all S; of everything else */
   uint64_t fixed;              /* least fixed bytes of any trial */
   uint32_t nodes;              /* of the largest trial */
   HRI_ARRAY(trial) trials;
-  size_t chosen;               /* index of the best trial so far */
+  size_t chosen;               /* index of the best trial, once settled */
 } chooser;
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* ---- plans ---- */
 
-static hr_status make_plan(const chooser *c, const mixture *m, hr_weight_packing packing, hr_plan **plan, hr_error *error) {
+static hr_status draft_plan(const chooser *c, const mixture *m, hr_weight_packing packing, hr_plan **plan, hr_error *error) {
   hr_job *job = hri_alloc(sizeof *job);
   hr_status status;
   if (!job) return hri_fail_memory(error, sizeof *job, "the search");
@@ -82,7 +84,7 @@ static hr_status make_plan(const chooser *c, const mixture *m, hr_weight_packing
   job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers};
   memcpy(job->recompute.levels, m->levels, c->layers);
   job->weight_packing = packing;
-  status = hr_plan_create(job, plan, error);
+  status = hri_plan_draft(job, c->lender, plan, error);
   hri_free(job);
   return status;
 }
@@ -95,26 +97,29 @@ static bool better(const trial *a, const trial *b) {
   return a->step_seconds < b->step_seconds;
 }
 
-static const trial *find_trial(const chooser *c, const mixture *m) {
+static trial *find_trial(const chooser *c, const mixture *m) {
   for (size_t k = 0; k < c->trials.count; k++)
     if (memcmp(c->trials.items[k].levels.levels, m->levels, c->layers) == 0) return &c->trials.items[k];
   return NULL;
 }
 
-/* Plans a mixture unless it was planned before. The result stays valid until the next call. */
-static hr_status try_mixture(chooser *c, const mixture *m, hr_plan **keep, const trial **out, hr_error *error) {
-  const hr_plan_info *info;
+static void read_numbers(trial *t, const hr_plan *plan) {
+  t->need_bytes = hri_plan_need(plan);
+  t->step_seconds = plan->info.step_seconds;
+  t->fits = plan->info.fits;
+  t->placed = plan->finished;
+}
+
+/* Drafts a mixture unless that was done before. The result stays valid until the next call. */
+static hr_status try_mixture(chooser *c, const mixture *m, hr_plan **keep, trial **out, hr_error *error) {
   hr_plan *plan = NULL;
   trial t = {.levels = *m};
   *out = find_trial(c, m);
   if (*out) return HR_OK;
-  HRI_TRY(make_plan(c, m, c->job->weight_packing, &plan, error));
-  info = hr_plan_get(plan);
-  t.need_bytes = info->tiers[HR_TIER_DEVICE].reserved_bytes + info->tiers[HR_TIER_DEVICE].fixed_bytes;
-  t.step_seconds = info->step_seconds;
-  t.fits = info->fits;
-  if (c->trials.count == 0 || info->tiers[HR_TIER_DEVICE].fixed_bytes < c->fixed) c->fixed = info->tiers[HR_TIER_DEVICE].fixed_bytes;
-  if (info->node_count > c->nodes) c->nodes = info->node_count;
+  HRI_TRY(draft_plan(c, m, c->job->weight_packing, &plan, error));
+  read_numbers(&t, plan);
+  if (c->trials.count == 0 || plan->info.tiers[HR_TIER_DEVICE].fixed_bytes < c->fixed) c->fixed = plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
+  if (plan->info.node_count > c->nodes) c->nodes = plan->info.node_count;
   if (keep) *keep = plan;
   else hr_plan_destroy(plan);
   if (!hri_array_push(&c->trials, t)) {
@@ -125,8 +130,31 @@ static hr_status try_mixture(chooser *c, const mixture *m, hr_plan **keep, const
     return hri_fail_memory(error, sizeof t, "the search");
   }
   *out = &c->trials.items[c->trials.count - 1];
-  if (better(*out, &c->trials.items[c->chosen])) c->chosen = c->trials.count - 1;
   return HR_OK;
+}
+
+/* From bounds to what a run would reserve. */
+static hr_status place_trial(chooser *c, trial *t, hr_error *error) {
+  hr_plan *plan;
+  hr_status status;
+  if (t->placed) return HR_OK;
+  HRI_TRY(draft_plan(c, &t->levels, c->job->weight_packing, &plan, error));
+  status = hri_plan_finish(plan, error);
+  if (status == HR_OK) read_numbers(t, plan);
+  hr_plan_destroy(plan);
+  return status;
+}
+
+/* The best of all trials. Bounds are never worse than what is placed, so that a placed trial that is better than the bounds
+ * of all others is better than them: only those that might be the best are placed. */
+static hr_status settle(chooser *c, hr_error *error) {
+  for (;;) {
+    c->chosen = 0;
+    for (size_t k = 1; k < c->trials.count; k++)
+      if (better(&c->trials.items[k], &c->trials.items[c->chosen])) c->chosen = k;
+    if (c->trials.items[c->chosen].placed) return HR_OK;
+    HRI_TRY(place_trial(c, &c->trials.items[c->chosen], error));
+  }
 }
 
 /* ---- tables ---- */
@@ -151,7 +179,7 @@ static uint64_t fill_bytes(chooser *c, const hr_plan_layers *l, uint8_t level) {
 static hr_status fill_level(chooser *c, uint8_t level, hr_plan_layers *layers, uint64_t *loss, hr_error *error) {
   bool automatic = c->job->weight_packing == HR_WEIGHT_PACKING_AUTO && c->job->device.packs;
   hr_plan *plan = NULL;
-  const trial *made;
+  trial *made;
   hr_status status;
   mixture m;
   memset(&m, level, sizeof m);
@@ -162,7 +190,7 @@ static hr_status fill_level(chooser *c, uint8_t level, hr_plan_layers *layers, u
   if (automatic && status == HR_OK) {
     hr_plan_destroy(plan);
     plan = NULL;
-    status = make_plan(c, &m, HR_WEIGHT_PACKING_OFF, &plan, error);
+    status = draft_plan(c, &m, HR_WEIGHT_PACKING_OFF, &plan, error);
     if (status == HR_OK) status = hr_plan_layers_get(plan, layers, error);
   }
   if (status == HR_OK) *loss = fill_bytes(c, layers, level);
@@ -325,12 +353,13 @@ static uint64_t room(const chooser *c) { return less(c->job->budget_bytes, c->fi
 static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
   uint64_t fits_at = 0, fails_at = 0, bytes = room(c);
   for (uint32_t attempt = 0; attempt < ATTEMPTS && bytes >= least; attempt++) {
-    const trial *t;
+    trial *t;
     mixture m;
     bool found;
     HRI_TRY(solve_tidy(c, bytes, &m, &found, error));
     if (!found) return HR_OK;
     HRI_TRY(try_mixture(c, &m, NULL, &t, error));
+    HRI_TRY(place_trial(c, t, error));
     if (t->fits) {
       fits_at = bytes;
       if (!fails_at) return HR_OK; /* nothing faster fits by live bytes, let alone placed */
@@ -347,13 +376,13 @@ static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
 }
 
 static hr_status try_within(chooser *c, uint64_t bytes, int interest, hr_error *error) {
-  const trial *t;
+  trial *t;
   mixture m;
   bool found;
   HRI_TRY(solve_tidy(c, bytes, &m, &found, error));
   if (!found) return HR_OK;
   HRI_TRY(try_mixture(c, &m, NULL, &t, error));
-  c->trials.items[t - c->trials.items].interest = interest;
+  t->interest = interest;
   return HR_OK;
 }
 
@@ -405,7 +434,7 @@ static int by_time(const void *a, const void *b, void *context) {
 
 /* Mixtures that are faster than the best and fit by their live bytes, though the placement of another did not. */
 static hr_status try_the_rest(chooser *c, hr_error *error) {
-  bool any = c->trials.items[c->chosen].fits;
+  const bool any = c->trials.items[c->chosen].fits;
   listing l = {.c = c, .bytes = room(c), .quicker_than = any ? picoseconds(c, &c->trials.items[c->chosen].levels) : UINT64_MAX};
   hr_status status = HR_OK;
   for (uint32_t k = c->layers; k > 0; k--) {
@@ -419,8 +448,9 @@ static hr_status try_the_rest(chooser *c, hr_error *error) {
   if (status == HR_OK && l.looked <= LISTED && l.found.count) {
     qsort_r(l.found.items, l.found.count, sizeof *l.found.items, by_time, c);
     for (size_t k = 0; k < l.found.count && k * c->nodes < NODES && status == HR_OK; k++) {
-      const trial *t;
+      trial *t;
       status = try_mixture(c, &l.found.items[k], NULL, &t, error);
+      if (status == HR_OK && t->fits) status = place_trial(c, t, error);
       if (status == HR_OK && t->fits) break;
     }
   }
@@ -430,26 +460,25 @@ static hr_status try_the_rest(chooser *c, hr_error *error) {
 
 /* ---- the whole ---- */
 
-static hr_status choose(chooser *c, hr_frontier *frontier, hr_error *error) {
+static hr_status choose(chooser *c, bool frontier, hr_error *error) {
   uint64_t least;
-  bool settled;
   HRI_TRY(fill_tables(c, error));
   least = least_bytes(c);
-  settled = c->trials.items[HR_LEVEL_KEEP].fits; /* nothing is faster than to keep all */
-  if (settled) c->chosen = HR_LEVEL_KEEP;
-  if (!settled && room(c) < least) { /* nothing fits: the smallest need, for the verdict */
-    HRI_TRY(try_within(c, least, 2, error));
-    settled = true;
+  if (c->trials.items[HR_LEVEL_KEEP].fits) HRI_TRY(place_trial(c, &c->trials.items[HR_LEVEL_KEEP], error));
+  if (c->trials.items[HR_LEVEL_KEEP].fits) { /* nothing is faster than to keep all */
+    c->chosen = HR_LEVEL_KEEP;
+    return frontier ? spread(c, least, error) : HR_OK;
   }
-  if (settled) {
-    size_t chosen = c->chosen;
-    if (frontier) HRI_TRY(spread(c, least, error));
-    c->chosen = chosen;
-    return HR_OK;
+  if (room(c) < least) { /* nothing fits: the smallest need, for the verdict */
+    HRI_TRY(try_within(c, least, 2, error));
+    HRI_TRY(settle(c, error));
+    return frontier ? spread(c, least, error) : HR_OK;
   }
   HRI_TRY(spread(c, least, error));
   HRI_TRY(tighten(c, least, error));
-  return try_the_rest(c, error);
+  HRI_TRY(settle(c, error));
+  HRI_TRY(try_the_rest(c, error));
+  return settle(c, error);
 }
 
 static int by_need(const void *a, const void *b) {
@@ -490,31 +519,48 @@ static size_t undominated(chooser *c, int interest) {
   return count;
 }
 
-static void fill_frontier(chooser *c, hr_frontier *frontier) {
-  size_t count = undominated(c, 1);
+static hr_status fill_frontier(chooser *c, hr_frontier *frontier, hr_error *error) {
+  size_t count;
+  for (size_t k = 0; k < c->trials.count; k++)
+    if (c->trials.items[k].interest > 0) HRI_TRY(place_trial(c, &c->trials.items[k], error));
+  count = undominated(c, 1);
   if (count > HR_MAX_FRONTIER) count = undominated(c, 2);
   frontier->count = 0;
   for (size_t k = 0; k < count; k++) take_point(c, &c->trials.items[k], k == c->chosen, frontier);
+  return HR_OK;
 }
 
 _Static_assert(SPREAD + 1 <= HR_MAX_FRONTIER, "the spread choices and the chosen one fit into a frontier");
 
-hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
-  chooser *c;
-  hr_status status;
-  if (job->purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "--recompute auto: only a training has a backward to recompute in");
-  c = hri_alloc_zero(1, sizeof *c);
+hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice *choice, hr_frontier *frontier, hr_error *error) {
+  chooser *c = hri_alloc_zero(1, sizeof *c);
+  const mixture keep_all = {.levels = {HR_LEVEL_KEEP}};
+  const trial *best;
+  hr_status status = HR_OK;
   if (!c) return hri_fail_memory(error, sizeof *c, "the search");
   c->job = job;
   c->layers = job->model.layer_count;
-  status = choose(c, frontier, error);
-  if (status == HR_OK && frontier) fill_frontier(c, frontier);
-  if (status == HR_OK && plan) status = make_plan(c, &c->trials.items[c->chosen].levels, job->weight_packing, plan, error);
-  if (status == HR_OK) {
-    job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers};
-    memcpy(job->recompute.levels, c->trials.items[c->chosen].levels.levels, c->layers);
-  }
+  if (!beside) HRI_TRY_OUT(draft_plan(c, &keep_all, job->weight_packing, &c->own, error));
+  c->lender = beside ? beside : c->own;
+  HRI_TRY_OUT(choose(c, frontier != NULL, error));
+  if (frontier) HRI_TRY_OUT(fill_frontier(c, frontier, error));
+  best = &c->trials.items[c->chosen];
+  *choice = (hri_choice){.recompute = {.kind = HR_RECOMPUTE_LEVELS, .level_count = c->layers}, .need_bytes = best->need_bytes, .step_seconds = best->step_seconds, .fits = best->fits};
+  memcpy(choice->recompute.levels, best->levels.levels, c->layers);
+out:
+  hr_plan_destroy(c->own);
   hri_array_free(&c->trials);
   hri_free(c);
   return status;
+}
+
+hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
+  hr_job chosen = *job;
+  hri_choice choice;
+  if (job->purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "--recompute auto: only a training has a backward to recompute in");
+  HRI_TRY(hri_choose_levels(job, NULL, &choice, frontier, error));
+  chosen.recompute = choice.recompute;
+  if (plan) HRI_TRY(hr_plan_create(&chosen, plan, error));
+  *job = chosen;
+  return HR_OK;
 }

@@ -1,140 +1,77 @@
-/* The search works on whole plans: every alternative is compiled and placed like the job itself, so that what it says of
- * memory is what a run would reserve.
- *
- * Alternatives are points of a small grid: recompute level x rows per micro-batch (the batch of a step stays the same) x
- * loss chunk, plus changes that alter the algorithm, which are only offered. Effect classes: architecture.md section 3. */
-#include <stdio.h>
+/* Alternatives of a job: what is offered where it does not fit (hr_plan_fixes), and the grid of --auto. Both are points of recompute levels
+ * x rows per micro-batch (the batch of a step stays the same) x loss chunk; the fixes have changes beside that alter the
+ * algorithm, which are only offered. Effect classes: architecture.md section 3. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <headroom/plan.h>
-
 #include "base/mem.h"
+#include "search/search.h"
 
-typedef struct choice {
-  const char *recompute;  /* --recompute, NULL: as it is */
-  uint32_t split;         /* micro-batch divided, accumulation multiplied; 1: as it is */
-  uint32_t chunk;         /* --loss-chunk, 0: as it is */
-  unsigned algorithm;     /* classes 2 and 3, set of: */
-} choice;
-enum { IN_BACKWARD = 1, MOMENTUM = 2, SGD = 4, HALF_SEQUENCE = 8, BF16 = 16, BF16_PURE = 32 };
+/* One alternative: a draft, or, where levels were to be chosen, the finished plan's numbers alone. */
+typedef struct candidate {
+  hr_job job;
+  hr_plan *draft; /* NULL when the numbers are final */
+  uint64_t need_bytes; /* at least, as long as there is a draft */
+  double step_seconds;
+  bool fits;           /* perhaps, as long as there is a draft */
+} candidate;
 
-static uint32_t parts(const choice *c) {
-  return (c->recompute != NULL) + (c->split > 1) + (c->chunk > 0) + (uint32_t)__builtin_popcount(c->algorithm);
+static void drop(candidate *c) {
+  hr_plan_destroy(c->draft);
+  c->draft = NULL;
 }
 
-static void append(char *out, const char *text) {
-  size_t used = strlen(out);
-  (void)snprintf(out + used, HR_FIX_TEXT_BYTES - used, "%s%s", used ? " " : "", text);
+static void read_numbers(candidate *c, const hr_plan *plan) {
+  c->need_bytes = hri_plan_need(plan);
+  c->step_seconds = plan->info.step_seconds;
+  c->fits = plan->info.fits;
 }
 
-/* Changes that make it another training; the first two parts of a name that users know. */
-static bool apply_algorithm(unsigned algorithm, hr_job *job, char *options) {
-  char text[64];
-  if (algorithm & (SGD | MOMENTUM)) {
-    hr_optimizer wanted = algorithm & SGD ? HR_OPTIMIZER_SGD : HR_OPTIMIZER_MOMENTUM;
-    if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == wanted) return false;
-    job->optimizer = wanted;
-    append(options, algorithm & SGD ? "--optimizer sgd" : "--optimizer momentum");
-  }
-  if (algorithm & IN_BACKWARD) {
-    if (job->update == HR_UPDATE_IN_BACKWARD || job->accumulate > 1) return false;
-    append(options, job->clip > 0 ? "--update in-backward --clip 0" : "--update in-backward");
-    job->update = HR_UPDATE_IN_BACKWARD;
-    if (job->on_nonfinite == HR_ON_NONFINITE_SKIP) append(options, "--on-nonfinite stop");
-    job->on_nonfinite = HR_ON_NONFINITE_STOP;
-    job->clip = 0;
-    job->given |= HR_GIVEN_CLIP;
-  }
-  if (algorithm & (BF16 | BF16_PURE)) {
-    if (job->precision != HR_PRECISION_FP32 || (job->given & HR_GIVEN_PRECISION)) return false;
-    job->precision = algorithm & BF16 ? HR_PRECISION_BF16 : HR_PRECISION_BF16_PURE;
-    append(options, algorithm & BF16 ? "--precision bf16" : "--precision bf16-pure");
-  }
-  if (algorithm & HALF_SEQUENCE) {
-    if (job->sequence_length < 128) return false;
-    job->sequence_length /= 2;
-    if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
-    (void)snprintf(text, sizeof text, "--seq %u", job->sequence_length);
-    append(options, text);
-  }
-  return true;
+static void take_choice(candidate *c, const hri_choice *choice) {
+  c->job.recompute = choice->recompute;
+  c->need_bytes = choice->need_bytes;
+  c->step_seconds = choice->step_seconds;
+  c->fits = choice->fits;
 }
 
-/* Applies a choice; false when it does not apply to this job or changes nothing. */
-static bool apply(const choice *c, hr_job *job, char *options) {
-  char text[64];
-  options[0] = 0;
-  if (c->recompute) {
-    hr_recompute wanted;
-    char before[256], after[256];
-    if (hr_recompute_parse(c->recompute, &wanted, NULL) != HR_OK) return false;
-    hr_recompute_text(&job->recompute, job->model.layer_count, before, sizeof before);
-    hr_recompute_text(&wanted, job->model.layer_count, after, sizeof after);
-    if (strcmp(before, after) == 0) return false;
-    job->recompute = wanted;
-    (void)snprintf(text, sizeof text, "--recompute %s", c->recompute);
-    append(options, text);
-  }
-  if (c->split > 1) {
-    if (job->micro_batch % c->split || job->micro_batch / c->split == 0 || job->update == HR_UPDATE_IN_BACKWARD) return false;
-    job->micro_batch /= c->split;
-    job->accumulate *= c->split;
-    if (!(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
-    (void)snprintf(text, sizeof text, "--micro-batch %u --accumulate %u", job->micro_batch, job->accumulate);
-    append(options, text);
-  }
-  if (c->chunk) {
-    if ((uint64_t)job->micro_batch * job->sequence_length <= c->chunk || job->loss_chunk == c->chunk) return false;
-    job->loss_chunk = c->chunk;
-    (void)snprintf(text, sizeof text, "--loss-chunk %u", c->chunk);
-    append(options, text);
-  }
-  return apply_algorithm(c->algorithm, job, options);
-}
-
-/* Plans a finished job; where its levels are still to be chosen, chooses them and writes them into the options. */
-static hr_status plan_job(hr_job *job, char *options, hr_plan **plan, hr_error *error) {
-  char text[256], whole[HR_FIX_TEXT_BYTES + sizeof text], *word;
-  if (job->recompute.kind != HR_RECOMPUTE_AUTO || job->purpose != HR_PURPOSE_TRAIN) return hr_plan_create(job, plan, error);
-  HRI_TRY(hr_plan_recompute(job, plan, NULL, error));
-  hr_recompute_text(&job->recompute, job->model.layer_count, text, sizeof text);
-  word = strstr(options, "--recompute auto");
-  if (!word) return HR_OK;
-  word += strlen("--recompute ");
-  (void)snprintf(whole, sizeof whole, "%.*s%s%s", (int)(word - options), options, text, word + strlen("auto"));
-  if (strlen(whole) < HR_FIX_TEXT_BYTES) memcpy(options, whole, strlen(whole) + 1); /* else auto says as much */
-  return HR_OK;
-}
-
-/* Plans one alternative. HR_OK with *made false when it does not apply. */
-static hr_status try_choice(const hr_job *base, const choice *c, hr_fix *fix, bool *made, hr_plan **keep, hr_error *error) {
-  hr_plan *plan;
-  const hr_plan_info *info;
+/* HR_OK with *made false when the change does not apply. Levels that are to be chosen are. */
+static hr_status draft(const hr_job *base, const hri_change *change, const hr_plan *beside, candidate *c, bool *made, hr_error *error) {
   hr_status status;
   *made = false;
-  memset(fix, 0, sizeof *fix);
-  fix->job = *base;
-  if (!apply(c, &fix->job, fix->options) || hr_job_finish(&fix->job, NULL) != HR_OK) return HR_OK;
-  status = plan_job(&fix->job, fix->options, &plan, error);
+  c->draft = NULL;
+  c->job = *base;
+  if (!hri_change_apply(change, &c->job)) return HR_OK;
+  if (c->job.recompute.kind == HR_RECOMPUTE_AUTO && c->job.purpose == HR_PURPOSE_TRAIN) {
+    hri_choice choice;
+    status = hri_choose_levels(&c->job, beside, &choice, NULL, error);
+    if (status == HR_OK) take_choice(c, &choice);
+  } else {
+    status = hri_plan_draft(&c->job, beside, &c->draft, error);
+    if (status == HR_OK) read_numbers(c, c->draft);
+  }
   if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) return status;
-  if (status != HR_OK) return HR_OK;
-  info = hr_plan_get(plan);
-  fix->fits = info->fits;
-  fix->changes_algorithm = c->algorithm != 0;
-  fix->need_bytes = info->tiers[HR_TIER_DEVICE].reserved_bytes + info->tiers[HR_TIER_DEVICE].fixed_bytes;
-  fix->step_seconds = info->step_seconds;
-  *made = true;
-  if (keep) *keep = plan;
-  else hr_plan_destroy(plan);
+  *made = status == HR_OK;
   return HR_OK;
 }
 
-static const char *const levels[] = {NULL, "selective", "levels:mlp", "levels:attention", "block", "sqrt"};
-enum { LEVELS = sizeof levels / sizeof *levels };
-/* --auto: levels for each layer hold the uniform ones among them; sqrt groups layers, which no level does. */
-static const char *const auto_levels[] = {NULL, "auto", "sqrt"};
-enum { AUTO_LEVELS = sizeof auto_levels / sizeof *auto_levels };
+/* From bounds to what a run would reserve. */
+static hr_status finish(candidate *c, hr_error *error) {
+  hr_status status;
+  if (!c->draft) return HR_OK;
+  status = hri_plan_finish(c->draft, error);
+  if (status == HR_OK) {
+    assert(hri_plan_need(c->draft) >= c->need_bytes && c->draft->info.step_seconds == c->step_seconds && (c->fits || !c->draft->info.fits));
+    read_numbers(c, c->draft);
+  }
+  drop(c);
+  return status;
+}
+
+/* ---- fixes ---- */
+
+static const hri_levels fixed_levels[] = {HRI_LEVELS_SELECTIVE, HRI_LEVELS_MLP, HRI_LEVELS_ATTENTION, HRI_LEVELS_BLOCK, HRI_LEVELS_SQRT};
+enum { FIXED_LEVELS = sizeof fixed_levels / sizeof *fixed_levels };
 
 /* Time is compared per token: a shorter sequence does less work, not faster work. */
 static double seconds_per_token(const hr_fix *f) {
@@ -152,139 +89,178 @@ static int compare_fixes(const void *a, const void *b) {
 
 typedef struct search {
   const hr_job *base;
+  hr_plan *plan;                /* of the base; lends its backend to all others */
   HRI_ARRAY(hr_fix) found;
   double best_single[2];        /* fastest single change that fits, of class 0 or 1 and of class 3; < 0 none */
   uint64_t need;                /* of the base */
 } search;
 
-static hr_status add(search *s, const choice *c, hr_error *error) {
-  hr_fix fix;
-  double *single;
-  bool made;
-  HRI_TRY(try_choice(s->base, c, &fix, &made, NULL, error));
-  if (!made || fix.need_bytes >= s->need) return HR_OK;
-  for (size_t k = 0; k < s->found.count; k++)
-    if (strcmp(s->found.items[k].options, fix.options) == 0) return HR_OK;
-  single = &s->best_single[c->algorithm != 0];
-  if (parts(c) > 1 && *single >= 0 && !(fix.fits && fix.step_seconds < *single)) return HR_OK; /* a combination must earn its place */
-  if (parts(c) > 1 && c->algorithm && s->best_single[0] >= 0) return HR_OK; /* nor is another algorithm offered twice where none is needed */
-  if (fix.fits && parts(c) == 1 && (*single < 0 || fix.step_seconds < *single)) *single = fix.step_seconds;
+static hr_status keep(search *s, const hri_change *change, const candidate *c, hr_error *error) {
+  hr_fix fix = {.fits = c->fits, .changes_algorithm = change->algorithm != 0, .need_bytes = c->need_bytes, .step_seconds = c->step_seconds, .job = c->job};
+  hri_change_text(change, s->base, &c->job, fix.options);
   return hri_array_push(&s->found, fix) ? HR_OK : hri_fail_memory(error, sizeof fix, "the search");
 }
 
-/* Levels chosen for each layer take some twenty plans; they are offered where they are faster than what is there already,
- * or smaller where nothing fits. */
-static hr_status add_chosen_levels(search *s, const choice *c, hr_error *error) {
-  hr_fix fix;
+/* Whether a fix is worth telling: it saves bytes, a combination earns its place by being faster than any of its kind's single
+ * changes that fit, and another algorithm is not offered twice where none is needed. Asked of drafts first: what a bound
+ * fails, the placed bytes fail too. */
+static bool worth(const search *s, const hri_change *change, const candidate *c) {
+  double single = s->best_single[change->algorithm != 0];
+  if (c->need_bytes >= s->need) return false;
+  if (hri_change_parts(change) == 1) return true;
+  if (single >= 0 && !(c->fits && c->step_seconds < single)) return false;
+  return !(change->algorithm && s->best_single[0] >= 0);
+}
+
+static hr_status add(search *s, hri_change change, hr_error *error) {
+  double *single = &s->best_single[change.algorithm != 0];
+  candidate c;
+  hr_status status = HR_OK;
   bool made;
-  HRI_TRY(try_choice(s->base, c, &fix, &made, NULL, error));
-  if (!made || fix.need_bytes >= s->need) return HR_OK;
+  HRI_TRY(draft(s->base, &change, s->plan, &c, &made, error));
+  if (made && worth(s, &change, &c)) status = finish(&c, error);
+  else made = false;
+  drop(&c);
+  if (status != HR_OK || !made || !worth(s, &change, &c)) return status;
+  if (c.fits && hri_change_parts(&change) == 1 && (*single < 0 || c.step_seconds < *single)) *single = c.step_seconds;
+  return keep(s, &change, &c, error);
+}
+
+/* Levels chosen for each layer take some twenty drafts; they are offered where they are faster than what is there already,
+ * or smaller where nothing fits. */
+static hr_status add_chosen_levels(search *s, hri_change change, hr_error *error) {
+  candidate c;
+  bool made;
+  change.levels = HRI_LEVELS_AUTO;
+  HRI_TRY(draft(s->base, &change, s->plan, &c, &made, error));
+  if (!made || c.need_bytes >= s->need) return HR_OK;
   for (size_t k = 0; k < s->found.count; k++) {
     const hr_fix *other = &s->found.items[k];
-    if (other->changes_algorithm || other->fits < fix.fits) continue;
-    if (other->fits > fix.fits || (fix.fits ? other->step_seconds <= fix.step_seconds : other->need_bytes <= fix.need_bytes)) return HR_OK;
+    if (other->changes_algorithm || other->fits < c.fits) continue;
+    if (other->fits > c.fits || (c.fits ? other->step_seconds <= c.step_seconds : other->need_bytes <= c.need_bytes)) return HR_OK;
   }
-  if (fix.fits) s->best_single[0] = fix.step_seconds;
-  return hri_array_push(&s->found, fix) ? HR_OK : hri_fail_memory(error, sizeof fix, "the search");
+  if (c.fits) s->best_single[0] = c.step_seconds;
+  return keep(s, &change, &c, error);
 }
 
-/* Smallest powers of two that divide the micro-batch, most useful last. */
 static hr_status add_singles(search *s, hr_error *error) {
   static const uint32_t chunks[] = {4096, 2048, 1024, 512};
-  static const unsigned algorithms[] = {BF16, BF16_PURE, IN_BACKWARD, MOMENTUM, SGD, HALF_SEQUENCE};
-  for (size_t k = 1; k < LEVELS; k++) HRI_TRY(add(s, &(choice){levels[k], 1, 0, 0}, error));
-  HRI_TRY(add_chosen_levels(s, &(choice){"auto", 1, 0, 0}, error));
-  for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2) HRI_TRY(add(s, &(choice){NULL, split, 0, 0}, error));
-  for (size_t k = 0; k < 4; k++) HRI_TRY(add(s, &(choice){NULL, 1, chunks[k], 0}, error));
-  for (size_t k = 0; k < sizeof algorithms / sizeof *algorithms; k++) HRI_TRY(add(s, &(choice){NULL, 1, 0, algorithms[k]}, error));
+  static const unsigned algorithms[] = {HRI_CHANGE_BF16, HRI_CHANGE_BF16_PURE, HRI_CHANGE_IN_BACKWARD, HRI_CHANGE_MOMENTUM, HRI_CHANGE_SGD, HRI_CHANGE_HALF_SEQUENCE};
+  for (size_t k = 0; k < FIXED_LEVELS; k++) HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1}, error));
+  HRI_TRY(add_chosen_levels(s, (hri_change){.split = 1}, error));
+  for (uint32_t split = 2; split <= s->base->micro_batch; split *= 2) HRI_TRY(add(s, (hri_change){.split = split}, error));
+  for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) HRI_TRY(add(s, (hri_change){.split = 1, .chunk = chunks[k]}, error));
+  for (size_t k = 0; k < sizeof algorithms / sizeof *algorithms; k++) HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = algorithms[k]}, error));
   return HR_OK;
 }
 
 static hr_status add_combinations(search *s, hr_error *error) {
-  uint32_t smallest = 1;
+  const unsigned sgd_in_backward = HRI_CHANGE_SGD | HRI_CHANGE_IN_BACKWARD;
+  uint32_t smallest = 1; /* the largest power of two that divides the micro-batch */
   while (s->base->micro_batch % (smallest * 2) == 0) smallest *= 2;
-  for (size_t k = 1; k < LEVELS; k++) {
-    HRI_TRY(add(s, &(choice){levels[k], 1, 1024, 0}, error));
-    if (smallest > 1) HRI_TRY(add(s, &(choice){levels[k], smallest, 0, 0}, error));
-    if (smallest > 2) HRI_TRY(add(s, &(choice){levels[k], smallest / 2, 0, 0}, error));
+  for (size_t k = 0; k < FIXED_LEVELS; k++) {
+    HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1, .chunk = 1024}, error));
+    if (smallest > 1) HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = smallest}, error));
+    if (smallest > 2) HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = smallest / 2}, error));
   }
-  for (size_t k = 1; k < LEVELS; k++) {
-    HRI_TRY(add(s, &(choice){levels[k], 1, 0, IN_BACKWARD}, error));
-    HRI_TRY(add(s, &(choice){levels[k], smallest, 0, SGD}, error));
-    HRI_TRY(add(s, &(choice){levels[k], 1, 0, SGD | IN_BACKWARD}, error));
+  for (size_t k = 0; k < FIXED_LEVELS; k++) {
+    HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1, .algorithm = HRI_CHANGE_IN_BACKWARD}, error));
+    HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = smallest, .algorithm = HRI_CHANGE_SGD}, error));
+    HRI_TRY(add(s, (hri_change){.levels = fixed_levels[k], .split = 1, .algorithm = sgd_in_backward}, error));
   }
   if (s->best_single[0] < 0) {
-    HRI_TRY(add_chosen_levels(s, &(choice){"auto", 1, 1024, 0}, error));
-    if (smallest > 1) HRI_TRY(add_chosen_levels(s, &(choice){"auto", smallest, 0, 0}, error));
+    HRI_TRY(add_chosen_levels(s, (hri_change){.split = 1, .chunk = 1024}, error));
+    if (smallest > 1) HRI_TRY(add_chosen_levels(s, (hri_change){.split = smallest}, error));
   }
-  HRI_TRY(add(s, &(choice){NULL, 1, 0, SGD | IN_BACKWARD}, error));
-  HRI_TRY(add(s, &(choice){"block", 1, 0, SGD | IN_BACKWARD | HALF_SEQUENCE}, error));
-  HRI_TRY(add(s, &(choice){"block", 1, 0, BF16_PURE | IN_BACKWARD}, error));
-  return add(s, &(choice){"block", 1, 0, BF16_PURE | SGD | IN_BACKWARD}, error);
+  HRI_TRY(add(s, (hri_change){.split = 1, .algorithm = sgd_in_backward}, error));
+  HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = sgd_in_backward | HRI_CHANGE_HALF_SEQUENCE}, error));
+  HRI_TRY(add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = HRI_CHANGE_BF16_PURE | HRI_CHANGE_IN_BACKWARD}, error));
+  return add(s, (hri_change){.levels = HRI_LEVELS_BLOCK, .split = 1, .algorithm = HRI_CHANGE_BF16_PURE | sgd_in_backward}, error);
 }
 
 hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error) {
   hr_job base = *job;
   search s = {.base = &base, .best_single = {-1, -1}};
-  hr_plan *plan = NULL;
-  char options[HR_FIX_TEXT_BYTES] = "";
-  hr_status status = plan_job(&base, options, &plan, error);
+  hr_status status;
   *count = 0;
-  if (status != HR_OK) return status;
-  s.need = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].reserved_bytes + hr_plan_get(plan)->tiers[HR_TIER_DEVICE].fixed_bytes;
-  hr_plan_destroy(plan);
-  if (job->purpose == HR_PURPOSE_TRAIN) {
-    status = add_singles(&s, error);
-    if (status == HR_OK) status = add_combinations(&s, error);
+  if (base.recompute.kind == HR_RECOMPUTE_AUTO && base.purpose == HR_PURPOSE_TRAIN) {
+    hri_choice choice;
+    HRI_TRY(hri_choose_levels(&base, NULL, &choice, NULL, error));
+    base.recompute = choice.recompute;
   }
-  if (status == HR_OK && s.found.count) {
+  HRI_TRY(hr_plan_create(&base, &s.plan, error));
+  s.need = hri_plan_need(s.plan);
+  if (job->purpose == HR_PURPOSE_TRAIN) {
+    HRI_TRY_OUT(add_singles(&s, error));
+    HRI_TRY_OUT(add_combinations(&s, error));
+  }
+  if (s.found.count) {
     qsort(s.found.items, s.found.count, sizeof *s.found.items, compare_fixes);
     *count = (uint32_t)(s.found.count < HR_MAX_FIXES ? s.found.count : HR_MAX_FIXES);
     memcpy(fixes, s.found.items, *count * sizeof *fixes);
   }
+  status = HR_OK;
+out:
+  hr_plan_destroy(s.plan);
   hri_array_free(&s.found);
   return status;
 }
 
+/* ---- --auto ---- */
+
+/* Levels for each layer hold the uniform ones among them; sqrt groups layers, which no level does. */
+static const hri_levels auto_levels[] = {HRI_LEVELS_KEPT, HRI_LEVELS_AUTO, HRI_LEVELS_SQRT};
+enum { AUTO_LEVELS = sizeof auto_levels / sizeof *auto_levels };
+
 /* The grid of --auto: what was given stays. Recomputation only slows a point down, so that one that is slower than the best
  * without it needs no levels. */
-static bool allowed(const hr_job *job, size_t level, uint32_t split, uint32_t chunked) {
+static bool allowed(const hr_job *job, hri_levels level, uint32_t split, uint32_t chunked) {
   bool train = job->purpose == HR_PURPOSE_TRAIN;
-  if (level && ((job->given & HR_GIVEN_RECOMPUTE) || !train)) return false;
+  if (level != HRI_LEVELS_KEPT && ((job->given & HR_GIVEN_RECOMPUTE) || !train)) return false;
   if (split > 1 && ((job->given & (HR_GIVEN_MICRO_BATCH | HR_GIVEN_ACCUMULATE)) || !train)) return false;
   return !(chunked && (job->given & HR_GIVEN_LOSS_CHUNK));
 }
 
 typedef struct grid {
   const hr_job *job;
-  hr_plan *best;
-  hr_fix best_fix;
+  hr_plan *lender;              /* of its backend */
+  bool any;                     /* something fits: */
+  candidate best;
   double unlevelled[32][2];     /* step_seconds per split and chunk as it is; 0: not planned */
-  uint64_t smallest;
+  uint64_t smallest;            /* need of all that was planned while nothing fitted */
   char smallest_options[HR_FIX_TEXT_BYTES];
 } grid;
 
-static hr_status try_point(grid *g, size_t level, uint32_t split, uint32_t chunked, hr_error *error) {
+static void take(grid *g, const candidate *c) {
+  g->any = true;
+  g->best = *c;
+}
+
+/* Its placed bytes matter where it would be the best, or the smallest as long as nothing fits. */
+static bool decides(const grid *g, const candidate *c) {
+  if (g->any) return c->fits && c->step_seconds < g->best.step_seconds;
+  return c->fits || c->need_bytes < g->smallest;
+}
+
+static hr_status try_point(grid *g, hri_levels level, uint32_t split, uint32_t chunked, hr_error *error) {
   double *floor = &g->unlevelled[__builtin_ctz(split)][chunked];
-  hr_plan *plan = NULL;
-  hr_fix fix;
+  hri_change change = {.levels = level, .split = split, .chunk = chunked ? 1024 : 0};
+  candidate c;
+  hr_status status = HR_OK;
   bool made;
   if (!allowed(g->job, level, split, chunked)) return HR_OK;
-  if (level && g->best && g->job->recompute.kind == HR_RECOMPUTE_NONE && *floor >= g->best_fix.step_seconds) return HR_OK;
-  HRI_TRY(try_choice(g->job, &(choice){auto_levels[level], split, chunked ? 1024 : 0, 0}, &fix, &made, &plan, error));
+  if (level != HRI_LEVELS_KEPT && g->any && g->job->recompute.kind == HR_RECOMPUTE_NONE && *floor >= g->best.step_seconds) return HR_OK;
+  HRI_TRY(draft(g->job, &change, g->lender, &c, &made, error));
   if (!made) return HR_OK;
-  if (level == 0) *floor = fix.step_seconds;
-  if (fix.need_bytes < g->smallest) {
-    g->smallest = fix.need_bytes;
-    memcpy(g->smallest_options, fix.options, sizeof g->smallest_options);
+  if (level == HRI_LEVELS_KEPT) *floor = c.step_seconds;
+  if (decides(g, &c)) status = finish(&c, error);
+  drop(&c);
+  if (status != HR_OK || !decides(g, &c)) return status;
+  if (!g->any && c.need_bytes < g->smallest) {
+    g->smallest = c.need_bytes;
+    hri_change_text(&change, g->job, &c.job, g->smallest_options);
   }
-  if (fix.fits && (!g->best || fix.step_seconds < g->best_fix.step_seconds)) {
-    hr_plan_destroy(g->best);
-    g->best = plan;
-    g->best_fix = fix;
-  } else {
-    hr_plan_destroy(plan);
-  }
+  if (c.fits) take(g, &c);
   return HR_OK;
 }
 
@@ -304,46 +280,52 @@ static hr_status nothing_fits(const grid *g, hr_error *error) {
 /* Of the best choice: its weights packed wherever that pays, if it is faster and still fits. */
 static hr_status try_packing(grid *g, hr_error *error) {
   static const hr_weight_packing ways[] = {HR_WEIGHT_PACKING_TRANSIENT, HR_WEIGHT_PACKING_PERSISTENT};
-  if (!g->best || (g->job->given & HR_GIVEN_WEIGHT_PACKING)) return HR_OK;
+  if (!g->any || (g->job->given & HR_GIVEN_WEIGHT_PACKING)) return HR_OK;
   for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
-    hr_job job = g->best_fix.job;
-    hr_plan *plan;
-    job.weight_packing = ways[k];
-    if (ways[k] == HR_WEIGHT_PACKING_PERSISTENT && job.accumulate == 1) continue; /* nothing to carry it to */
-    HRI_TRY(hr_plan_create(&job, &plan, error));
-    if (hr_plan_get(plan)->fits && hr_plan_get(plan)->step_seconds < g->best_fix.step_seconds) {
-      hr_plan_destroy(g->best);
-      g->best = plan;
-      g->best_fix.job = job;
-      g->best_fix.step_seconds = hr_plan_get(plan)->step_seconds;
-    } else {
-      hr_plan_destroy(plan);
-    }
+    candidate c = {.job = g->best.job};
+    hr_status status = HR_OK;
+    c.job.weight_packing = ways[k];
+    if (ways[k] == HR_WEIGHT_PACKING_PERSISTENT && c.job.accumulate == 1) continue; /* nothing to carry it to */
+    HRI_TRY(hri_plan_draft(&c.job, g->lender, &c.draft, error));
+    read_numbers(&c, c.draft);
+    if (decides(g, &c)) status = finish(&c, error);
+    drop(&c);
+    HRI_TRY(status);
+    if (decides(g, &c)) take(g, &c);
   }
   return HR_OK;
 }
 
+/* A plan whose backend all drafts share. Where the job without recomputation cannot be planned, each has its own. */
+static hr_status lend(grid *g, hr_error *error) {
+  hr_job job = *g->job;
+  hr_status status;
+  job.recompute = (hr_recompute){.kind = HR_RECOMPUTE_NONE};
+  status = hri_plan_draft(&job, NULL, &g->lender, error);
+  return status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL ? status : HR_OK;
+}
+
+/* The plan that is returned is made anew: the search's backend holds what the other points prepared, which is not in its
+ * fixed bytes. */
 hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   grid *g = hri_alloc_zero(1, sizeof *g);
   hr_status status = HR_OK;
   if (!g) return hri_fail_memory(error, sizeof *g, "the search");
   g->job = job;
   g->smallest = UINT64_MAX;
+  HRI_TRY_OUT(lend(g, error));
   for (size_t level = 0; level < AUTO_LEVELS; level++)
     for (uint32_t split = 1; split && split <= job->micro_batch; split *= 2)
-      for (uint32_t chunked = 0; chunked < 2; chunked++) HRI_TRY_OUT(try_point(g, level, split, chunked, error));
+      for (uint32_t chunked = 0; chunked < 2; chunked++) HRI_TRY_OUT(try_point(g, auto_levels[level], split, chunked, error));
   HRI_TRY_OUT(try_packing(g, error));
-  if (!g->best) {
+  if (!g->any) {
     status = nothing_fits(g, error);
     goto out;
   }
-  *job = g->best_fix.job;
-  if (out) {
-    *out = g->best;
-    g->best = NULL;
-  }
+  if (out) HRI_TRY_OUT(hr_plan_create(&g->best.job, out, error));
+  *job = g->best.job;
 out:
-  hr_plan_destroy(g->best);
+  hr_plan_destroy(g->lender);
   hri_free(g);
   return status;
 }

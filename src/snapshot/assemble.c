@@ -11,7 +11,7 @@ static const uint64_t small_segment_bytes = 2u << 20; /* of PyTorch's small pool
 /* ---- lists ---- */
 
 /* The list that `v` is, of items of kind `tag`. Nothing stated gives the empty list. */
-static hr_status get_list(hri_snapshot_decoder *d, hri_value v, hri_value_tag tag, const char *name, const char *items, const hri_value_list **list) {
+static hr_status get_list(hri_snapshot_decoder *d, hri_decoded v, hri_value_tag tag, const char *name, const char *items, const hri_value_list **list) {
   hri_value_list *found;
   char text[80];
   *list = &d->lists[0];
@@ -28,7 +28,7 @@ static hr_status get_list(hri_snapshot_decoder *d, hri_value v, hri_value_tag ta
 
 /* ---- traces ---- */
 
-static hr_status add_trace(hri_snapshot_decoder *d, hri_value v, int32_t device) {
+static hr_status add_trace(hri_snapshot_decoder *d, hri_decoded v, int32_t device) {
   hr_snapshot *s = d->builder.snapshot;
   const hri_value_list *list;
   uint64_t count;
@@ -45,7 +45,7 @@ static hr_status add_trace(hri_snapshot_decoder *d, hri_value v, int32_t device)
 }
 
 /* One list per device, or (host_traces) one list of events. */
-static hr_status add_traces(hri_snapshot_decoder *d, hri_value v, const char *name, bool host) {
+static hr_status add_traces(hri_snapshot_decoder *d, hri_decoded v, const char *name, bool host) {
   const hri_value_list *list;
   if (hri_value_tag_of(v) == HRI_VALUE_LIST && hri_value_payload(v) && hri_value_tag_of(hri_list_item(&d->lists[hri_value_payload(v)], 0)) == HRI_VALUE_EVENT)
     return add_trace(d, v, host ? CPU : 0);
@@ -135,7 +135,7 @@ static hr_status add_segment(hri_snapshot_decoder *d, const hri_read_segment *re
   hr_segment segment = read->segment;
   uint64_t total = 0;
   if (!read->has_address && hri_value_tag_of(read->blocks) == HRI_VALUE_LIST && hri_value_payload(read->blocks)) {
-    hri_value first = hri_list_item(&d->lists[hri_value_payload(read->blocks)], 0);
+    hri_decoded first = hri_list_item(&d->lists[hri_value_payload(read->blocks)], 0);
     if (hri_value_tag_of(first) == HRI_VALUE_BLOCK) segment.address = d->blocks[hri_value_payload(first)].block.address;
   }
   segment.device = device;
@@ -149,7 +149,7 @@ static hr_status add_segment(hri_snapshot_decoder *d, const hri_read_segment *re
   return HR_OK;
 }
 
-static hr_status add_segments(hri_snapshot_decoder *d, hri_value v, const char *name, int32_t cpu_place, bool host) {
+static hr_status add_segments(hri_snapshot_decoder *d, hri_decoded v, const char *name, int32_t cpu_place, bool host) {
   const hri_value_list *list;
   HRI_TRY(get_list(d, v, HRI_VALUE_SEGMENT, name, "segments", &list));
   for (uint64_t k = 0; k < hri_list_count(list); k++) {
@@ -161,7 +161,7 @@ static hr_status add_segments(hri_snapshot_decoder *d, hri_value v, const char *
 
 /* ---- the whole ---- */
 
-static hr_status add_annotations(hri_snapshot_decoder *d, hri_value v) {
+static hr_status add_annotations(hri_snapshot_decoder *d, hri_decoded v) {
   const hri_value_list *list;
   HRI_TRY(get_list(d, v, HRI_VALUE_ANNOTATION, "external_annotations", "annotations", &list));
   for (uint64_t k = 0; k < hri_list_count(list); k++)
@@ -193,7 +193,7 @@ static const char *format_of(const hri_snapshot_decoder *d) {
   return "pytorch-2.0";
 }
 
-static hr_status find_top(hri_snapshot_decoder *d, hri_value whole, hri_read_top *top) {
+static hr_status find_top(hri_snapshot_decoder *d, hri_decoded whole, hri_read_top *top) {
   char text[80];
   HRI_TRY(hri_value_finish(d, &whole, HRI_KEY_NONE));
   *top = (hri_read_top){0};
@@ -204,7 +204,7 @@ static hr_status find_top(hri_snapshot_decoder *d, hri_value whole, hri_read_top
   return HR_OK;
 }
 
-hr_status hri_snapshot_decoder_end(hri_snapshot_decoder *d, hri_value whole, uint64_t byte_count, hr_snapshot **snapshot) {
+hr_status hri_snapshot_decoder_end(hri_snapshot_decoder *d, hri_decoded whole, uint64_t byte_count, hr_snapshot **snapshot) {
   hr_snapshot *s = d->builder.snapshot;
   hri_read_top top;
   int32_t cpu_place = CPU;

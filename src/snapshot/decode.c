@@ -107,7 +107,7 @@ hr_status hri_snapshot_decoder_fail_memory(const hri_snapshot_decoder *d) {
 
 /* ---- scalars ---- */
 
-hr_status hri_value_of_integer(hri_snapshot_decoder *d, uint64_t bits, bool negative, hri_value *value) {
+hr_status hri_value_of_integer(hri_snapshot_decoder *d, uint64_t bits, bool negative, hri_decoded *value) {
   const uint64_t half = 1ull << (HRI_VALUE_SMALL_BITS - 1);
   if (negative ? bits >= (uint64_t)0 - half : bits < half) {
     *value = hri_value_make(HRI_VALUE_INT, bits & ((1ull << HRI_VALUE_SMALL_BITS) - 1));
@@ -117,7 +117,7 @@ hr_status hri_value_of_integer(hri_snapshot_decoder *d, uint64_t bits, bool nega
   return hri_values_push(d, &d->wides, bits) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
 
-hr_status hri_value_of_real(hri_snapshot_decoder *d, double real, hri_value *value) {
+hr_status hri_value_of_real(hri_snapshot_decoder *d, double real, hri_decoded *value) {
   uint64_t bits;
   memcpy(&bits, &real, 8);
   *value = hri_value_make(HRI_VALUE_REAL, d->wides.count);
@@ -151,7 +151,7 @@ static hr_status add_mended(hri_snapshot_decoder *d, const char *chars, uint64_t
   return text.failed || d->builder.failed ? hri_snapshot_decoder_fail_memory(d) : HR_OK;
 }
 
-hr_status hri_value_of_string(hri_snapshot_decoder *d, const char *chars, uint64_t count, hri_value *value) {
+hr_status hri_value_of_string(hri_snapshot_decoder *d, const char *chars, uint64_t count, hri_decoded *value) {
   uint32_t string = 0;
   if (is_ascii(chars, count)) {
     string = hri_snapshot_add_string(&d->builder, chars, count);
@@ -164,7 +164,7 @@ hr_status hri_value_of_string(hri_snapshot_decoder *d, const char *chars, uint64
   return HR_OK;
 }
 
-hr_status hri_value_of_tuple(hri_snapshot_decoder *d, const hri_value *items, uint64_t count, hri_value *value) {
+hr_status hri_value_of_tuple(hri_snapshot_decoder *d, const hri_decoded *items, uint64_t count, hri_decoded *value) {
   uint64_t first, second;
   bool a, b;
   *value = HRI_VALUE_OPAQUE;
@@ -177,13 +177,13 @@ hr_status hri_value_of_tuple(hri_snapshot_decoder *d, const hri_value *items, ui
   return hri_values_push(d, &d->wides, first) && hri_values_push(d, &d->wides, second) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
 
-static double real_of(const hri_snapshot_decoder *d, hri_value v) {
+static double real_of(const hri_snapshot_decoder *d, hri_decoded v) {
   double real;
   memcpy(&real, &d->wides.items[hri_value_payload(v)], 8);
   return real;
 }
 
-bool hri_value_integer(const hri_snapshot_decoder *d, hri_value v, uint64_t *bits, bool *negative) {
+bool hri_value_integer(const hri_snapshot_decoder *d, hri_decoded v, uint64_t *bits, bool *negative) {
   double real;
   switch (hri_value_tag_of(v)) {
   case HRI_VALUE_BOOL: *bits = hri_value_payload(v), *negative = false; return true;
@@ -203,7 +203,7 @@ bool hri_value_integer(const hri_snapshot_decoder *d, hri_value v, uint64_t *bit
   }
 }
 
-bool hri_value_pair(const hri_snapshot_decoder *d, hri_value v, uint64_t pair[2]) {
+bool hri_value_pair(const hri_snapshot_decoder *d, hri_decoded v, uint64_t pair[2]) {
   uint64_t payload = hri_value_payload(v);
   if (hri_value_tag_of(v) == HRI_VALUE_SMALL_PAIR) pair[0] = payload >> 29, pair[1] = payload & ((1u << 29) - 1);
   else if (hri_value_tag_of(v) == HRI_VALUE_PAIR) memcpy(pair, &d->wides.items[payload], 16);
@@ -211,7 +211,7 @@ bool hri_value_pair(const hri_snapshot_decoder *d, hri_value v, uint64_t pair[2]
   return true;
 }
 
-const char *hri_value_text(const hri_snapshot_decoder *d, hri_value v, char out[80]) {
+const char *hri_value_text(const hri_snapshot_decoder *d, hri_decoded v, char out[80]) {
   static const char *const names[] = {"None", "a boolean", "an integer", "an integer", "a number", "a string", "a pair", "a pair", "something else",
                                       "something unfinished", "a list", "a dict", "a list", "a dict", "a list", "a frame", "a list of frames",
                                       "an event", "a block", "a segment", "an annotation", "a history entry", "a dict", "the settings", "a snapshot"};
@@ -257,7 +257,7 @@ static void close_container(hri_snapshot_decoder *d, uint64_t index) {
   d->open_free = index + 1;
 }
 
-void hri_value_drop(hri_snapshot_decoder *d, hri_value value) {
+void hri_value_drop(hri_snapshot_decoder *d, hri_decoded value) {
   hri_value_tag tag = hri_value_tag_of(value);
   if (tag == HRI_VALUE_OPEN_LIST || tag == HRI_VALUE_OPEN_DICT) close_container(d, hri_value_payload(value));
 }
@@ -265,7 +265,7 @@ void hri_value_drop(hri_snapshot_decoder *d, hri_value value) {
 uint64_t hri_list_count(const hri_value_list *list) { return list->run ? list->run : list->items.count; }
 
 /* Frames come forty at a time and are finished. *taken says how many of the items are; all the first ones. */
-static hr_status push_frames(hri_snapshot_decoder *d, hri_open_container *c, const hri_value *items, uint64_t count, uint64_t *taken) {
+static hr_status push_frames(hri_snapshot_decoder *d, hri_open_container *c, const hri_decoded *items, uint64_t count, uint64_t *taken) {
   uint32_t *to;
   uint64_t k;
   *taken = 0;
@@ -278,7 +278,7 @@ static hr_status push_frames(hri_snapshot_decoder *d, hri_open_container *c, con
   return HR_OK;
 }
 
-static hr_status push_item(hri_snapshot_decoder *d, hri_open_container *c, hri_value v) {
+static hr_status push_item(hri_snapshot_decoder *d, hri_open_container *c, hri_decoded v) {
   hri_value_list *list = &c->list;
   hri_value_tag tag = hri_value_tag_of(v);
   c->mixed |= c->frame_count != 0;
@@ -293,7 +293,7 @@ static hr_status push_item(hri_snapshot_decoder *d, hri_open_container *c, hri_v
   return hri_values_push(d, &list->items, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
 
-hr_status hri_list_append(hri_snapshot_decoder *d, hri_value *list, hri_value *items, uint64_t count) {
+hr_status hri_list_append(hri_snapshot_decoder *d, hri_decoded *list, hri_decoded *items, uint64_t count) {
   uint64_t index, taken;
   if (!count) return HR_OK;
   if (hri_value_tag_of(*list) == HRI_VALUE_NEW_LIST) {
@@ -314,21 +314,21 @@ hr_status hri_list_append(hri_snapshot_decoder *d, hri_value *list, hri_value *i
   return HR_OK;
 }
 
-hr_status hri_dict_add(hri_snapshot_decoder *d, hri_value *dict, hri_value *pairs, uint64_t count) {
+hr_status hri_dict_add(hri_snapshot_decoder *d, hri_decoded *dict, hri_decoded *pairs, uint64_t count) {
   hri_value_tag tag = hri_value_tag_of(*dict);
   uint64_t index, memo = hri_value_payload(*dict);
   char text[80];
   if (tag != HRI_VALUE_NEW_DICT && tag != HRI_VALUE_OPEN_DICT)
     return hri_snapshot_decoder_fail(d, "keys are added to %s, which is no dict or is complete already", hri_value_text(d, *dict, text));
   for (uint64_t k = 0; k < count; k++) {
-    hri_value key = pairs[2 * k];
+    hri_decoded key = pairs[2 * k];
     HRI_TRY(hri_value_finish(d, &pairs[2 * k], HRI_KEY_NONE));
     HRI_TRY(hri_value_finish(d, &pairs[2 * k + 1],
                              hri_value_tag_of(key) == HRI_VALUE_STRING && hri_value_payload(key) < HRI_KEY_COUNT ? (hri_key)hri_value_payload(key)
                                                                                                                  : HRI_KEY_NONE));
   }
   if (tag == HRI_VALUE_NEW_DICT && count > 1) {
-    hri_value record;
+    hri_decoded record;
     HRI_TRY(hri_record_of_dict(d, pairs, count, &record));
     if (record != HRI_VALUE_OPAQUE) {
       if (memo) d->memo.items[memo - 1] = record;
@@ -350,7 +350,7 @@ hr_status hri_dict_add(hri_snapshot_decoder *d, hri_value *dict, hri_value *pair
 /* ---- finishing ---- */
 
 /* A list of frames becomes a stack. */
-static hr_status finish_frames(hri_snapshot_decoder *d, const hri_open_container *c, hri_value *value) {
+static hr_status finish_frames(hri_snapshot_decoder *d, const hri_open_container *c, hri_decoded *value) {
   uint32_t stack;
   *value = HRI_VALUE_OPAQUE;
   if (c->mixed || c->frame_count >= UINT32_MAX) return HR_OK;
@@ -369,7 +369,7 @@ static bool all_of_kind(const hri_value_list *list) {
   return true;
 }
 
-static hr_status finish_list(hri_snapshot_decoder *d, hri_open_container *c, hri_value *value) {
+static hr_status finish_list(hri_snapshot_decoder *d, hri_open_container *c, hri_decoded *value) {
   hri_value_list *list = &c->list;
   if (c->frame_count) return finish_frames(d, c, value);
   if (!all_of_kind(list)) return hri_value_of_tuple(d, list->items.items, list->items.count, value);
@@ -381,7 +381,7 @@ static hr_status finish_list(hri_snapshot_decoder *d, hri_open_container *c, hri
 }
 
 /* A dict of metadata becomes a flat JSON object, cut where it gets long; containers within show as "...". */
-static void put_metadata(const hri_snapshot_decoder *d, hri_json_writer *writer, hri_value v) {
+static void put_metadata(const hri_snapshot_decoder *d, hri_json_writer *writer, hri_decoded v) {
   const char *chars;
   uint64_t bits;
   bool negative;
@@ -400,13 +400,13 @@ static void put_metadata(const hri_snapshot_decoder *d, hri_json_writer *writer,
   else hri_json_put_u64(writer, bits);
 }
 
-static hr_status finish_metadata(hri_snapshot_decoder *d, const hri_values *pairs, hri_value *value) {
+static hr_status finish_metadata(hri_snapshot_decoder *d, const hri_values *pairs, hri_decoded *value) {
   hri_text text = {0};
   hri_json_writer writer = hri_json_writer_init(&text, 0);
   uint32_t string = 0;
   hri_json_begin_object(&writer);
   for (uint64_t k = 0; k + 1 < pairs->count && text.length < TEXT_BYTES; k += 2) {
-    hri_value key = pairs->items[k];
+    hri_decoded key = pairs->items[k];
     bool named = hri_value_tag_of(key) == HRI_VALUE_STRING;
     const char *chars = named ? hr_snapshot_string(d->builder.snapshot, (uint32_t)hri_value_payload(key)) : "...";
     if (strnlen(chars, TEXT_BYTES) == TEXT_BYTES) chars = "...";
@@ -422,12 +422,12 @@ static hr_status finish_metadata(hri_snapshot_decoder *d, const hri_values *pair
 }
 
 /* {"1": d, "2": d, ..., "32768": d}: divisions from 1 MiB to 32 GiB. */
-static hr_status finish_divisions(hri_snapshot_decoder *d, const hri_values *pairs, hri_value *value) {
+static hr_status finish_divisions(hri_snapshot_decoder *d, const hri_values *pairs, hri_decoded *value) {
   *value = hri_value_make(HRI_VALUE_DIVISIONS, d->wides.count);
   for (uint32_t k = 0; k < 16; k++)
     if (!hri_values_push(d, &d->wides, 0)) return hri_snapshot_decoder_fail_memory(d);
   for (uint64_t k = 0; k + 1 < pairs->count; k += 2) {
-    hri_value key = pairs->items[k];
+    hri_decoded key = pairs->items[k];
     uint64_t divisions;
     bool negative;
     if (hri_value_tag_of(key) != HRI_VALUE_STRING || !hri_value_integer(d, pairs->items[k + 1], &divisions, &negative) || negative) continue;
@@ -441,7 +441,7 @@ static hr_status finish_divisions(hri_snapshot_decoder *d, const hri_values *pai
   return HR_OK;
 }
 
-static hr_status finish_dict(hri_snapshot_decoder *d, const hri_values *pairs, hri_key key, hri_value *value) {
+static hr_status finish_dict(hri_snapshot_decoder *d, const hri_values *pairs, hri_key key, hri_decoded *value) {
   HRI_TRY(hri_record_of_dict(d, pairs->items, pairs->count / 2, value));
   if (*value != HRI_VALUE_OPAQUE) return HR_OK;
   if (key == HRI_KEY_USER_METADATA || key == HRI_KEY_COMPILE_CONTEXT) return finish_metadata(d, pairs, value);
@@ -449,9 +449,9 @@ static hr_status finish_dict(hri_snapshot_decoder *d, const hri_values *pairs, h
   return HR_OK;
 }
 
-hr_status hri_value_finish(hri_snapshot_decoder *d, hri_value *value, hri_key key) {
+hr_status hri_value_finish(hri_snapshot_decoder *d, hri_decoded *value, hri_key key) {
   hri_value_tag tag = hri_value_tag_of(*value);
-  hri_value made = HRI_VALUE_NONE;
+  hri_decoded made = HRI_VALUE_NONE;
   uint64_t index = hri_value_payload(*value), memo = index;
   hr_status status;
   if (tag < HRI_VALUE_NEW_LIST || tag > HRI_VALUE_OPEN_DICT) return HR_OK;

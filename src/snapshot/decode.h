@@ -14,7 +14,7 @@
 #include "snapshot/build.h"
 
 /* The tag in the low HRI_VALUE_TAG_BITS bits, the payload above. Indexes go into arrays of the decoder or the snapshot. */
-typedef uint64_t hri_value;
+typedef uint64_t hri_decoded;
 enum { HRI_VALUE_TAG_BITS = 5, HRI_VALUE_SMALL_BITS = 64 - HRI_VALUE_TAG_BITS };
 typedef enum hri_value_tag {
   HRI_VALUE_NONE = 0,    /* also an empty dict: it states nothing */
@@ -44,18 +44,18 @@ typedef enum hri_value_tag {
   HRI_VALUE_TOP
 } hri_value_tag;
 
-static inline hri_value hri_value_make(hri_value_tag tag, uint64_t payload) { return payload << HRI_VALUE_TAG_BITS | (uint64_t)tag; }
-static inline hri_value_tag hri_value_tag_of(hri_value v) { return (hri_value_tag)(v & ((1u << HRI_VALUE_TAG_BITS) - 1)); }
-static inline uint64_t hri_value_payload(hri_value v) { return v >> HRI_VALUE_TAG_BITS; }
+static inline hri_decoded hri_value_make(hri_value_tag tag, uint64_t payload) { return payload << HRI_VALUE_TAG_BITS | (uint64_t)tag; }
+static inline hri_value_tag hri_value_tag_of(hri_decoded v) { return (hri_value_tag)(v & ((1u << HRI_VALUE_TAG_BITS) - 1)); }
+static inline uint64_t hri_value_payload(hri_decoded v) { return v >> HRI_VALUE_TAG_BITS; }
 
 typedef struct hri_values {
-  hri_value *items;
+  hri_decoded *items;
   uint64_t count, capacity;
 } hri_values;
 
 /* The items of a list: `first`, `first` + 1, ... (by payload) while `run` > 0, else `items`. */
 typedef struct hri_value_list {
-  hri_value first;
+  hri_decoded first;
   uint64_t run;
   hri_values items;
   bool used; /* it is part of the snapshot; a second use would multiply what it holds */
@@ -82,14 +82,14 @@ typedef struct hri_read_block {
 
 typedef struct hri_read_segment {
   hr_segment segment;
-  hri_value blocks;
+  hri_decoded blocks;
   uint64_t stated[3]; /* allocated_size, active_size, requested_size; UINT64_MAX: not stated */
   bool typed, has_address; /* segment_type, address were stated */
 } hri_read_segment;
 
 /* The lists of a whole snapshot; HRI_VALUE_NONE where there is none. */
 typedef struct hri_read_top {
-  hri_value segments, traces, settings, annotations, host_segments, host_traces;
+  hri_decoded segments, traces, settings, annotations, host_segments, host_traces;
 } hri_read_top;
 
 /* Keys and constants that mean something. Each is the string of the same index in the snapshot being read. */
@@ -143,7 +143,7 @@ typedef struct hri_snapshot_decoder {
   uint64_t settings_count, settings_capacity;
   hri_read_top *tops;
   uint64_t top_count, top_capacity;
-  hri_value last_pool;  /* and the index of that pool: almost always the same again */
+  hri_decoded last_pool;  /* and the index of that pool: almost always the same again */
   uint32_t last_pool_index;
   uint64_t event_keys, block_keys, segment_keys, top_keys; /* words seen as keys, as masks: they tell the version */
   uint64_t event_keys_not; /* those that some event lacks */
@@ -156,7 +156,7 @@ void hri_snapshot_decoder_deinit(hri_snapshot_decoder *d);
 /* Room for `want` items of `each` bytes; false when memory or the limit refuses. */
 bool hri_snapshot_decoder_grow(hri_snapshot_decoder *d, void **items, uint64_t *capacity, uint64_t want, uint64_t each);
 #define HRI_DECODER_GROW(d, items, capacity, want) hri_snapshot_decoder_grow((d), (void **)&(items), &(capacity), (want), sizeof *(items))
-static inline bool hri_values_push(hri_snapshot_decoder *d, hri_values *to, hri_value v) {
+static inline bool hri_values_push(hri_snapshot_decoder *d, hri_values *to, hri_decoded v) {
   if (to->count == to->capacity && !HRI_DECODER_GROW(d, to->items, to->capacity, to->count + 1)) return false;
   to->items[to->count++] = v;
   return true;
@@ -169,36 +169,36 @@ hr_status hri_snapshot_decoder_fail(const hri_snapshot_decoder *d, const char *f
 hr_status hri_snapshot_decoder_fail_memory(const hri_snapshot_decoder *d);
 
 /* Values. They fail with MEMORY only. */
-hr_status hri_value_of_integer(hri_snapshot_decoder *d, uint64_t bits, bool negative, hri_value *value);
-hr_status hri_value_of_real(hri_snapshot_decoder *d, double real, hri_value *value);
+hr_status hri_value_of_integer(hri_snapshot_decoder *d, uint64_t bits, bool negative, hri_decoded *value);
+hr_status hri_value_of_real(hri_snapshot_decoder *d, double real, hri_decoded *value);
 /* Bytes that are not UTF-8 become U+FFFD. */
-hr_status hri_value_of_string(hri_snapshot_decoder *d, const char *chars, uint64_t count, hri_value *value);
+hr_status hri_value_of_string(hri_snapshot_decoder *d, const char *chars, uint64_t count, hri_decoded *value);
 /* Two integers make a pair; anything else is opaque. */
-hr_status hri_value_of_tuple(hri_snapshot_decoder *d, const hri_value *items, uint64_t count, hri_value *value);
+hr_status hri_value_of_tuple(hri_snapshot_decoder *d, const hri_decoded *items, uint64_t count, hri_decoded *value);
 
 /* What an integer is as 64 bits; false when it is none. A real that is whole counts. */
-bool hri_value_integer(const hri_snapshot_decoder *d, hri_value v, uint64_t *bits, bool *negative);
-bool hri_value_pair(const hri_snapshot_decoder *d, hri_value v, uint64_t pair[2]);
+bool hri_value_integer(const hri_snapshot_decoder *d, hri_decoded v, uint64_t *bits, bool *negative);
+bool hri_value_pair(const hri_snapshot_decoder *d, hri_decoded v, uint64_t pair[2]);
 /* "a list", "the string 'x'": for errors. */
-const char *hri_value_text(const hri_snapshot_decoder *d, hri_value v, char out[80]);
+const char *hri_value_text(const hri_snapshot_decoder *d, hri_decoded v, char out[80]);
 
 /* Finishes what is put into a container; `key` is the dict's key it stands behind (0: none). Its memo slot follows. */
-hr_status hri_value_finish(hri_snapshot_decoder *d, hri_value *value, hri_key key);
+hr_status hri_value_finish(hri_snapshot_decoder *d, hri_decoded *value, hri_key key);
 /* Appends finished or open values to a list; *list changes from NEW_LIST to OPEN_LIST. */
-hr_status hri_list_append(hri_snapshot_decoder *d, hri_value *list, hri_value *items, uint64_t count);
+hr_status hri_list_append(hri_snapshot_decoder *d, hri_decoded *list, hri_decoded *items, uint64_t count);
 /* Adds count pairs (key, value, ...) to a dict; *dict becomes the record that they make, or OPEN_DICT. */
-hr_status hri_dict_add(hri_snapshot_decoder *d, hri_value *dict, hri_value *pairs, uint64_t count);
-void hri_value_drop(hri_snapshot_decoder *d, hri_value value); /* taken from the stack and thrown away */
+hr_status hri_dict_add(hri_snapshot_decoder *d, hri_decoded *dict, hri_decoded *pairs, uint64_t count);
+void hri_value_drop(hri_snapshot_decoder *d, hri_decoded value); /* taken from the stack and thrown away */
 
 /* Makes the record that a dict of finished pairs is; OPAQUE when it is none. (records.c) */
-hr_status hri_record_of_dict(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, hri_value *record);
+hr_status hri_record_of_dict(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, hri_decoded *record);
 
 uint64_t hri_list_count(const hri_value_list *list);
-static inline hri_value hri_list_item(const hri_value_list *list, uint64_t index) {
+static inline hri_decoded hri_list_item(const hri_value_list *list, uint64_t index) {
   return list->run ? list->first + (index << HRI_VALUE_TAG_BITS) : list->items.items[index];
 }
 
 /* Puts the snapshot together from the value that the whole file is. (assemble.c) */
-hr_status hri_snapshot_decoder_end(hri_snapshot_decoder *d, hri_value whole, uint64_t byte_count, hr_snapshot **snapshot);
+hr_status hri_snapshot_decoder_end(hri_snapshot_decoder *d, hri_decoded whole, uint64_t byte_count, hr_snapshot **snapshot);
 
 #endif

@@ -6,7 +6,7 @@
 
 static hr_status read_value(hri_snapshot_decoder *d, hri_json_scan *scan);
 
-static hr_status push(hri_snapshot_decoder *d, hri_value v) { return hri_values_push(d, &d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d); }
+static hr_status push(hri_snapshot_decoder *d, hri_decoded v) { return hri_values_push(d, &d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(d); }
 
 static hr_status read_number(hri_snapshot_decoder *d, hri_json_scan *scan) {
   const hri_json_scan start = *scan;
@@ -14,7 +14,7 @@ static hr_status read_number(hri_snapshot_decoder *d, hri_json_scan *scan) {
   int64_t integer = 0;
   uint64_t bits = 0;
   double real = 0;
-  hri_value v;
+  hri_decoded v;
   if (*scan->next == '-' || hri_json_scan_u64(scan, &bits, NULL) != HR_OK) { /* addresses are above INT64_MAX at times */
     *scan = start;
     HRI_TRY(hri_json_scan_number(scan, &is_integer, &integer, &real, d->error));
@@ -26,7 +26,7 @@ static hr_status read_number(hri_snapshot_decoder *d, hri_json_scan *scan) {
 
 static hr_status read_string(hri_snapshot_decoder *d, hri_json_scan *scan) {
   char *chars;
-  hri_value v;
+  hri_decoded v;
   HRI_TRY(hri_json_scan_string(scan, &chars, d->error));
   HRI_TRY(hri_value_of_string(d, chars, strlen(chars), &v));
   return push(d, v);
@@ -49,7 +49,7 @@ static hr_status read_array(hri_snapshot_decoder *d, hri_json_scan *scan) {
 static hr_status read_object(hri_snapshot_decoder *d, hri_json_scan *scan) {
   uint64_t place = d->stack.count;
   char *key;
-  hri_value v;
+  hri_decoded v;
   HRI_TRY(push(d, HRI_VALUE_NEW_DICT));
   HRI_TRY(hri_json_scan_object(scan, d->error));
   for (;;) {
@@ -80,7 +80,7 @@ static hr_status read_value(hri_snapshot_decoder *d, hri_json_scan *scan) {
   return hri_json_scan_skip(scan, d->error); /* fails, and says at what */
 }
 
-hr_status hri_read_json(hri_snapshot_decoder *d, hri_snapshot_source *source, hri_value *whole) {
+hr_status hri_read_json(hri_snapshot_decoder *d, hri_snapshot_source *source, hri_decoded *whole) {
   hri_json_scan scan;
   char *bytes;
   uint64_t count;

@@ -7,7 +7,7 @@
 typedef struct json_layout {
   hri_layout_out out; /* first: the calls get the whole */
   const hr_snapshot *s;
-  hri_sink *sink;
+  hri_snapshot_sink *sink;
   hri_text text;
   hri_json_writer writer;
 } json_layout;
@@ -51,7 +51,7 @@ static bool failed(hri_layout_out *out) { return self(out)->text.failed || self(
 static const hri_layout_out calls = {begin_map, end_map, begin_list, item,     end_list, put_key, put_word,  put_u64,
                                      put_i64,   put_double, put_bool, put_pair, put_string, refer, failed};
 
-void hri_layout_put_json(const hr_snapshot *snapshot, hri_sink *sink) {
+void hri_layout_put_json(const hr_snapshot *snapshot, hri_snapshot_sink *sink) {
   json_layout j = {.out = calls, .s = snapshot, .sink = sink};
   j.writer = hri_json_writer_init(&j.text, 0);
   hri_layout_walk(snapshot, &j.out);

@@ -57,8 +57,8 @@ hr_status hri_layout_check(const hr_snapshot *snapshot, uint64_t largest, hr_err
 void hri_layout_walk(const hr_snapshot *snapshot, hri_layout_out *out);
 
 /* One notation each; `sink` keeps the first failure. */
-struct hri_sink;
-void hri_layout_put_pickle(const hr_snapshot *snapshot, int protocol, struct hri_sink *sink);
-void hri_layout_put_json(const hr_snapshot *snapshot, struct hri_sink *sink);
+struct hri_snapshot_sink;
+void hri_layout_put_pickle(const hr_snapshot *snapshot, int protocol, struct hri_snapshot_sink *sink);
+void hri_layout_put_json(const hr_snapshot *snapshot, struct hri_snapshot_sink *sink);
 
 #endif

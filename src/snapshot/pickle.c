@@ -41,13 +41,13 @@ static hr_status need(machine *m, uint64_t values, const char *what) {
                           (unsigned long long)(m->d->stack.count - floor_of(m)));
 }
 
-static inline hr_status push(machine *m, hri_value v) { return hri_values_push(m->d, &m->d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(m->d); }
+static inline hr_status push(machine *m, hri_decoded v) { return hri_values_push(m->d, &m->d->stack, v) ? HR_OK : hri_snapshot_decoder_fail_memory(m->d); }
 
 /* ---- memo ---- */
 
 static hr_status store(machine *m, uint64_t index) {
   hri_snapshot_decoder *d = m->d;
-  hri_value *top, stored;
+  hri_decoded *top, stored;
   hri_value_tag tag;
   HRI_TRY(need(m, 1, "storing in the memo"));
   if (index > d->at) return hri_snapshot_decoder_fail(d, "memo slot %llu is beyond all that can have been stored", (unsigned long long)index);
@@ -74,7 +74,7 @@ static hr_status store(machine *m, uint64_t index) {
 static hr_status settle(machine *m, uint64_t index) {
   hri_snapshot_decoder *d = m->d;
   uint64_t place = hri_value_payload(d->memo.items[index]);
-  hri_value *v = place >= FIRST_PLACE && place - FIRST_PLACE < d->stack.count ? &d->stack.items[place - FIRST_PLACE] : NULL;
+  hri_decoded *v = place >= FIRST_PLACE && place - FIRST_PLACE < d->stack.count ? &d->stack.items[place - FIRST_PLACE] : NULL;
   hri_value_tag tag = v ? hri_value_tag_of(*v) : HRI_VALUE_NONE;
   uint64_t memo = 0;
   if (tag == HRI_VALUE_NEW_LIST || tag == HRI_VALUE_NEW_DICT) memo = hri_value_payload(*v);
@@ -96,9 +96,9 @@ static hr_status fetch(machine *m, uint64_t index) {
 static hr_status fetch_run(machine *m) {
   hri_snapshot_decoder *d = m->d;
   const unsigned char *p = m->s->next, *const end = m->s->end;
-  const hri_value *const memo = d->memo.items;
+  const hri_decoded *const memo = d->memo.items;
   const uint64_t stored = d->memo.count, room = d->stack.capacity - d->stack.count;
-  hri_value *const to = d->stack.items + d->stack.count;
+  hri_decoded *const to = d->stack.items + d->stack.count;
   uint64_t count = 0;
   for (; end - p >= 5 && (*p == 'j' || *p == 'h') && count < room; count++) {
     const bool wide = *p == 'j';
@@ -119,7 +119,7 @@ static hr_status fetch_run(machine *m) {
 static hr_status push_long(machine *m, const unsigned char *p) {
   const unsigned bits = 8u * *p;
   uint64_t value = load_32(p + 1) | (uint64_t)load_32(p + 5) << 32;
-  hri_value v;
+  hri_decoded v;
   value = bits ? (uint64_t)((int64_t)(value << (64 - bits)) >> (64 - bits)) : 0;
   HRI_TRY(hri_value_of_integer(m->d, value, (int64_t)value < 0, &v));
   m->s->next = p + 1 + *p;
@@ -154,7 +154,7 @@ static hr_status append_items(machine *m, uint64_t height) {
 
 static hr_status make_tuple(machine *m, uint64_t height) {
   hri_values *stack = &m->d->stack;
-  hri_value made;
+  hri_decoded made;
   for (uint64_t k = height; k < stack->count; k++) HRI_TRY(hri_value_finish(m->d, &stack->items[k], HRI_KEY_NONE));
   HRI_TRY(hri_value_of_tuple(m->d, stack->items + height, stack->count - height, &made));
   stack->count = height;
@@ -169,7 +169,7 @@ static void drop_to(machine *m, uint64_t height) {
 /* `l` and `d` of protocol 0: a container of everything above the mark. */
 static hr_status make_container(machine *m, bool list) {
   hri_values *stack = &m->d->stack;
-  hri_value made = list ? HRI_VALUE_NEW_LIST : HRI_VALUE_NEW_DICT;
+  hri_decoded made = list ? HRI_VALUE_NEW_LIST : HRI_VALUE_NEW_DICT;
   uint64_t height = 0;
   HRI_TRY(take_mark(m, 0, list ? "LIST" : "DICT", &height));
   if (!list && (stack->count - height) % 2) return hri_snapshot_decoder_fail(m->d, "DICT has a key without a value");
@@ -180,7 +180,7 @@ static hr_status make_container(machine *m, bool list) {
 }
 
 static hr_status duplicate(machine *m) {
-  hri_value v;
+  hri_decoded v;
   hri_value_tag tag;
   HRI_TRY(need(m, 1, "DUP"));
   v = m->d->stack.items[m->d->stack.count - 1];
@@ -275,7 +275,7 @@ static hr_status want(machine *m, uint64_t bytes) {
 static hr_status read_counted(machine *m, uint64_t head, bool number) {
   uint64_t count = little_endian(m->s->next + 1, (unsigned)head - 1);
   const unsigned char *p;
-  hri_value v = HRI_VALUE_OPAQUE;
+  hri_decoded v = HRI_VALUE_OPAQUE;
   if (number && head == 5 && count > INT32_MAX) return hri_snapshot_decoder_fail(m->d, "LONG4 of a negative length");
   if (count > UINT64_MAX / 2) return truncated(m);
   HRI_TRY(want(m, head + count));
@@ -299,7 +299,7 @@ static hr_status read_line(machine *m, int op) {
   const char *line;
   const void *end;
   uint64_t have;
-  hri_value v;
+  hri_decoded v;
   for (;;) {
     have = (uint64_t)(m->s->end - m->s->next);
     line = (const char *)m->s->next + 1;
@@ -320,7 +320,7 @@ static hr_status read_line(machine *m, int op) {
 static hr_status read_real(machine *m) {
   uint64_t bits = 0;
   double real;
-  hri_value v;
+  hri_decoded v;
   for (int k = 0; k < 8; k++) bits = bits << 8 | m->s->next[1 + k];
   memcpy(&real, &bits, 8);
   HRI_TRY(hri_value_of_real(m->d, real, &v));
@@ -366,9 +366,9 @@ static hr_status next_opcode(machine *m, int *op) {
   return HR_OK;
 }
 
-static hr_status run(machine *m, hri_value *whole) {
+static hr_status run(machine *m, hri_decoded *whole) {
   hri_snapshot_decoder *d = m->d;
-  hri_value v;
+  hri_decoded v;
   uint64_t height = 0;
   int op = 0;
   for (;;) {
@@ -411,7 +411,7 @@ static hr_status run(machine *m, hri_value *whole) {
   }
 }
 
-hr_status hri_read_pickle(hri_snapshot_decoder *d, hri_snapshot_source *source, hri_value *whole) {
+hr_status hri_read_pickle(hri_snapshot_decoder *d, hri_snapshot_source *source, hri_decoded *whole) {
   machine m = {.d = d, .s = source};
   hr_status status = run(&m, whole);
   hri_free(m.marks.items);

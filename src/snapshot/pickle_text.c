@@ -22,7 +22,7 @@ static bool parse_integer(const char *line, uint64_t count, uint64_t *bits, bool
   return true;
 }
 
-static hr_status read_integer(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_value *value) {
+static hr_status read_integer(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_decoded *value) {
   uint64_t bits;
   bool negative, fits;
   if (opcode == 'I' && count == 2 && line[0] == '0' && (line[1] == '0' || line[1] == '1')) {
@@ -35,7 +35,7 @@ static hr_status read_integer(hri_snapshot_decoder *d, int opcode, const char *l
   return fits ? hri_value_of_integer(d, bits, negative, value) : HR_OK;
 }
 
-static hr_status read_slot(hri_snapshot_decoder *d, const char *line, uint64_t count, hri_value *value) {
+static hr_status read_slot(hri_snapshot_decoder *d, const char *line, uint64_t count, hri_decoded *value) {
   uint64_t bits;
   bool negative, fits;
   if (!parse_integer(line, count, &bits, &negative, &fits) || negative || !fits || bits > UINT32_MAX)
@@ -45,7 +45,7 @@ static hr_status read_slot(hri_snapshot_decoder *d, const char *line, uint64_t c
 }
 
 /* The point is '.', whatever locale the embedding program has set. */
-static hr_status read_real(hri_snapshot_decoder *d, const char *line, uint64_t count, hri_value *value) {
+static hr_status read_real(hri_snapshot_decoder *d, const char *line, uint64_t count, hri_decoded *value) {
   char text[64], *end;
   locale_t c;
   double real;
@@ -130,7 +130,7 @@ static void decode_repr(const char *at, const char *end, hri_text *text) {
   }
 }
 
-static hr_status read_string(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_value *value) {
+static hr_status read_string(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_decoded *value) {
   hri_text text = {0};
   hr_status status;
   if (count && line[count - 1] == '\r') count--;
@@ -144,7 +144,7 @@ static hr_status read_string(hri_snapshot_decoder *d, int opcode, const char *li
   return status;
 }
 
-hr_status hri_read_pickle_text(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_value *value) {
+hr_status hri_read_pickle_text(hri_snapshot_decoder *d, int opcode, const char *line, uint64_t count, hri_decoded *value) {
   switch (opcode) {
   case 'I': case 'L': return read_integer(d, opcode, line, count, value);
   case 'F': return read_real(d, line, count, value);

@@ -16,7 +16,7 @@ enum { BATCH = 1000, MAX_DEPTH = 8, FRAME_HEADER = 9, LONG_STRING = 1 << 12 };
 typedef struct pickle {
   hri_layout_out out; /* first: the calls get the whole */
   const hr_snapshot *s;
-  hri_sink *sink;
+  hri_snapshot_sink *sink;
   int protocol;
   unsigned char *piece; /* FRAME_HEADER bytes of room, then opcodes */
   size_t used;
@@ -242,7 +242,7 @@ static hr_status take_memory(pickle *p) {
   return hri_fail_memory(p->sink->error, places * sizeof *p->strings + HRI_SINK_PIECE_BYTES, "the memo of a pickle");
 }
 
-void hri_layout_put_pickle(const hr_snapshot *snapshot, int protocol, hri_sink *sink) {
+void hri_layout_put_pickle(const hr_snapshot *snapshot, int protocol, hri_snapshot_sink *sink) {
   pickle p = {.out = calls, .s = snapshot, .sink = sink, .protocol = protocol, .used = FRAME_HEADER};
   hr_status status = take_memory(&p);
   if (status == HR_OK) {

@@ -86,7 +86,7 @@ static hr_status read_history(hri_snapshot_source *source, const char *name, uin
 
 static hr_status read_all(hri_snapshot_source *source, const char *name, uint64_t limit, hr_snapshot **snapshot, hr_error *error) {
   hri_snapshot_decoder d = {0};
-  hri_value whole = HRI_VALUE_NONE;
+  hri_decoded whole = HRI_VALUE_NONE;
   hr_status status;
   notation which;
   HRI_TRY(hri_snapshot_source_want(source, HEAD_BYTES, error));

@@ -27,7 +27,7 @@ static const uint64_t known_keys[KIND_NONE] = {
 };
 static const uint64_t ignored_keys = ((1ull << (HRI_KEY_LAST_KEY + 1)) - 1) & ~((1ull << HRI_KEY_IGNORED) - 1);
 
-static hri_key word_of(hri_value v) {
+static hri_key word_of(hri_decoded v) {
   return hri_value_tag_of(v) == HRI_VALUE_STRING && hri_value_payload(v) < HRI_KEY_COUNT ? (hri_key)hri_value_payload(v) : HRI_KEY_NONE;
 }
 
@@ -49,7 +49,7 @@ typedef struct field {
   hri_snapshot_decoder *d;
   kind kind;
   hri_key word;
-  hri_value value;
+  hri_decoded value;
 } field;
 
 static hr_status wrong(const field *f, const char *wanted) {
@@ -145,7 +145,7 @@ static uint16_t read_category(const field *f) {
 
 /* ---- records ---- */
 
-static hr_status event_field(const field *f, hr_trace_event *e, hri_value *metadata) {
+static hr_status event_field(const field *f, hr_trace_event *e, hri_decoded *metadata) {
   bool timed = false;
   switch (f->word) {
   case HRI_KEY_ADDR:
@@ -171,10 +171,10 @@ static hr_status event_field(const field *f, hr_trace_event *e, hri_value *metad
   }
 }
 
-static hr_status make_event(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, uint64_t keys, hri_value action, hri_value *record) {
+static hr_status make_event(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys, hri_decoded action, hri_decoded *record) {
   hr_snapshot *s = d->builder.snapshot;
   hri_key word = word_of(action);
-  hri_value metadata = HRI_VALUE_NONE;
+  hri_decoded metadata = HRI_VALUE_NONE;
   hr_trace_event e = {.flags = HR_EVENT_NO_ADDRESS, .action = HR_TRACE_OTHER};
   if (word >= HRI_KEY_FIRST_ACTION && word < HRI_KEY_ALLOCATED) e.action = (uint8_t)(word - HRI_KEY_FIRST_ACTION);
   for (uint64_t k = 0; k < count; k++) {
@@ -194,7 +194,7 @@ static hr_status make_event(hri_snapshot_decoder *d, const hri_value *pairs, uin
   return hri_snapshot_add_event(&d->builder, &e) ? HR_OK : hri_snapshot_decoder_fail_memory(d);
 }
 
-static hr_status make_frame(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, hri_value *record) {
+static hr_status make_frame(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, hri_decoded *record) {
   uint32_t name = 0, file = 0, line = 0;
   for (uint64_t k = 0; k < count; k++) {
     const field f = {d, KIND_FRAME, word_of(pairs[2 * k]), pairs[2 * k + 1]};
@@ -245,7 +245,7 @@ static hr_status block_field(const field *f, hri_read_block *b) {
   }
 }
 
-static hr_status make_block(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, uint64_t keys, hri_value *record) {
+static hr_status make_block(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys, hri_decoded *record) {
   hri_read_block b = {0};
   for (uint64_t k = 0; k < count; k++) {
     const field f = {d, KIND_BLOCK, word_of(pairs[2 * k]), pairs[2 * k + 1]};
@@ -279,7 +279,7 @@ static hr_status segment_field(const field *f, hri_read_segment *s) {
   }
 }
 
-static hr_status make_segment(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, uint64_t keys, hri_value *record) {
+static hr_status make_segment(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys, hri_decoded *record) {
   hri_read_segment s = {.stated = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
   for (uint64_t k = 0; k < count; k++) {
     const field f = {d, KIND_SEGMENT, word_of(pairs[2 * k]), pairs[2 * k + 1]};
@@ -292,7 +292,7 @@ static hr_status make_segment(hri_snapshot_decoder *d, const hri_value *pairs, u
   return HR_OK;
 }
 
-static hr_status make_history(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, hri_value *record) {
+static hr_status make_history(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, hri_decoded *record) {
   hri_history_entry entry = {0};
   for (uint64_t k = 0; k < count; k++) {
     const field f = {d, KIND_HISTORY, word_of(pairs[2 * k]), pairs[2 * k + 1]};
@@ -305,7 +305,7 @@ static hr_status make_history(hri_snapshot_decoder *d, const hri_value *pairs, u
   return HR_OK;
 }
 
-static hr_status make_annotation(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, hri_value *record) {
+static hr_status make_annotation(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, hri_decoded *record) {
   hr_annotation a = {0};
   for (uint64_t k = 0; k < count; k++) {
     const field f = {d, KIND_ANNOTATION, word_of(pairs[2 * k]), pairs[2 * k + 1]};
@@ -346,7 +346,7 @@ static void setting_field(const field *f, hr_snapshot_settings *s) {
   }
 }
 
-static hr_status make_settings(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, hri_value *record) {
+static hr_status make_settings(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, hri_decoded *record) {
   hr_snapshot_settings s = {.present = true, .max_split_size = -1};
   for (uint64_t k = 0; k < count; k++) {
     const field f = {d, KIND_SETTINGS, word_of(pairs[2 * k]), pairs[2 * k + 1]};
@@ -359,10 +359,10 @@ static hr_status make_settings(hri_snapshot_decoder *d, const hri_value *pairs, 
   return HR_OK;
 }
 
-static hr_status make_top(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, uint64_t keys, hri_value *record) {
+static hr_status make_top(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, uint64_t keys, hri_decoded *record) {
   hri_read_top top = {0};
   for (uint64_t k = 0; k < count; k++) {
-    hri_value v = pairs[2 * k + 1];
+    hri_decoded v = pairs[2 * k + 1];
     switch (word_of(pairs[2 * k])) {
     case HRI_KEY_SEGMENTS: top.segments = v; break;
     case HRI_KEY_DEVICE_TRACES: top.traces = v; break;
@@ -380,9 +380,9 @@ static hr_status make_top(hri_snapshot_decoder *d, const hri_value *pairs, uint6
   return HR_OK;
 }
 
-hr_status hri_record_of_dict(hri_snapshot_decoder *d, const hri_value *pairs, uint64_t count, hri_value *record) {
+hr_status hri_record_of_dict(hri_snapshot_decoder *d, const hri_decoded *pairs, uint64_t count, hri_decoded *record) {
   uint64_t keys = 0, unknown = 0;
-  hri_value action = HRI_VALUE_NONE;
+  hri_decoded action = HRI_VALUE_NONE;
   kind which;
   for (uint64_t k = 0; k < count; k++) {
     hri_key word = word_of(pairs[2 * k]);

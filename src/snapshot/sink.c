@@ -28,7 +28,7 @@ static bool ends_in_gz(const char *path) {
   return length > 3 && strcmp(path + length - 3, ".gz") == 0;
 }
 
-static hr_status begin_deflate(hri_sink *sink) {
+static hr_status begin_deflate(hri_snapshot_sink *sink) {
   z_stream *stream = hri_alloc_zero(1, sizeof *stream);
   sink->packed = hri_alloc(HRI_SINK_PIECE_BYTES);
   if (stream && sink->packed) {
@@ -56,7 +56,7 @@ static bool is_special(const char *path) {
   return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-static hr_status open_temp(hri_sink *sink) {
+static hr_status open_temp(hri_snapshot_sink *sink) {
   char parent[PATH_BYTES], temp[PATH_BYTES];
   parent_of(sink->path, parent);
   (void)hri_scratch_sweep(parent);
@@ -67,14 +67,14 @@ static hr_status open_temp(hri_sink *sink) {
   return hri_file_create(sink->temp, &sink->fd, sink->error);
 }
 
-static hr_status open_special(hri_sink *sink) {
+static hr_status open_special(hri_snapshot_sink *sink) {
   sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO that nobody reads is refused, not waited for */
   return sink->fd >= 0 && fcntl(sink->fd, F_SETFL, 0) == 0 ? HR_OK : hri_fail_errno(sink->error, errno, "open", sink->path);
 }
 
-hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error) {
+hr_status hri_sink_init(hri_snapshot_sink *sink, const char *path, hr_error *error) {
   size_t length = strlen(path);
-  *sink = (hri_sink){.path = path, .fd = -1, .error = error};
+  *sink = (hri_snapshot_sink){.path = path, .fd = -1, .error = error};
   if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path))
     return sink->status = hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
   if (length >= PATH_BYTES) return sink->status = hri_fail_errno(error, ENAMETOOLONG, "create", path);
@@ -85,7 +85,7 @@ hr_status hri_sink_init(hri_sink *sink, const char *path, hr_error *error) {
 }
 
 /* Feeds what `deflate` was given and writes what comes out. */
-static void squeeze(hri_sink *sink, int flush) {
+static void squeeze(hri_snapshot_sink *sink, int flush) {
   z_stream *stream = sink->deflate;
   int result;
   do {
@@ -96,7 +96,7 @@ static void squeeze(hri_sink *sink, int flush) {
   } while (sink->status == HR_OK && (flush == Z_FINISH ? result != Z_STREAM_END : stream->avail_out == 0));
 }
 
-void hri_sink_put(hri_sink *sink, const void *bytes, uint64_t count) {
+void hri_sink_put(hri_snapshot_sink *sink, const void *bytes, uint64_t count) {
   const unsigned char *next = bytes;
   if (sink->status != HR_OK) return;
   sink->byte_count += count;
@@ -114,19 +114,19 @@ void hri_sink_put(hri_sink *sink, const void *bytes, uint64_t count) {
   }
 }
 
-hr_status hri_sink_fail(hri_sink *sink, hr_status status) {
+hr_status hri_sink_fail(hri_snapshot_sink *sink, hr_status status) {
   if (sink->status == HR_OK) sink->status = status;
   return sink->status;
 }
 
-static hr_status publish(hri_sink *sink) {
+static hr_status publish(hri_snapshot_sink *sink) {
   char parent[PATH_BYTES];
   parent_of(sink->path, parent);
   HRI_TRY(hri_publish_over(sink->temp, sink->path, sink->error));
   return hri_dir_sync(parent, sink->error);
 }
 
-static hr_status finish(hri_sink *sink) {
+static hr_status finish(hri_snapshot_sink *sink) {
   int fd = sink->fd;
   sink->fd = -1;
   if (sink->scratch) return hri_file_finish(fd, sink->temp, sink->status, sink->error);
@@ -134,7 +134,7 @@ static hr_status finish(hri_sink *sink) {
   return sink->status;
 }
 
-hr_status hri_sink_end(hri_sink *sink) {
+hr_status hri_sink_end(hri_snapshot_sink *sink) {
   if (sink->status == HR_OK && sink->deflate) squeeze(sink, Z_FINISH);
   if (sink->fd >= 0) sink->status = finish(sink);
   if (sink->status == HR_OK && sink->scratch) sink->status = publish(sink);
@@ -142,7 +142,7 @@ hr_status hri_sink_end(hri_sink *sink) {
   return sink->status;
 }
 
-void hri_sink_deinit(hri_sink *sink) {
+void hri_sink_deinit(hri_snapshot_sink *sink) {
   if (sink->fd >= 0) (void)close(sink->fd);
   hri_scratch_close(sink->scratch);
   if (sink->deflate) deflateEnd(sink->deflate);

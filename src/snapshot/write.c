@@ -7,7 +7,7 @@
 
 hr_status hr_snapshot_write(const hr_snapshot *snapshot, const char *path, const hr_snapshot_write_options *options, hr_error *error) {
   const int protocol = options && options->protocol ? options->protocol : 4;
-  hri_sink sink;
+  hri_snapshot_sink sink;
   if (protocol < 2 || protocol > 4) {
     hri_fail(error, HR_ERROR_USAGE, "pickle protocol %d cannot be written", protocol);
     return hri_hint(error, HR_ERROR_USAGE, "PyTorch's viewer reads protocols 2 to 4");

@@ -8,21 +8,21 @@ static uint64_t pair_slot(uint64_t pair, uint64_t mask) {
   return (hash ^ hash >> 32) & mask;
 }
 
-static hri_merge *merge_place(hri_merge *merges, uint64_t mask, uint64_t pair) {
+static hri_bpe_merge *merge_place(hri_bpe_merge *merges, uint64_t mask, uint64_t pair) {
   uint64_t slot = pair_slot(pair, mask);
   while (merges[slot].rank != HRI_TOKEN_NONE && merges[slot].pair != pair) slot = (slot + 1) & mask;
   return &merges[slot];
 }
 
-static const hri_merge *merge_find(const hri_bpe *bpe, uint32_t left, uint32_t right) {
+static const hri_bpe_merge *merge_find(const hri_bpe *bpe, uint32_t left, uint32_t right) {
   return merge_place(bpe->merges, bpe->merge_mask, (uint64_t)left << 32 | right);
 }
 
 static hr_status grow_merges(hri_bpe *bpe, hr_error *error) {
   uint64_t old_count = bpe->merges ? bpe->merge_mask + 1 : 0, count = old_count ? 2 * old_count : 64;
-  hri_merge *merges = hri_alloc(count * sizeof *merges), *old = bpe->merges;
+  hri_bpe_merge *merges = hri_alloc(count * sizeof *merges), *old = bpe->merges;
   if (!merges) return hri_fail_memory(error, count * sizeof *merges, "the merges of the tokenizer");
-  for (uint64_t i = 0; i < count; i++) merges[i] = (hri_merge){.rank = HRI_TOKEN_NONE};
+  for (uint64_t i = 0; i < count; i++) merges[i] = (hri_bpe_merge){.rank = HRI_TOKEN_NONE};
   for (uint64_t i = 0; i < old_count; i++)
     if (old[i].rank != HRI_TOKEN_NONE) *merge_place(merges, count - 1, old[i].pair) = old[i];
   hri_free(old);
@@ -33,11 +33,11 @@ static hr_status grow_merges(hri_bpe *bpe, hr_error *error) {
 
 hr_status hri_bpe_add_merge(hri_bpe *bpe, uint32_t left, uint32_t right, uint32_t rank, uint32_t result, hr_error *error) {
   uint64_t pair = (uint64_t)left << 32 | right;
-  hri_merge *place;
+  hri_bpe_merge *place;
   if (!bpe->merges || bpe->merge_count >= bpe->merge_mask / 2) HRI_TRY(grow_merges(bpe, error));
   place = merge_place(bpe->merges, bpe->merge_mask, pair);
   bpe->merge_count += place->rank == HRI_TOKEN_NONE;
-  *place = (hri_merge){.pair = pair, .rank = rank, .result = result};
+  *place = (hri_bpe_merge){.pair = pair, .rank = rank, .result = result};
   return HR_OK;
 }
 
@@ -274,7 +274,7 @@ static void merge_few(const hri_bpe *bpe, hri_bpe_scratch *scratch) {
   for (uint32_t i = 0; i + 1 < count; i++)
     __builtin_prefetch(&bpe->merges[pair_slot((uint64_t)ids[i] << 32 | ids[i + 1], bpe->merge_mask)]);
   for (uint32_t i = 0; i + 1 < count; i++) {
-    const hri_merge *merge = merge_find(bpe, ids[i], ids[i + 1]);
+    const hri_bpe_merge *merge = merge_find(bpe, ids[i], ids[i + 1]);
     rank[i] = merge->rank;
     result[i] = merge->result;
   }
@@ -293,7 +293,7 @@ static void merge_few(const hri_bpe *bpe, hri_bpe_scratch *scratch) {
       result[i - 1] = result[i];
     }
     for (uint32_t i = best ? best - 1 : 0; i <= best && i + 1 < count; i++) {
-      const hri_merge *merge = merge_find(bpe, ids[i], ids[i + 1]);
+      const hri_bpe_merge *merge = merge_find(bpe, ids[i], ids[i + 1]);
       rank[i] = merge->rank;
       result[i] = merge->result;
     }
@@ -321,7 +321,7 @@ static void heap_push(hri_bpe_scratch *scratch, uint64_t value) {
 }
 
 static void push_pair(const hri_bpe *bpe, hri_bpe_scratch *scratch, uint32_t at) {
-  const hri_merge *merge = merge_find(bpe, scratch->ids[at], scratch->ids[scratch->next[at]]);
+  const hri_bpe_merge *merge = merge_find(bpe, scratch->ids[at], scratch->ids[scratch->next[at]]);
   if (merge->rank != HRI_TOKEN_NONE) heap_push(scratch, (uint64_t)merge->rank << 32 | at);
 }
 
@@ -340,7 +340,7 @@ static hr_status heap_begin(const hri_bpe *bpe, hri_bpe_scratch *scratch, hr_err
     scratch->prior[i] = i ? (uint32_t)(i - 1) : HRI_TOKEN_NONE;
     scratch->next[i] = i + 1 < count ? (uint32_t)(i + 1) : HRI_TOKEN_NONE;
     if (i + 1 < count) {
-      const hri_merge *merge = merge_find(bpe, scratch->ids[i], scratch->ids[i + 1]);
+      const hri_bpe_merge *merge = merge_find(bpe, scratch->ids[i], scratch->ids[i + 1]);
       if (merge->rank != HRI_TOKEN_NONE) scratch->heap[scratch->heap_count++] = (uint64_t)merge->rank << 32 | i;
     }
   }
@@ -356,7 +356,7 @@ static hr_status merge_many(const hri_bpe *bpe, hri_bpe_scratch *scratch, hr_err
   while (scratch->heap_count) {
     uint64_t top = scratch->heap[0];
     uint32_t at = (uint32_t)top, right;
-    const hri_merge *merge;
+    const hri_bpe_merge *merge;
     scratch->heap[0] = scratch->heap[--scratch->heap_count];
     if (scratch->heap_count) heap_sink(scratch->heap, scratch->heap_count, 0);
     if (ids[at] == HRI_TOKEN_NONE || next[at] == HRI_TOKEN_NONE) continue;
@@ -416,17 +416,17 @@ static hr_status encode_piece(const hri_bpe *bpe, hri_bpe_scratch *scratch, cons
 enum { WORD_BYTES = 15, WORD_IDS = 4, SET_BITS = 15, WAYS = 2 };
 
 /* The word padded with zeros; its last byte holds the length and, above, the number of ids. */
-typedef struct hri_word {
+typedef struct hri_bpe_word {
   uint64_t key[2];
   int32_t ids[WORD_IDS];
-} hri_word;
+} hri_bpe_word;
 
 #define COUNT_SHIFT 60
 #define COUNT_MASK ((uint64_t)15 << COUNT_SHIFT)
 
 /* Made when enough text has come to be worth 2 MiB; the system gives pages as they are touched. */
 static void words_begin(const hri_bpe *bpe, hri_bpe_scratch *scratch) {
-  const size_t bytes = sizeof(hri_word) * WAYS << SET_BITS, line = 64;
+  const size_t bytes = sizeof(hri_bpe_word) * WAYS << SET_BITS, line = 64;
   if (scratch->serial != bpe->serial) {
     if (scratch->words) memset(scratch->words, 0, bytes);
     scratch->serial = bpe->serial;
@@ -434,7 +434,7 @@ static void words_begin(const hri_bpe *bpe, hri_bpe_scratch *scratch) {
   if (scratch->words || scratch->memory || scratch->bytes_seen < 256) return;
   scratch->memory = hri_alloc_zero(1, bytes + line);
   if (!scratch->memory) return; /* slower, not wrong */
-  scratch->words = (hri_word *)(((uintptr_t)scratch->memory + line - 1) / line * line);
+  scratch->words = (hri_bpe_word *)(((uintptr_t)scratch->memory + line - 1) / line * line);
 }
 
 static void word_key(const char *piece, uint32_t bytes, const char *limit, uint64_t key[2]) {
@@ -454,17 +454,17 @@ static void word_key(const char *piece, uint32_t bytes, const char *limit, uint6
   key[1] |= (uint64_t)bytes << 56;
 }
 
-static hri_word *word_set(const hri_bpe_scratch *scratch, const uint64_t key[2]) {
+static hri_bpe_word *word_set(const hri_bpe_scratch *scratch, const uint64_t key[2]) {
   uint64_t hash = (key[0] ^ (key[1] << 29 | key[1] >> 35)) * 0x9E3779B97F4A7C15u;
   return scratch->words + WAYS * (hash >> (64 - SET_BITS));
 }
 
-static bool word_is(const hri_word *word, const uint64_t key[2]) {
+static bool word_is(const hri_bpe_word *word, const uint64_t key[2]) {
   return word->key[0] == key[0] && (word->key[1] & ~COUNT_MASK) == key[1];
 }
 
 static void remember(hri_bpe_scratch *scratch, const uint64_t key[2]) {
-  hri_word *set = word_set(scratch, key);
+  hri_bpe_word *set = word_set(scratch, key);
   if (scratch->count == 0 || scratch->count > WORD_IDS || scratch->unknown) return;
   set[1] = set[0];
   set[0].key[0] = key[0];
@@ -518,7 +518,7 @@ static uint32_t token_length(const hri_bpe *bpe, uint32_t id) {
 
 /* The remembered ids of a word, if it is there. */
 static bool recall(const hri_bpe *bpe, const hri_bpe_scratch *scratch, const uint64_t key[2], bool lengths, hr_tokens *tokens) {
-  const hri_word *word = word_set(scratch, key);
+  const hri_bpe_word *word = word_set(scratch, key);
   uint64_t count;
   if (!word_is(word, key) && !word_is(++word, key)) return false;
   count = word->key[1] >> COUNT_SHIFT;
@@ -569,7 +569,7 @@ hr_status hri_bpe_append(const hri_bpe *bpe, hri_bpe_scratch *scratch, const cha
   return append_word(bpe, scratch, piece, (uint32_t)(end - piece), lengths, tokens, error);
 }
 
-hr_status hri_bpe_append_all(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *text, const hri_piece *pieces, uint32_t count,
+hr_status hri_bpe_append_all(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *text, const hri_split_piece *pieces, uint32_t count,
                              hr_tokens *tokens, hr_error *error) {
   uint64_t keys[HRI_BPE_BATCH][2];
   if (count == 0) return HR_OK;

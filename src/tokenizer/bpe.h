@@ -19,10 +19,10 @@
 #include "tokenizer/split.h"
 #include "tokenizer/vocab.h"
 
-typedef struct hri_merge {
+typedef struct hri_bpe_merge {
   uint64_t pair;          /* left id << 32 | right id */
   uint32_t rank, result;  /* rank HRI_TOKEN_NONE: an empty place of the table */
-} hri_merge;
+} hri_bpe_merge;
 
 typedef struct hri_bpe {
   const hri_vocab *vocab;
@@ -31,7 +31,7 @@ typedef struct hri_bpe {
   bool byte_fallback, fuse_unk, ignore_merges;
   uint32_t unk;           /* HRI_TOKEN_NONE: unknown characters are dropped */
   char *prefix, *suffix;  /* continuing_subword_prefix, end_of_word_suffix; NULL when there is none */
-  hri_merge *merges;
+  hri_bpe_merge *merges;
   uint64_t merge_count, merge_mask;
   /* derived by hri_bpe_finish */
   uint32_t byte_ids[256];    /* byte-level: the token of each byte, NONE when the vocabulary lacks it */
@@ -53,7 +53,7 @@ typedef struct hri_bpe_scratch {
   uint64_t count, capacity, heap_capacity;
   bool unknown;           /* the symbols at hand hold the unknown token */
   void *memory;           /* of the table */
-  struct hri_word *words; /* aligned; NULL until enough text has come */
+  struct hri_bpe_word *words; /* aligned; NULL until enough text has come */
   hri_text mapped;        /* a piece in the byte alphabet */
 } hri_bpe_scratch;
 
@@ -76,7 +76,7 @@ hr_status hri_bpe_append(const hri_bpe *bpe, hri_bpe_scratch *scratch, const cha
 
 /* The same for up to HRI_BPE_BATCH pieces of a text, without lengths; their words are fetched ahead. */
 enum { HRI_BPE_BATCH = 64 };
-hr_status hri_bpe_append_all(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *text, const hri_piece *pieces, uint32_t count,
+hr_status hri_bpe_append_all(const hri_bpe *bpe, hri_bpe_scratch *scratch, const char *text, const hri_split_piece *pieces, uint32_t count,
                              hr_tokens *tokens, hr_error *error);
 
 /* Room for `more` further tokens; with `offsets` in begin and end too. MEMORY. */

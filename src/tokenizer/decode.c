@@ -82,7 +82,7 @@ static hr_status decode_replace(const hri_decoder *decoder, const pieces *from, 
   for (size_t i = 0; i < from->ends.count; i++) {
     uint64_t begin = piece_begin(from, i), bytes = from->ends.items[i] - begin, done = 0;
     const char *text = hri_text_get(&from->text) + begin;
-    hri_piece match;
+    hri_split_piece match;
     bool found = bytes > 0;
     if (found) HRI_TRY(hri_split_begin(split, decoder->splitter, text, bytes, error));
     while (found) {

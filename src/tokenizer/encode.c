@@ -11,7 +11,7 @@
 typedef struct view {
   const char *text;
   uint32_t bytes;
-  const hri_piece *spans;
+  const hri_split_piece *spans;
   uint32_t origin;
   const char *limit;   /* end of readable memory behind the text */
   bool mapped;         /* the text is in the byte alphabet */
@@ -42,18 +42,18 @@ static view part_of(const view *v, uint32_t begin, uint32_t end) {
 /* ---- Offsets ---- */
 
 /* The bytes of the repaired text that [begin, end) of a view stands for; whole characters. */
-static hri_piece source_of(const encoder *e, const view *v, uint64_t begin, uint64_t end) {
-  hri_piece range;
+static hri_split_piece source_of(const encoder *e, const view *v, uint64_t begin, uint64_t end) {
+  hri_split_piece range;
   if (begin > v->bytes) begin = v->bytes;
   if (end > v->bytes) end = v->bytes;
   if (v->spans) {
     uint64_t last = end > begin ? end - 1 : begin;
-    if (v->bytes == 0) return (hri_piece){v->origin, v->origin};
+    if (v->bytes == 0) return (hri_split_piece){v->origin, v->origin};
     if (begin == v->bytes) begin = last = v->bytes - 1;
-    range = (hri_piece){v->origin + v->spans[begin].begin, v->origin + v->spans[last].end};
+    range = (hri_split_piece){v->origin + v->spans[begin].begin, v->origin + v->spans[last].end};
     if (range.end < range.begin) range.end = range.begin;
   } else {
-    range = (hri_piece){v->origin + (uint32_t)begin, v->origin + (uint32_t)end};
+    range = (hri_split_piece){v->origin + (uint32_t)begin, v->origin + (uint32_t)end};
   }
   while (range.begin > 0 && range.begin < e->bytes && ((unsigned char)e->text[range.begin] & 0xC0) == 0x80) range.begin--;
   while (range.end < e->bytes && ((unsigned char)e->text[range.end] & 0xC0) == 0x80) range.end++;
@@ -91,7 +91,7 @@ static uint32_t step_back(const encoder *e, uint32_t at, uint32_t begin, uint32_
 }
 
 /* The ByteLevel post-processor: offsets without the blanks that begin and end the token `text`. */
-static hri_piece trim(const encoder *e, uint64_t index, const char *text, uint64_t bytes, hri_piece range) {
+static hri_split_piece trim(const encoder *e, uint64_t index, const char *text, uint64_t bytes, hri_split_piece range) {
   uint32_t left = blanks_at(text, bytes, false), right = blanks_at(text, bytes, true);
   bool first = (index == e->first && (e->first == 0 || !e->tokenizer->trim_after_template)) || range.begin == 0;
   if (first && e->tokenizer->trim_prefix_space && left == 1) left = 0;
@@ -100,7 +100,7 @@ static hri_piece trim(const encoder *e, uint64_t index, const char *text, uint64
   return range;
 }
 
-static void place_token(encoder *e, uint64_t index, const char *text, uint64_t bytes, hri_piece range) {
+static void place_token(encoder *e, uint64_t index, const char *text, uint64_t bytes, hri_split_piece range) {
   if (e->tokenizer->trim_offsets) range = trim(e, index, text, bytes, range);
   e->tokens->begin[index] = range.begin;
   e->tokens->end[index] = range.end;
@@ -113,7 +113,7 @@ static void place_tokens(encoder *e, const view *v, uint64_t from) {
   for (uint64_t i = from; i < e->tokens->count; i++) {
     uint64_t length = e->tokens->end[i];
     uint32_t id = (uint32_t)e->tokens->ids[i];
-    hri_piece range = source_of(e, v, at, at + (length ? length : 1));
+    hri_split_piece range = source_of(e, v, at, at + (length ? length : 1));
     place_token(e, i, hri_vocab_content(vocab, id), vocab->bytes[id], range);
     at += length;
   }
@@ -131,7 +131,7 @@ static hr_status buffer_reserve(const encoder *e, hri_stage_buffer *buffer, uint
     buffer->capacity = capacity;
   }
   if (e->offsets && buffer->span_capacity < buffer->capacity) {
-    hri_piece *grown = hri_realloc(buffer->spans, buffer->capacity * sizeof *grown);
+    hri_split_piece *grown = hri_realloc(buffer->spans, buffer->capacity * sizeof *grown);
     if (!grown) return hri_fail_memory(e->error, buffer->capacity * sizeof *grown, "offsets of normalized text");
     buffer->spans = grown;
     buffer->span_capacity = buffer->capacity;
@@ -141,7 +141,7 @@ static hr_status buffer_reserve(const encoder *e, hri_stage_buffer *buffer, uint
 
 /* Writes one byte that stands for [begin, end) of the view. Room is there. */
 static void buffer_put(const encoder *e, hri_stage_buffer *buffer, char byte, const view *v, uint32_t begin, uint32_t end) {
-  if (e->offsets) buffer->spans[buffer->count] = v->spans ? (hri_piece){v->spans[begin].begin, v->spans[end - 1].end} : (hri_piece){begin, end};
+  if (e->offsets) buffer->spans[buffer->count] = v->spans ? (hri_split_piece){v->spans[begin].begin, v->spans[end - 1].end} : (hri_split_piece){begin, end};
   buffer->bytes[buffer->count++] = byte;
 }
 
@@ -245,7 +245,7 @@ static hr_status run_bpe(encoder *e, const view *v) {
 
 static hr_status run_split(encoder *e, uint32_t index, const view *v) {
   hri_split *split = &e->work->splits[index];
-  hri_piece pieces[HRI_BPE_BATCH];
+  hri_split_piece pieces[HRI_BPE_BATCH];
   uint32_t count;
   bool last = index + 1 == e->tokenizer->stage_count && !v->mapped && !e->offsets;
   HRI_TRY(hri_split_begin(split, e->tokenizer->stages[index].splitter, v->text, v->bytes, e->error));

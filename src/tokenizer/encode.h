@@ -7,7 +7,7 @@
 /* A text changed by a stage. */
 typedef struct hri_stage_buffer {
   char *bytes;
-  hri_piece *spans; /* per byte, where it comes from; only with offsets */
+  hri_split_piece *spans; /* per byte, where it comes from; only with offsets */
   uint64_t count, capacity, span_capacity;
 } hri_stage_buffer;
 

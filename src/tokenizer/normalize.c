@@ -115,12 +115,12 @@ hri_normal_writer hri_normal_write(hri_normal *normal) {
   return writer;
 }
 
-hri_piece hri_normal_span(const hri_normal *normal, uint64_t at) {
+hri_split_piece hri_normal_span(const hri_normal *normal, uint64_t at) {
   uint64_t begin = at, end = at + 1;
   if (normal->spans) return normal->spans[at];
   while (begin > 0 && ((uint8_t)normal->text[begin] & 0xC0) == 0x80) begin--;
   while (end < normal->bytes && ((uint8_t)normal->text[end] & 0xC0) == 0x80) end++;
-  return (hri_piece){(uint32_t)begin, (uint32_t)end};
+  return (hri_split_piece){(uint32_t)begin, (uint32_t)end};
 }
 
 void hri_normal_keep(hri_normal_writer *writer, uint64_t begin, uint64_t end) {
@@ -132,7 +132,7 @@ void hri_normal_keep(hri_normal_writer *writer, uint64_t begin, uint64_t end) {
     memcpy(out->spans + out->count, normal->spans + begin, (end - begin) * sizeof *out->spans);
   } else if (normal->with_spans) {
     for (uint64_t i = begin; i < end;) {
-      hri_piece span = hri_normal_span(normal, i);
+      hri_split_piece span = hri_normal_span(normal, i);
       if (span.end > end) span.end = (uint32_t)end; /* invalid bytes behind it may look like its own */
       for (; i < end && i < span.end; i++) out->spans[out->count + (i - begin)] = span;
     }
@@ -140,7 +140,7 @@ void hri_normal_keep(hri_normal_writer *writer, uint64_t begin, uint64_t end) {
   out->count += end - begin;
 }
 
-void hri_normal_put(hri_normal_writer *writer, const char *bytes, size_t count, hri_piece span) {
+void hri_normal_put(hri_normal_writer *writer, const char *bytes, size_t count, hri_split_piece span) {
   struct hri_normal_buffer *out = writer->out;
   if (count == 0 || !reserve(writer, count)) return;
   memcpy(out->bytes + out->count, bytes, count);
@@ -174,7 +174,7 @@ static hr_status repair(hri_normal *normal, uint64_t valid_bytes, hr_error *erro
     at += valid_bytes;
     if (at == normal->bytes) break;
     step_bytes = hri_utf8_decode(normal->text + at, normal->bytes - at, &point, &valid);
-    hri_normal_put(&writer, "\xEF\xBF\xBD", 3, (hri_piece){(uint32_t)at, (uint32_t)(at + step_bytes)});
+    hri_normal_put(&writer, "\xEF\xBF\xBD", 3, (hri_split_piece){(uint32_t)at, (uint32_t)(at + step_bytes)});
     at += step_bytes;
     valid_bytes = hri_utf8_valid(normal->text + at, normal->bytes - at);
   }
@@ -282,8 +282,8 @@ static hr_status strip(hri_normal *normal, const step *what, hr_error *error) {
 }
 
 /* New text in place of a match has the origin of the match's last byte (or of the byte before an empty one). */
-static hri_piece replaced_span(const hri_normal *normal, uint64_t end) {
-  return end == 0 || !normal->with_spans ? (hri_piece){0, 0} : hri_normal_span(normal, end - 1);
+static hri_split_piece replaced_span(const hri_normal *normal, uint64_t end) {
+  return end == 0 || !normal->with_spans ? (hri_split_piece){0, 0} : hri_normal_span(normal, end - 1);
 }
 
 static hr_status replace_byte(hri_normal *normal, const step *what, hr_error *error) {
@@ -305,7 +305,7 @@ static hr_status replace_byte(hri_normal *normal, const step *what, hr_error *er
 
 static hr_status replace(hri_normal *normal, const step *what, hr_error *error) {
   hri_normal_writer writer;
-  hri_piece match;
+  hri_split_piece match;
   bool found = false;
   uint64_t kept = 0;
   if (what->plain >= 0) return replace_byte(normal, what, error);

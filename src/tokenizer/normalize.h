@@ -46,10 +46,10 @@ typedef struct hri_normal {
   uint64_t bytes;
   bool changed;          /* text is not the input */
   bool with_spans;       /* asked for */
-  const hri_piece *spans; /* per byte of text, bytes [begin, end) of the input that its character stands for; NULL =
+  const hri_split_piece *spans; /* per byte of text, bytes [begin, end) of the input that its character stands for; NULL =
                            * nothing was changed: byte i stands for input byte i. Inserted characters have the span
                            * of a neighbour, as in the reference. */
-  struct hri_normal_buffer { char *bytes; hri_piece *spans; size_t count, capacity, span_capacity; } buffers[2];
+  struct hri_normal_buffer { char *bytes; hri_split_piece *spans; size_t count, capacity, span_capacity; } buffers[2];
   struct hri_normal_char *chars, *sorted; /* the characters of the part at hand, for the forms */
   size_t char_count, char_capacity, sorted_capacity;
   hri_split split;        /* for Replace */

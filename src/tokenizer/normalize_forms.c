@@ -136,7 +136,7 @@ static uint64_t skip_chars(const hri_normal *normal, uint64_t at, int32_t count)
 static void put_chars(hri_normal *normal, hri_normal_writer *writer, uint64_t at) {
   for (size_t i = 0; i < normal->char_count; i++) {
     hri_normal_char what = normal->chars[i];
-    hri_piece span = {0, 0};
+    hri_split_piece span = {0, 0};
     char bytes[4];
     if (normal->with_spans && what.change <= 0 && at < normal->bytes) span = hri_normal_span(normal, at);
     if (normal->with_spans && what.change > 0 && at > 0) span = hri_normal_span(normal, at - 1);

@@ -23,9 +23,9 @@ hri_normal_writer hri_normal_write(hri_normal *normal);
 /* Old bytes [begin, end), unchanged, with their origins. */
 void hri_normal_keep(hri_normal_writer *writer, uint64_t begin, uint64_t end);
 /* New bytes that all have one origin. */
-void hri_normal_put(hri_normal_writer *writer, const char *bytes, size_t count, hri_piece span);
+void hri_normal_put(hri_normal_writer *writer, const char *bytes, size_t count, hri_split_piece span);
 /* The origin of the character that the old byte `at` belongs to. */
-hri_piece hri_normal_span(const hri_normal *normal, uint64_t at);
+hri_split_piece hri_normal_span(const hri_normal *normal, uint64_t at);
 /* Makes what was written the text. MEMORY; INPUT when it has 4 GiB or more. */
 hr_status hri_normal_done(hri_normal_writer *writer, hr_error *error);
 

@@ -170,7 +170,7 @@ static chunk next_chunk(const hri_sp_normalizer *n, const char *text, uint64_t b
 }
 
 /* Writes a chunk, blanks as U+2581 if they are escaped. */
-static void put_chunk(const hri_sp_normalizer *n, hri_normal_writer *writer, const char *out, size_t bytes, hri_piece span) {
+static void put_chunk(const hri_sp_normalizer *n, hri_normal_writer *writer, const char *out, size_t bytes, hri_split_piece span) {
   size_t at = 0;
   while (at < bytes) {
     const char *blank = n->escape_whitespaces ? memchr(out + at, ' ', bytes - at) : NULL;
@@ -206,9 +206,9 @@ hr_status hri_sp_normalizer_apply(const hri_sp_normalizer *n, hri_normal *normal
   if (n->add_dummy_prefix && !n->suffix) hri_normal_put(&writer, blank, blank_bytes, hri_normal_span(normal, at));
   while (at < normal->bytes) {
     chunk part = next_chunk(n, normal->text + at, normal->bytes - at);
-    hri_piece span = {0, 0};
+    hri_split_piece span = {0, 0};
     size_t skip = 0;
-    if (normal->with_spans) span = (hri_piece){hri_normal_span(normal, at).begin, hri_normal_span(normal, at + part.bytes - 1).end};
+    if (normal->with_spans) span = (hri_split_piece){hri_normal_span(normal, at).begin, hri_normal_span(normal, at + part.bytes - 1).end};
     while (after_space && skip < part.out_bytes && part.out[skip] == ' ') skip++;
     if (skip < part.out_bytes) {
       put_chunk(n, &writer, part.out + skip, part.out_bytes - skip, span);

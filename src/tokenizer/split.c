@@ -96,18 +96,18 @@ const char *hri_splitter_about(const hri_splitter *splitter) {
 
 /* ---- matches ---- */
 
-static bool literal_match(const hri_split *split, uint32_t start, hri_piece *match) {
+static bool literal_match(const hri_split *split, uint32_t start, hri_split_piece *match) {
   const hri_splitter *splitter = split->splitter;
   const char *found;
-  if (splitter->literal_bytes == 0) return *match = (hri_piece){start, start}, true; /* between all characters */
+  if (splitter->literal_bytes == 0) return *match = (hri_split_piece){start, start}, true; /* between all characters */
   if (start >= split->bytes) return false;
   found = memmem(split->text + start, split->bytes - start, splitter->literal, splitter->literal_bytes);
   if (!found) return false;
-  *match = (hri_piece){(uint32_t)(found - split->text), (uint32_t)(found - split->text + splitter->literal_bytes)};
+  *match = (hri_split_piece){(uint32_t)(found - split->text), (uint32_t)(found - split->text + splitter->literal_bytes)};
   return true;
 }
 
-static bool class_match(const hri_split *split, uint32_t start, hri_piece *match) {
+static bool class_match(const hri_split *split, uint32_t start, hri_split_piece *match) {
   const hri_splitter *splitter = split->splitter;
   uint32_t at = start;
   for (;;) {
@@ -117,12 +117,12 @@ static bool class_match(const hri_split *split, uint32_t start, hri_piece *match
     while (at < split->bytes && splitter->ascii[(uint8_t)split->text[at]] == HRI_SPLIT_OUTSIDE) at++;
     if (at == split->bytes) return false;
     step = hri_utf8_decode(split->text + at, split->bytes - at, &point, &valid);
-    if (splitter->is_in(point)) return *match = (hri_piece){at, at + (uint32_t)step}, true;
+    if (splitter->is_in(point)) return *match = (hri_split_piece){at, at + (uint32_t)step}, true;
     at += (uint32_t)step;
   }
 }
 
-static hr_status find(hri_split *split, uint32_t start, hri_piece *match, bool *found, hr_error *error) {
+static hr_status find(hri_split *split, uint32_t start, hri_split_piece *match, bool *found, hr_error *error) {
   switch (split->splitter->kind) {
     case HRI_SPLIT_LITERAL: *found = literal_match(split, start, match); return HR_OK;
     case HRI_SPLIT_CLASS: *found = class_match(split, start, match); return HR_OK;
@@ -135,7 +135,7 @@ static hr_status find(hri_split *split, uint32_t start, hri_piece *match, bool *
 
 /* An empty match right behind the last match does not count; the search goes on one character later. Once it is over,
  * `search` lies behind the text. */
-hr_status hri_split_next_match(hri_split *split, hri_piece *match, bool *found, hr_error *error) {
+hr_status hri_split_next_match(hri_split *split, hri_split_piece *match, bool *found, hr_error *error) {
   *found = false;
   while (split->search <= split->bytes && split->bytes > 0) {
     uint32_t point, step = 1;
@@ -175,7 +175,7 @@ void hri_split_end(hri_split *split) {
 }
 
 /* The next range of the stream: a gap, or a match (which may be empty). False at the end. */
-static hr_status next_range(hri_split *split, hri_piece *range, bool *is_match, bool *more, hr_error *error) {
+static hr_status next_range(hri_split *split, hri_split_piece *range, bool *is_match, bool *more, hr_error *error) {
   *more = true;
   if (!split->has_match && split->given <= split->bytes && !split->done)
     HRI_TRY(hri_split_next_match(split, &split->match, &split->has_match, error));
@@ -184,7 +184,7 @@ static hr_status next_range(hri_split *split, hri_piece *range, bool *is_match, 
     *is_match = true;
     split->has_match = false;
   } else {
-    *range = (hri_piece){split->given, split->has_match ? split->match.begin : split->bytes};
+    *range = (hri_split_piece){split->given, split->has_match ? split->match.begin : split->bytes};
     *is_match = false;
     if (!split->has_match) split->done = true;
     if (range->begin == range->end) *more = false;
@@ -194,7 +194,7 @@ static hr_status next_range(hri_split *split, hri_piece *range, bool *is_match, 
 }
 
 /* Feeds a range to the behavior. True when `out` is a piece to give out. */
-static bool feed(hri_split *split, hri_piece range, bool is_match, hri_piece *out) {
+static bool feed(hri_split *split, hri_split_piece range, bool is_match, hri_split_piece *out) {
   bool grows = false, had = split->has_held;
   switch (split->splitter->behavior) {
     case HRI_SPLIT_REMOVED: *out = range; return !is_match;
@@ -204,7 +204,7 @@ static bool feed(hri_split *split, hri_piece range, bool is_match, hri_piece *ou
     case HRI_SPLIT_MERGED_WITH_NEXT:
       /* only matches are held here */
       if (!is_match) {
-        *out = (hri_piece){had ? split->held.begin : range.begin, range.end};
+        *out = (hri_split_piece){had ? split->held.begin : range.begin, range.end};
         split->has_held = false;
         return true;
       }
@@ -221,7 +221,7 @@ static bool feed(hri_split *split, hri_piece range, bool is_match, hri_piece *ou
   return had;
 }
 
-hr_status hri_split_next(hri_split *split, hri_piece *pieces, uint32_t capacity, uint32_t *count, hr_error *error) {
+hr_status hri_split_next(hri_split *split, hri_split_piece *pieces, uint32_t capacity, uint32_t *count, hr_error *error) {
   const hri_splitter *splitter = split->splitter;
   *count = 0;
   /* every byte belongs to a match: each of them is a piece */
@@ -231,7 +231,7 @@ hr_status hri_split_next(hri_split *split, hri_piece *pieces, uint32_t capacity,
     return HR_OK;
   }
   while (*count < capacity) {
-    hri_piece range, out;
+    hri_split_piece range, out;
     bool is_match = false, more = false;
     if (!split->done) HRI_TRY(next_range(split, &range, &is_match, &more, error));
     if (more) {

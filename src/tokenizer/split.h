@@ -51,9 +51,9 @@ void hri_splitter_destroy(hri_splitter *splitter); /* NULL is fine */
 /* How it matches, for people: "gpt2", "llama3", "qwen2", "o200k", "tekken", "literal", "class", "PCRE2 with JIT", "PCRE2". */
 const char *hri_splitter_about(const hri_splitter *splitter);
 
-typedef struct hri_piece {
+typedef struct hri_split_piece {
   uint32_t begin, end; /* bytes [begin, end) of the text; never empty */
-} hri_piece;
+} hri_split_piece;
 
 typedef struct hri_split_memory hri_split_memory;
 
@@ -66,8 +66,8 @@ typedef struct hri_split {
   uint32_t given;        /* end of what was given out, matches and gaps */
   uint32_t search;       /* the next match is looked for from here */
   uint32_t last_end;     /* end of the last match, UINT32_MAX before the first */
-  hri_piece match;       /* a match found already, to be given after the gap before it */
-  hri_piece held;        /* a piece that may still grow, by the behavior */
+  hri_split_piece match;       /* a match found already, to be given after the gap before it */
+  hri_split_piece held;        /* a piece that may still grow, by the behavior */
   bool has_match, has_held, held_is_match, done;
   hri_split_memory *memory; /* match data of PCRE2 */
 } hri_split;
@@ -75,10 +75,10 @@ typedef struct hri_split {
 hr_status hri_split_begin(hri_split *split, const hri_splitter *splitter, const char *text, uint64_t bytes, hr_error *error);
 /* The next pieces in order, at most `capacity` (> 0); *count == 0 once there are no more. INPUT when a regex runs into
  * its limits (a pattern with catastrophic backtracking). */
-hr_status hri_split_next(hri_split *split, hri_piece *pieces, uint32_t capacity, uint32_t *count, hr_error *error);
+hr_status hri_split_next(hri_split *split, hri_split_piece *pieces, uint32_t capacity, uint32_t *count, hr_error *error);
 void hri_split_end(hri_split *split);
 
 /* The plain matches without any behavior, empty ones too: *found is false at the end. Used by Replace. */
-hr_status hri_split_next_match(hri_split *split, hri_piece *match, bool *found, hr_error *error);
+hr_status hri_split_next_match(hri_split *split, hri_split_piece *match, bool *found, hr_error *error);
 
 #endif

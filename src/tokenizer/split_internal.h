@@ -9,7 +9,7 @@
 #include "tokenizer/split.h"
 
 /* Writes the next pieces of valid UTF-8 from *at on, at most `capacity`; every byte belongs to a piece. Moves *at. */
-typedef uint32_t hri_split_filler(const char *text, uint32_t bytes, uint32_t *at, hri_piece *pieces, uint32_t capacity);
+typedef uint32_t hri_split_filler(const char *text, uint32_t bytes, uint32_t *at, hri_split_piece *pieces, uint32_t capacity);
 
 /* The known patterns as tokenizer.json files spell them. */
 #define HRI_PATTERN_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -59,7 +59,7 @@ pcre2_general_context *hri_regex_memory(void);
 /* Compiles into splitter->code; destroys it; finds the next match from `start` on. */
 hr_status hri_regex_compile(const char *pattern, size_t bytes, hri_splitter *splitter, hr_error *error);
 void hri_regex_destroy(hri_splitter *splitter);
-hr_status hri_regex_match(hri_split *split, uint32_t start, hri_piece *match, bool *found, hr_error *error);
+hr_status hri_regex_match(hri_split *split, uint32_t start, hri_split_piece *match, bool *found, hr_error *error);
 hr_status hri_regex_prepare(hri_split *split, hr_error *error); /* match data */
 void hri_regex_end(hri_split *split);
 

@@ -214,12 +214,12 @@ static inline const uint8_t *o200k_piece(const uint8_t *p, const uint8_t *end, u
 
 /* A function that fills pieces by `PIECE`, in which p and end are known. */
 #define FILLER(name, PIECE)                                                                                             \
-  static uint32_t name(const char *text, uint32_t bytes, uint32_t *at, hri_piece *pieces, uint32_t capacity) {          \
+  static uint32_t name(const char *text, uint32_t bytes, uint32_t *at, hri_split_piece *pieces, uint32_t capacity) {          \
     const uint8_t *base = (const uint8_t *)text, *end = base + bytes, *p = base + *at;                                  \
     uint32_t count = 0;                                                                                                 \
     while (count < capacity && p < end) {                                                                               \
       const uint8_t *behind = PIECE;                                                                                    \
-      pieces[count++] = (hri_piece){(uint32_t)(p - base), (uint32_t)(behind - base)};                                   \
+      pieces[count++] = (hri_split_piece){(uint32_t)(p - base), (uint32_t)(behind - base)};                                   \
       p = behind;                                                                                                       \
     }                                                                                                                   \
     *at = (uint32_t)(p - base);                                                                                         \

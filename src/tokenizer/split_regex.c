@@ -114,7 +114,7 @@ hr_status hri_regex_prepare(hri_split *split, hr_error *error) {
   return HR_OK;
 }
 
-hr_status hri_regex_match(hri_split *split, uint32_t start, hri_piece *match, bool *found, hr_error *error) {
+hr_status hri_regex_match(hri_split *split, uint32_t start, hri_split_piece *match, bool *found, hr_error *error) {
   const hri_split_memory *memory = split->memory;
   PCRE2_SPTR text = (PCRE2_SPTR)split->text;
   const size_t *vector = pcre2_get_ovector_pointer(memory->data);

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 
 /* General categories in the order of the table; CONTROL_SPACE is the part of Cc that is White_Space (U+0009..D, U+0085). */
-typedef enum hri_category {
+typedef enum hri_general_category {
   HRI_CATEGORY_LU = 0, HRI_CATEGORY_LL, HRI_CATEGORY_LT, HRI_CATEGORY_LM, HRI_CATEGORY_LO,
   HRI_CATEGORY_MN, HRI_CATEGORY_MC, HRI_CATEGORY_ME,
   HRI_CATEGORY_ND, HRI_CATEGORY_NL, HRI_CATEGORY_NO,
@@ -19,7 +19,7 @@ typedef enum hri_category {
   HRI_CATEGORY_ZS, HRI_CATEGORY_ZL, HRI_CATEGORY_ZP,
   HRI_CATEGORY_CC, HRI_CATEGORY_CF, HRI_CATEGORY_CS, HRI_CATEGORY_CO, HRI_CATEGORY_CN,
   HRI_CATEGORY_CONTROL_SPACE, HRI_CATEGORY_COUNT
-} hri_category;
+} hri_general_category;
 
 /* Sets of categories: bit 1 << category. */
 #define HRI_SET_LU (1u << HRI_CATEGORY_LU)
@@ -50,8 +50,8 @@ static inline uint8_t hri_unicode_entry(uint32_t point) {
   return hri_unicode_categories[hri_unicode_blocks[point >> HRI_UNICODE_BLOCK_BITS]][point & ((1u << HRI_UNICODE_BLOCK_BITS) - 1)];
 }
 /* Surrogates are Cs. */
-static inline hri_category hri_unicode_category(uint32_t point) {
-  return (hri_category)(hri_unicode_entry(point) & HRI_UNICODE_CATEGORY);
+static inline hri_general_category hri_unicode_category(uint32_t point) {
+  return (hri_general_category)(hri_unicode_entry(point) & HRI_UNICODE_CATEGORY);
 }
 /* The set that holds just the category of `point`: (hri_unicode_set(c) & HRI_SET_L) != 0 asks for a letter. */
 static inline uint32_t hri_unicode_set(uint32_t point) { return 1u << hri_unicode_category(point); }

@@ -17,14 +17,14 @@ static void require(bool holds) {
 }
 
 /* The pieces in order, no more than `room`; false when matching ran into its limits. */
-static bool split_all(const hri_splitter *splitter, const char *text, size_t bytes, bool covers, hri_piece *pieces, size_t room, size_t *count) {
+static bool split_all(const hri_splitter *splitter, const char *text, size_t bytes, bool covers, hri_split_piece *pieces, size_t room, size_t *count) {
   hri_split split = {0};
   uint32_t more = 1, at = 0;
   hr_error error;
   bool fine = hri_split_begin(&split, splitter, text, bytes, &error) == HR_OK;
   *count = 0;
   while (fine && more > 0) {
-    hri_piece some[3];
+    hri_split_piece some[3];
     fine = hri_split_next(&split, some, 3, &more, &error) == HR_OK;
     for (uint32_t i = 0; fine && i < more; i++) {
       require(some[i].begin < some[i].end && some[i].begin >= at && some[i].end <= bytes && (!covers || some[i].begin == at));
@@ -60,7 +60,7 @@ static void try_known(const char *text, size_t bytes) {
   for (uint32_t n = 0; n < 5; n++) {
     const char *pattern = hri_split_pattern_named(names[n]);
     char wrapped[512];
-    hri_piece own[256], other[256];
+    hri_split_piece own[256], other[256];
     hr_error error;
     size_t own_count, other_count;
     int length = snprintf(wrapped, sizeof wrapped, "(?:%s)", pattern);

@@ -132,7 +132,7 @@ static hr_status make_splitter(const hri_json *item, hri_splitter **splitter, hr
 
 /* Adds the pieces of a text to a digest. */
 static void digest_pieces(hri_split *split, const hri_splitter *splitter, const char *text, size_t bytes, uint32_t *digest) {
-  hri_piece pieces[16];
+  hri_split_piece pieces[16];
   uint32_t count;
   hr_error error;
   must(hri_split_begin(split, splitter, text, bytes, &error), &error);
@@ -147,7 +147,7 @@ static void digest_pieces(hri_split *split, const hri_splitter *splitter, const 
 
 static void check_stored(const hri_json *item, const hri_splitter *splitter, const char *text, const hri_json *expected) {
   hri_split split = {0};
-  hri_piece pieces[512];
+  hri_split_piece pieces[512];
   uint32_t count = 0, more;
   hr_error error;
   must(hri_split_begin(&split, splitter, text, strlen(text), &error), &error);
@@ -232,7 +232,7 @@ static void known_patterns_are_what_pcre2_matches(void **context) {
     for (uint32_t i = 0; i < 4000; i++) {
       size_t bytes = random_text(&state, &from, text);
       hri_split one = {0};
-      hri_piece piece;
+      hri_split_piece piece;
       uint32_t count;
       uint32_t a = 0, b = 0, c = 0;
       digest_pieces(&split, known, text, bytes, &a);
@@ -269,7 +269,7 @@ static void any_bytes_are_covered(void **context) {
       char *text = malloc(bytes);
       uint32_t at = 0, count;
       hri_split split = {0};
-      hri_piece piece;
+      hri_split_piece piece;
       for (size_t k = 0; k < bytes; k++) text[k] = (char)(next_random(&state, 3) ? 0x80 + next_random(&state, 128) : 0x20 + next_random(&state, 90));
       must(hri_split_begin(&split, splitter, text, bytes, &error), &error);
       for (;;) {
@@ -360,7 +360,7 @@ static void limits_of_matching_are_errors(void **context) {
   static const char pattern[] = "(?:a|aa|aaa)*(?:a|aa)*$(?<=b)";
   hri_splitter *splitter;
   hri_split split = {0};
-  hri_piece piece;
+  hri_split_piece piece;
   uint32_t count;
   char text[64];
   hr_error error;
@@ -383,7 +383,7 @@ static hr_status use_all(hr_error *error) {
   hri_normalizer *normalizer = NULL;
   hri_split split = {0};
   hri_normal normal = {0};
-  hri_piece pieces[8];
+  hri_split_piece pieces[8];
   uint32_t count;
   hr_status status = hri_splitter_create_regex(pattern, sizeof pattern - 1, HRI_SPLIT_CONTIGUOUS, false, &splitter, error);
   if (status == HR_OK) status = hri_normalizer_create(&normalizer, error);
@@ -456,7 +456,7 @@ static void check_normal(const hri_json *item, const hri_normalizer *normalizer,
     uint32_t point;
     bool valid;
     size_t width = hri_utf8_decode(normal.text + i, normal.bytes - i, &point, &valid);
-    hri_piece span = normal.spans ? normal.spans[i] : (hri_piece){(uint32_t)i, (uint32_t)(i + width)};
+    hri_split_piece span = normal.spans ? normal.spans[i] : (hri_split_piece){(uint32_t)i, (uint32_t)(i + width)};
     if (span.begin != (uint32_t)json_integer_value(hri_json_item(spans, seen).value) || span.end != (uint32_t)json_integer_value(hri_json_item(spans, seen + 1).value))
       fail_msg("%s: '%s': byte %u stands for %u..%u", item->path, text, (unsigned)i, span.begin, span.end);
     i += width;

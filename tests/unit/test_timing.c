@@ -179,7 +179,7 @@ static hr_status no_workspace(void *self, const hri_job *job, const hri_node *no
 static double offloaded_step(uint32_t distance, uint64_t *device_bytes) {
   hri_compile_options options = {.offload_bytes = 4u << 20, .offload_distance = distance};
   hri_backend backend = {.name = "none", .team = 1, .workspace = no_workspace};
-  uint64_t bound[HRI_TIER_COUNT];
+  hri_placement bound;
   hr_error error = {0};
   hri_cost cost;
   hri_job job;
@@ -194,8 +194,9 @@ static double offloaded_step(uint32_t distance, uint64_t *device_bytes) {
   assert_int_equal(hri_job_cost(&job, &spec, &cost, &error), HR_OK);
   assert_true(cost.lane_seconds[HRI_COPY_IN] > 0 && cost.lane_seconds[HRI_COPY_OUT] > 0);
   assert_true(cost.step_seconds >= cost.lane_seconds[HRI_COMPUTE]);
-  assert_int_equal(hri_live_bound(&job, 0, bound, &error), HR_OK);
-  *device_bytes = bound[HRI_DEVICE];
+  assert_int_equal(hri_placement_bound(&job, 0, &bound, &error), HR_OK);
+  *device_bytes = bound.lower_bound_bytes[HRI_DEVICE];
+  hri_placement_deinit(&bound);
   hri_job_deinit(&job);
   return cost.step_seconds;
 }

@@ -1,5 +1,6 @@
 #include "backend/cpu/adapters.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,11 @@ typedef struct call {
 
 /* ---- operand access ---- */
 
-static hri_real type_of(const hri_tensor *t) { return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32; }
+/* Of an operand that check_types let pass as a real. */
+static hri_real type_of(const hri_tensor *t) {
+  assert(t->dtype == HRI_F32 || t->dtype == HRI_BF16);
+  return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+}
 static const hri_operand *operand(const call *c, uint32_t index) { return &hri_operands(c->job, c->node)[index]; }
 static bool present(const call *c, uint32_t index) { return index < c->node->operand_count && operand(c, index)->tensor != HRI_NONE; }
 static void *pointer(const call *c, uint32_t index) { return present(c, index) ? hri_launch_pointer(c->launch, operand(c, index)->tensor) : NULL; }
@@ -58,6 +63,8 @@ static uint64_t scratch_bytes(const call *c) {
   hri_id id = scratch_id(c);
   return id == HRI_NONE ? 0 : hri_tensor_bytes(&c->job->tensors.items[id]);
 }
+
+static hr_status check_types(const hri_job *job, const hri_node *node, hr_error *error);
 
 /* ---- matrix products ---- */
 
@@ -126,7 +133,9 @@ static hr_status run_pack(call *c) {
 
 hr_status hri_cpu_packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
   hri_cpu *cpu = self;
-  hri_gemm_shape shape = gemm_shape(job, node, cpu->threads);
+  hri_gemm_shape shape;
+  HRI_TRY(check_types(job, node, error));
+  shape = gemm_shape(job, node, cpu->threads);
   *pays = hri_gemm_packing_pays(&shape);
   return hri_gemm_packed_bytes(cpu->gemm, &shape, bytes, error);
 }
@@ -448,6 +457,60 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_FILL] = run_transfer, [HRI_OP_SINK] = run_transfer,
 };
 
+/* What the adapters above make of each operand, a letter each: r fp32 or bf16, all r of a node the same; m likewise (moments);
+ * x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control block; * bytes of any type. Guards and
+ * scratch stand behind and are not looked at. */
+static const char *const types[HRI_OP_COUNT] = {
+    [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
+    [HRI_OP_LINEAR] = "rrfo", [HRI_OP_LINEAR_DX] = "rro", [HRI_OP_LINEAR_DW] = "rro", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
+    [HRI_OP_NORM] = "rffrrrf", [HRI_OP_NORM_BACKWARD] = "rrffrrff", [HRI_OP_HEAD_NORM] = "rffrf", [HRI_OP_HEAD_NORM_BACKWARD] = "rrfffrff",
+    [HRI_OP_ADD] = "rrr", [HRI_OP_ACTIVATION] = "rr", [HRI_OP_ACTIVATION_BACKWARD] = "rrr",
+    [HRI_OP_GLU] = "rr", [HRI_OP_GLU_BACKWARD] = "rrr", [HRI_OP_ROPE] = "rifr", [HRI_OP_ROPE_TABLE] = "f", [HRI_OP_SOFTCAP] = "rr",
+    [HRI_OP_ATTENTION] = "rirf", [HRI_OP_ATTENTION_BACKWARD] = "rrrfir",
+    [HRI_OP_ATTENTION_FULL] = "rirr", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrir", [HRI_OP_ATTENTION_CACHED] = "rrrcr",
+    [HRI_OP_CROSS_ENTROPY] = "ricrf", [HRI_OP_LOSS_SUM] = "fc",
+    [HRI_OP_SQUARE_NORM] = "rd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c",
+    [HRI_OP_ADAMW] = "xcxmmb", [HRI_OP_MOMENTUM] = "xcxmb", [HRI_OP_SGD] = "xcxb",
+    [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
+    [HRI_OP_FILL] = "x", [HRI_OP_SINK] = "x",
+};
+
+/* `first`: the type of the first operand of the same letter. */
+static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
+  bool real = dtype == HRI_F32 || dtype == HRI_BF16;
+  switch (letter) {
+  case 'r': case 'm': return real && dtype == first;
+  case 'x': return real;
+  case 'o': return dtype == HRI_F32 || (dtype == HRI_BF16 && dtype == first);
+  case 'f': return dtype == HRI_F32;
+  case 'b': return dtype == HRI_BF16;
+  case 'd': return dtype == HRI_F64;
+  case 'i': return dtype == HRI_I32;
+  case 'c': return dtype == HRI_U8;
+  default: return true;
+  }
+}
+
+/* UNSUPPORTED unless there is a kernel for the node and the types of its operands. */
+static hr_status check_types(const hri_job *job, const hri_node *node, hr_error *error) {
+  const char *letters = types[node->op];
+  int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
+  if (!adapters[node->op]) return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
+  assert(letters);
+  for (uint32_t i = 0; letters[i] && i < node->operand_count; i++) {
+    hri_id id = hri_operands(job, node)[i].tensor;
+    const hri_tensor *t;
+    int *same = &first[letters[i] == 'm'];
+    if (id == HRI_NONE) continue;
+    t = &job->tensors.items[id];
+    if (*same < 0 && (letters[i] == 'r' || letters[i] == 'm')) *same = t->dtype;
+    if (!type_fits(letters[i], t->dtype, (uint8_t)*same))
+      return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s with operand %u (%s) of type %s", hri_op_name(node->op), i,
+                      hri_name_get(job, t->key), hri_dtype_name((hri_dtype)t->dtype));
+  }
+  return HR_OK;
+}
+
 hr_status hri_cpu_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
   hri_cpu *cpu = self;
   call c = {.cpu = cpu, .job = job, .node = node};
@@ -455,6 +518,7 @@ hr_status hri_cpu_workspace(void *self, const hri_job *job, const hri_node *node
   hri_attention_cache_shape cached;
   int team = (int)cpu->threads;
   *bytes = 0;
+  HRI_TRY(check_types(job, node, error));
   switch (node->op) {
   case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: {
     hri_gemm_shape shape = gemm_shape(job, node, cpu->threads);
@@ -471,7 +535,7 @@ hr_status hri_cpu_workspace(void *self, const hri_job *job, const hri_node *node
   default: break;
   }
   if (*bytes == UINT64_MAX) return hri_fail(error, HR_ERROR_USAGE, "the scratch of %s does not fit 64 bits", hri_op_name(node->op));
-  return adapters[node->op] ? HR_OK : hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
+  return HR_OK;
 }
 
 static void fill_tables(hri_cpu *cpu) {
@@ -537,7 +601,7 @@ hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node
   hri_gemm_shape shape;
   hri_gemm *gemm;
   *handle = NULL;
-  if (!adapters[node->op]) return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
+  HRI_TRY(check_types(job, node, error));
   if (node->op == HRI_OP_PACK) {
     shape = pack_shape(job, node, cpu->threads);
     HRI_TRY(hri_gemm_prepare_pack(cpu->gemm, &shape, &gemm, error));

@@ -1,0 +1,564 @@
+/* The backend contract is enough: a second backend (support/tiny_backend.h), as unlike the CPU's as it allows, runs whole jobs
+ * through the very code that the CPU's run through - session, train loop, checkpoints, generation, graphs of the C API.
+ *
+ * Tolerances. Both compute the same mathematics, the CPU in fp32, the tiny one in double, rounded at each operand. Losses agree
+ * to 1e-6, relative (8 units of fp32; 1e-3 in bf16: a quarter of its unit). Of weights the root mean square of the difference is
+ * held against that of what training moved them by: 1e-5 of it, 0.05 in bf16 (0.0055 is met: rounding, not another course). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <headroom/graph.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/rng.h"
+#include "device/cpu.h"
+#include "support/scratch.h"
+#include "support/tiny_backend.h"
+#include "train/session.h"
+
+/* Stands in for src/backend/open.c: the choice of backends is one of linking. */
+hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error) {
+  if (strcmp(device->backend, TINY_NAME) == 0) return tiny_open(device, backend);
+  return device->backend[0] ? hri_cpu_open(device, threads, backend, error) : hri_estimates_open(device, backend, error);
+}
+bool hri_backend_measured(hr_device *device, uint32_t threads) { return (void)device, (void)threads, false; }
+
+static void must(hr_status status, const hr_error *error) {
+  if (status != HR_OK) fail_msg("%s: %s (%s)", hr_status_name(status), error->message, error->hint);
+}
+
+enum { STEPS = 3, SEQUENCE = 12, MICRO_BATCH = 2, MOST = 1 << 20 };
+
+typedef struct variant {
+  const char *model, *recompute;
+  hr_optimizer optimizer;
+  hr_precision precision;
+  uint32_t accumulate;
+  bool on_tiny, check, skip, in_backward;
+  hri_compile_options compile;
+} variant;
+
+typedef struct outcome {
+  double loss[STEPS], grad_norm;
+  float *before, *after; /* all weights */
+  size_t count;
+  uint64_t host_bytes;
+} outcome;
+
+static void describe(const variant *v, hr_job *job) {
+  hr_error error = {0};
+  hr_job_init(job);
+  must(hr_model_open(v->model, &job->model, &error), &error);
+  hri_device_cpu(&job->device);
+  if (v->on_tiny) (void)snprintf(job->device.backend, sizeof job->device.backend, TINY_NAME);
+  job->model.layer_count = 2;
+  job->sequence_length = SEQUENCE;
+  job->micro_batch = MICRO_BATCH;
+  job->accumulate = v->accumulate ? v->accumulate : 1;
+  job->threads = 1;
+  job->optimizer = v->optimizer;
+  job->precision = v->precision;
+  job->weight_packing = HR_WEIGHT_PACKING_OFF;
+  job->learning_rate = v->optimizer == HR_OPTIMIZER_ADAMW ? 1e-3 : 0.1;
+  job->clip = v->in_backward ? 0 : 0.5;
+  job->check = v->check;
+  job->update = v->in_backward ? HR_UPDATE_IN_BACKWARD : HR_UPDATE_AFTER;
+  job->on_nonfinite = v->skip ? HR_ON_NONFINITE_SKIP : HR_ON_NONFINITE_STOP;
+  if (v->recompute) must(hr_recompute_parse(v->recompute, &job->recompute, &error), &error);
+  must(hr_job_finish(job, &error), &error);
+}
+
+/* ---- steps, through the executor ---- */
+
+static void feed(hri_session *s, uint64_t step, uint32_t accumulate) {
+  const hri_job *job = &s->plan->job;
+  const hri_id inputs[4] = {job->input_ids, job->input_targets, job->input_positions, job->input_doc_start};
+  hr_error error = {0};
+  for (uint64_t row = 0; row < (uint64_t)accumulate * MICRO_BATCH; row++) {
+    int32_t values[4][SEQUENCE];
+    for (uint32_t t = 0; t < SEQUENCE; t++) {
+      uint32_t word[4];
+      hri_philox(3, step * 100 + row, t, word);
+      values[0][t] = (int32_t)(word[0] % 200);
+      values[1][t] = (int32_t)(word[1] % 200);
+      values[2][t] = (int32_t)t;
+      values[3][t] = 0;
+    }
+    for (int k = 0; k < 4; k++) { /* the memory is ours again at once */
+      must(hri_executor_write(s->executor, inputs[k], row * sizeof values[k], values[k], sizeof values[k], &error), &error);
+      memset(values[k], 0x7F, sizeof values[k]);
+    }
+  }
+}
+
+/* Queued as a whole; what it left comes with the mark. */
+static void launch_step(hri_session *s, const variant *v, uint64_t step, hri_control *left, hri_mark *mark) {
+  uint32_t accumulate = v->accumulate ? v->accumulate : 1;
+  hr_error error = {0};
+  feed(s, step, accumulate);
+  HRI_CONTROL_SET(s->executor, step, (int64_t)step);
+  HRI_CONTROL_SET(s->executor, learning_rate, s->plan->spec.learning_rate);
+  HRI_CONTROL_SET(s->executor, inv_tokens, 1.0 / (accumulate * MICRO_BATCH * SEQUENCE));
+  HRI_CONTROL_SET(s->executor, clip_norm, s->plan->spec.clip);
+  HRI_CONTROL_SET(s->executor, clip_scale, 1);
+  HRI_CONTROL_SET(s->executor, loss_sum, 0);
+  HRI_CONTROL_SET(s->executor, micro_index, 0);
+  must(hri_executor_launch(s->executor, accumulate == 1 ? HRI_STEP : HRI_BEGIN, &error), &error);
+  for (uint32_t k = 0; accumulate > 1 && k < accumulate; k++) {
+    HRI_CONTROL_SET(s->executor, micro_index, k);
+    must(hri_executor_launch(s->executor, HRI_MICRO, &error), &error);
+  }
+  if (accumulate > 1) must(hri_executor_launch(s->executor, HRI_UPDATE, &error), &error);
+  must(hri_executor_fetch(s->executor, left, mark, &error), &error);
+}
+
+static float *weights(hri_session *s, size_t *count) {
+  const hri_job *job = &s->plan->job;
+  float *all = malloc(MOST * sizeof *all);
+  hr_error error = {0};
+  *count = 0;
+  assert_non_null(all);
+  for (size_t p = 0; p < job->params.count; p++) {
+    const hri_param *param = &job->params.items[p];
+    hri_id id = param->master != HRI_NONE ? param->master : param->weight;
+    assert_true(*count + param->elements <= MOST);
+    assert_int_equal(job->tensors.items[id].dtype, HRI_F32);
+    must(hri_executor_read(s->executor, id, 0, all + *count, param->elements * sizeof *all, &error), &error);
+    *count += param->elements;
+  }
+  return all;
+}
+
+static outcome train(const variant *v) {
+  hri_session s = {0};
+  hri_control left[STEPS];
+  hri_mark marks[STEPS];
+  hr_job job;
+  hr_error error = {0};
+  outcome out = {0};
+  describe(v, &job);
+  must(hri_session_plan(&s, &job, &v->compile, &error), &error);
+  must(hri_session_load(&s, NULL, NULL, &error), &error);
+  out.before = weights(&s, &out.count);
+  for (uint64_t step = 0; step < STEPS; step++) launch_step(&s, v, step, &left[step], &marks[step]);
+  for (uint64_t step = 0; step < STEPS; step++) { /* all are launched: the host is a whole run ahead */
+    must(hri_executor_wait(s.executor, marks[step], &error), &error);
+    out.loss[step] = left[step].loss_sum * left[step].inv_tokens;
+  }
+  out.grad_norm = left[STEPS - 1].grad_norm;
+  assert_int_equal(left[STEPS - 1].applied_steps, STEPS);
+  out.after = weights(&s, &out.count);
+  out.host_bytes = s.plan->info.tiers[HR_TIER_HOST].peak_bytes;
+  {
+    uint64_t reserved[HR_TIER_COUNT], planned[HR_TIER_COUNT];
+    must(hri_session_compare(&s, reserved, planned, &error), &error);
+  }
+  hri_session_close(&s);
+  return out;
+}
+
+static void drop(outcome *o) {
+  free(o->before);
+  free(o->after);
+}
+
+static double rms(const float *a, const float *b, size_t count) {
+  double sum = 0;
+  for (size_t k = 0; k < count; k++) sum += ((double)a[k] - b[k]) * ((double)a[k] - b[k]);
+  return sqrt(sum / (double)count);
+}
+
+static bool same_bits(const outcome *a, const outcome *b) {
+  return a->count == b->count && memcmp(a->loss, b->loss, sizeof a->loss) == 0 && memcmp(&a->grad_norm, &b->grad_norm, sizeof a->grad_norm) == 0 &&
+         memcmp(a->after, b->after, a->count * sizeof *a->after) == 0;
+}
+
+static void compare_with_cpu(variant v, const char *what) {
+  bool wide = v.precision == HR_PRECISION_FP32;
+  double loss_bound = wide ? 1e-6 : 1e-3, bound = wide ? 1e-5 : 0.05, moved;
+  outcome cpu, tiny_one;
+  v.on_tiny = false;
+  cpu = train(&v);
+  v.on_tiny = true;
+  tiny_one = train(&v);
+  assert_int_equal(cpu.count, tiny_one.count);
+  assert_memory_equal(cpu.before, tiny_one.before, cpu.count * sizeof(float)); /* loaded through windows, without an address */
+  moved = rms(cpu.before, cpu.after, cpu.count);
+  assert_true(moved > 0);
+  for (int k = 0; k < STEPS; k++)
+    if (!(fabs(cpu.loss[k] - tiny_one.loss[k]) <= loss_bound * fabs(cpu.loss[k]))) fail_msg("%s, %s: the loss of step %d is %.9g, and %.9g on the CPU", v.model, what, k, tiny_one.loss[k], cpu.loss[k]);
+  if (!(rms(cpu.after, tiny_one.after, cpu.count) <= bound * moved))
+    fail_msg("%s, %s: weights differ by %g (training moved them by %g)", v.model, what, rms(cpu.after, tiny_one.after, cpu.count), moved);
+  drop(&cpu);
+  drop(&tiny_one);
+}
+
+static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes", "micro-gemma2-bytes", "micro-qwen3-bytes"};
+
+static void families_train_as_on_the_cpu(void **state) {
+  (void)state;
+  for (size_t m = 0; m < 4; m++) {
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM}, "one micro-step");
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_SGD, .accumulate = 2}, "two micro-steps");
+  }
+}
+
+static void techniques_train_as_on_the_cpu(void **state) {
+  (void)state;
+  for (size_t m = 0; m < 2; m++) {
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .recompute = "block", .check = true}, "recomputed, poisoned");
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .in_backward = true}, "updates inside the backward");
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .skip = true, .accumulate = 2}, "with guards");
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .precision = HR_PRECISION_BF16}, "bf16");
+    compare_with_cpu((variant){.model = models[m], .optimizer = HR_OPTIMIZER_MOMENTUM, .compile = {.offload_bytes = 1, .offload_distance = 2}}, "with the host tier");
+  }
+}
+
+/* ---- orders ---- */
+
+static void every_order_gives_the_same_bits(void **state) {
+  (void)state;
+  for (size_t m = 0; m < 2; m++)
+    for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
+      variant v = {.model = models[m], .optimizer = HR_OPTIMIZER_ADAMW, .accumulate = accumulate, .on_tiny = true, .compile = {.offload_bytes = 1, .offload_distance = 1}};
+      outcome first = train(&v), again;
+      assert_true(first.host_bytes > 0);
+      tiny.pause_us = 300;
+      tiny.overtaken = tiny.in_flight = 0;
+      for (tiny.seed = 1; tiny.seed <= (quick() ? 2 : 5); tiny.seed++) {
+        v.check = tiny.seed % 2;
+        again = train(&v);
+        if (!same_bits(&first, &again)) fail_msg("%s, order seed %llu", v.model, (unsigned long long)tiny.seed);
+        drop(&again);
+      }
+      assert_true(tiny.overtaken > 0); /* there were other orders */
+      assert_true(tiny.in_flight > 0); /* and launches that returned early */
+      tiny.pause_us = 0;
+      drop(&first);
+    }
+}
+
+/* The comparison can fail: lanes that do not wait for each other read what is not there yet. */
+static void orders_that_do_not_wait_give_other_bits(void **state) {
+  variant v = {.model = models[0], .optimizer = HR_OPTIMIZER_ADAMW, .on_tiny = true, .compile = {.offload_bytes = 1, .offload_distance = 1}};
+  outcome first = train(&v);
+  int others = 0;
+  (void)state;
+  tiny.pause_us = 300;
+  tiny.forget_waits = true;
+  for (tiny.seed = 1; tiny.seed <= 5 && !others; tiny.seed++) {
+    outcome again = train(&v);
+    others += !same_bits(&first, &again);
+    drop(&again);
+  }
+  tiny.forget_waits = false;
+  tiny.pause_us = 0;
+  assert_true(others > 0);
+  drop(&first);
+}
+
+/* ---- whole runs ---- */
+
+typedef struct run_case {
+  const char *name;
+  uint32_t accumulate, steps, eval_every, save_every;
+  bool shapes, record;
+} run_case;
+
+static void run_files(const run_case *c, bool on_tiny, const char *text, const char *out, const char *resume, uint32_t steps) {
+  hr_run_options options = {.data_paths = &text, .data_path_count = 1, .out_directory = resume ? NULL : out, .resume_directory = resume, .save_every = c->save_every, .keep = 2,
+                            .eval_every = c->eval_every, .eval_paths = &text, .eval_path_count = c->eval_every ? 1 : 0, .eval_batches = 2, .record_memory = c->record};
+  hr_run_result result;
+  hr_job job;
+  hr_error error = {0};
+  variant v = {.model = "micro-llama-bytes", .optimizer = HR_OPTIMIZER_MOMENTUM, .accumulate = c->accumulate, .on_tiny = on_tiny};
+  describe(&v, &job);
+  job.sequence_length = c->shapes ? 160 : 24;
+  job.packing = c->shapes ? HR_PACKING_OFF : HR_PACKING_PACK;
+  job.steps = steps;
+  job.schedule = HR_SCHEDULE_CONSTANT;
+  must(hr_job_finish(&job, &error), &error);
+  must(hr_train(&job, &options, &result, &error), &error);
+  assert_int_equal(result.steps, steps);
+}
+
+/* Losses in metrics.jsonl, in order; also of evaluations. */
+static int losses(const char *directory, double *list) {
+  size_t size;
+  char *text = get_file(path_of("%s/metrics.jsonl", directory), &size), *at = text;
+  int count = 0;
+  while ((at = strstr(at, "loss\":")) && count < 64) list[count++] = strtod(at += 6, NULL);
+  free(text);
+  return count;
+}
+
+static void compare_runs(const char *a, const char *b, const char *what) {
+  double x[64], y[64];
+  int count = losses(a, x);
+  assert_int_equal(losses(b, y), count);
+  assert_true(count > 2);
+  for (int k = 0; k < count; k++)
+    if (!(fabs(x[k] - y[k]) <= 1e-5 * fabs(x[k]))) fail_msg("%s: loss %d of metrics.jsonl is %.9g, and %.9g on the CPU", what, k, y[k], x[k]);
+}
+
+static void runs_train_save_and_go_on(void **state) {
+  static const run_case cases[] = {{"plain", 1, 7, 0, 3, false, false}, {"accumulated, evaluated", 2, 6, 2, 0, false, false},
+                                   {"rows of many lengths", 1, 4, 2, 0, true, false}, {"recorded", 1, 4, 0, 0, false, true}};
+  (void)state;
+  tiny.pause_us = 50;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    const run_case *c = &cases[k];
+    const char *directory = scratch_make("backend"), *text = path_of("%s/%s", directory, c->shapes ? "text.jsonl" : "text");
+    const char *cpu = path_of("%s/cpu", directory), *other = path_of("%s/tiny", directory), *cut = path_of("%s/cut", directory);
+    if (c->shapes) put_text(text, "{\"text\": \"a few words\"}\n{\"text\": \"some more words than that, and then some, so that it is longer than a quarter of a row\"}\n"
+                                  "{\"text\": \"memory\"}\n{\"text\": \"nothing is allocated twice; a step takes the shortest programs that hold its longest row of all\"}\n");
+    else put_words(text, 4000, 3);
+    run_files(c, false, text, cpu, NULL, c->steps);
+    run_files(c, true, text, other, NULL, c->steps);
+    compare_runs(cpu, other, c->name);
+    if (c->save_every) { /* stopped half-way and gone on: the files of a run in one go */
+      run_files(c, true, text, cut, NULL, c->save_every);
+      run_files(c, true, text, cut, cut, c->steps);
+      assert_same_file(path_of("%s/final/model.safetensors", other), path_of("%s/final/model.safetensors", cut));
+      compare_runs(other, cut, "gone on");
+    }
+    assert_true(!c->record || exists(path_of("%s/memory/snapshot.pickle.gz", other)));
+    scratch_remove(directory);
+  }
+  tiny.pause_us = 0;
+}
+
+/* Loaded and saved through windows, in each type of file, with and without conversion: the bytes that the CPU writes. */
+static void files_are_those_of_the_cpu(void **state) {
+  static const hri_file_dtype types[] = {HRI_FILE_F32, HRI_FILE_BF16, HRI_FILE_F16};
+  const char *directory = scratch_make("backend");
+  (void)state;
+  for (size_t t = 0; t < 3; t++)
+    for (int precision = 0; precision < 2; precision++) {
+      char out[2][512];
+      for (int on_tiny = 0; on_tiny < 2; on_tiny++) {
+        variant v = {.model = t ? path_of("%s/0-0-0", directory) : "micro-gpt2-bytes", .optimizer = HR_OPTIMIZER_ADAMW, .on_tiny = on_tiny,
+                     .precision = precision ? HR_PRECISION_BF16 : HR_PRECISION_FP32};
+        hri_session s = {0};
+        hr_job job;
+        hr_error error = {0};
+        (void)snprintf(out[on_tiny], sizeof out[on_tiny], "%s/%zu-%d-%d", directory, t, precision, on_tiny);
+        must(hri_dir_make(out[on_tiny], &error), &error);
+        describe(&v, &job);
+        must(hri_session_plan(&s, &job, NULL, &error), &error);
+        must(hri_session_load(&s, NULL, NULL, &error), &error);
+        must(hri_session_save(&s, out[on_tiny], types[t], true, NULL, &error), &error);
+        hri_session_close(&s);
+      }
+      assert_same_file(path_of("%s/model.safetensors", out[0]), path_of("%s/model.safetensors", out[1]));
+      assert_same_file(path_of("%s/optimizer.safetensors", out[0]), path_of("%s/optimizer.safetensors", out[1]));
+    }
+  scratch_remove(directory);
+}
+
+/* ---- generation ---- */
+
+static void generate(bool on_tiny, const char *model, float *logits, uint64_t vocabulary) {
+  variant v = {.model = model, .on_tiny = on_tiny};
+  const int32_t prompt[] = {72, 101, 97, 100, 114};
+  hri_session s = {0};
+  hr_job job;
+  hr_error error = {0};
+  const float *got;
+  uint64_t length = 0;
+  describe(&v, &job);
+  job.purpose = HR_PURPOSE_GENERATE;
+  job.context_length = 64;
+  must(hr_job_finish(&job, &error), &error);
+  must(hri_session_plan(&s, &job, NULL, &error), &error);
+  must(hri_session_load(&s, NULL, NULL, &error), &error);
+  must(hri_session_feed(&s, prompt, 5, &length, &got, &error), &error);
+  must(hri_session_feed(&s, prompt, 1, &length, &got, &error), &error);
+  memcpy(logits, got, vocabulary * sizeof *logits);
+  hri_session_close(&s);
+}
+
+static void generation_gives_the_same_logits(void **state) {
+  (void)state;
+  for (size_t m = 0; m < 4; m++) {
+    float cpu[256], other[256];
+    double most = 0, worst = 0;
+    generate(false, models[m], cpu, 256);
+    generate(true, models[m], other, 256);
+    for (int k = 0; k < 256; k++) most = fmax(most, fabs((double)cpu[k])), worst = fmax(worst, fabs((double)cpu[k] - other[k]));
+    if (!(worst <= 1e-5 * most)) fail_msg("%s: logits differ by %g of %g", models[m], worst, most);
+  }
+}
+
+/* ---- graphs of the C API ---- */
+
+static double graph_loss(bool on_tiny, float *table, uint64_t count) {
+  hr_error error = {0};
+  hr_graph *g;
+  hr_plan *plan;
+  hr_run *run;
+  hr_job job;
+  double loss = 0;
+  hr_tensor ids, targets, t, w, x, head;
+  must(hr_graph_create(&g, &error), &error);
+  ids = hr_graph_input(g, "ids", 6), targets = hr_graph_input(g, "targets", 6);
+  t = hr_graph_parameter(g, "table", 11, 8, 0.5, true), w = hr_graph_parameter(g, "w", 8, 8, 0.5, true), head = hr_graph_parameter(g, "head", 11, 8, 0.5, true);
+  x = hr_graph_activation(g, hr_graph_linear(g, hr_graph_embed(g, ids, t), w, HR_NO_TENSOR), HR_ACTIVATION_SILU);
+  hr_graph_loss(g, x, head, targets);
+  hr_job_init(&job);
+  hri_device_cpu(&job.device);
+  if (on_tiny) (void)snprintf(job.device.backend, sizeof job.device.backend, TINY_NAME);
+  job.threads = 1;
+  job.optimizer = HR_OPTIMIZER_SGD;
+  must(hr_graph_plan(g, &job, &plan, &error), &error);
+  must(hr_run_create(g, plan, &run, &error), &error);
+  for (uint64_t k = 0; k < count; k++) table[k] = (float)k / (float)count - 0.5f;
+  must(hr_run_set_parameter(run, t, table, count, &error), &error);
+  for (int step = 0; step < 3; step++) {
+    for (int r = 0; r < 6; r++) hr_run_input(run, ids)[r] = (step + r) % 11, hr_run_input(run, targets)[r] = (step + 2 * r) % 11;
+    must(hr_run_step(run, 0.5, &loss, &error), &error);
+  }
+  must(hr_run_get_parameter(run, t, table, count, &error), &error);
+  hr_run_destroy(run);
+  hr_plan_destroy(plan);
+  hr_graph_destroy(g);
+  return loss;
+}
+
+static void graphs_run_as_on_the_cpu(void **state) {
+  float cpu[88], other[88];
+  double a = graph_loss(false, cpu, 88), b = graph_loss(true, other, 88);
+  (void)state;
+  assert_true(fabs(a - b) <= 1e-5 * a);
+  assert_true(rms(cpu, other, 88) <= 1e-6);
+}
+
+/* ---- what a backend has not ---- */
+
+static void a_missing_kernel_is_told_by_the_plan(void **state) {
+  variant v = {.model = models[0], .precision = HR_PRECISION_BF16_PURE, .on_tiny = true};
+  hr_error error = {0};
+  hr_plan *plan;
+  hr_job job;
+  (void)state;
+  describe(&v, &job);
+  assert_int_equal(hr_plan_create(&job, &plan, &error), HR_ERROR_UNSUPPORTED);
+  assert_non_null(strstr(error.message, "adamw with weights of type bf16"));
+}
+
+static void a_table_device_only_plans(void **state) {
+  variant v = {.model = models[0]};
+  hri_session s = {0};
+  hri_transfer none = {0};
+  hri_executor *x;
+  hr_error error = {0};
+  hr_plan *plan;
+  hr_job job;
+  (void)state;
+  describe(&v, &job);
+  must(hr_device_find("rtx-4090", &job.device, &error), &error);
+  job.budget_bytes = 0;
+  must(hr_job_finish(&job, &error), &error);
+  assert_int_equal(hri_session_plan(&s, &job, NULL, &error), HR_ERROR_UNSUPPORTED);
+  must(hr_plan_create(&job, &plan, &error), &error);
+  assert_false(hri_backend_runs(plan->backend));
+  assert_int_equal(hri_executor_prepare(&plan->job, &plan->placement, plan->backend, &none, NULL, &x, &error), HR_ERROR_UNSUPPORTED);
+  assert_null(x);
+  hr_plan_destroy(plan);
+}
+
+/* Every operand of every node of a few jobs, in every other type: the CPU takes no type for another. */
+static void the_cpu_takes_no_type_for_another(void **state) {
+  int refused = 0, taken = 0;
+  (void)state;
+  for (size_t m = 0; m < 4; m++)
+    for (int precision = 0; precision < 2; precision++) {
+      variant v = {.model = models[m], .optimizer = HR_OPTIMIZER_ADAMW, .skip = true, .precision = precision ? HR_PRECISION_BF16 : HR_PRECISION_FP32};
+      hr_error error = {0};
+      hr_plan *plan;
+      hr_job job;
+      describe(&v, &job);
+      must(hr_plan_create(&job, &plan, &error), &error);
+      for (size_t n = 0; n < plan->job.nodes.count; n++) {
+        const hri_node *node = &plan->job.nodes.items[n];
+        uint64_t bytes;
+        must(plan->backend->workspace(plan->backend->self, &plan->job, node, &bytes, &error), &error);
+        for (uint32_t i = 0; i < node->operand_count && hri_rule_get(node->op)->operands[i] && hri_rule_get(node->op)->operands[i] != 'g'; i++) {
+          hri_id id = hri_operands(&plan->job, node)[i].tensor;
+          uint8_t kept;
+          if (id == HRI_NONE || hri_operands(&plan->job, node)[i].access == HRI_SCRATCH) continue;
+          kept = plan->job.tensors.items[id].dtype;
+          for (uint8_t dtype = 0; dtype <= HRI_I8; dtype++) {
+            bool real = (kept == HRI_F32 || kept == HRI_BF16) && (dtype == HRI_F32 || dtype == HRI_BF16);
+            hr_status status;
+            plan->job.tensors.items[id].dtype = dtype;
+            status = plan->backend->workspace(plan->backend->self, &plan->job, node, &bytes, &error);
+            plan->job.tensors.items[id].dtype = kept;
+            if (dtype == kept) continue;
+            if (status == HR_OK) { /* bytes that are moved, or fp32 and bf16 where the kernel has both */
+              bool moves = node->op == HRI_OP_ZERO || node->op == HRI_OP_COPY || node->op == HRI_OP_SELECT || node->op == HRI_OP_LAST_ROW;
+              if (!real && !moves) fail_msg("%s takes operand %u as %s", hri_op_name(node->op), i, hri_dtype_name((hri_dtype)dtype));
+              taken++;
+              continue;
+            }
+            refused++;
+            assert_int_equal(status, HR_ERROR_UNSUPPORTED);
+            assert_non_null(strstr(error.message, hri_op_name(node->op)));
+            assert_non_null(strstr(error.message, "of type "));
+          }
+        }
+      }
+      hr_plan_destroy(plan);
+    }
+  assert_true(refused > 1000 && taken > 0);
+}
+
+/* An op with an operand of a type that there is no kernel for, named where the job is planned. */
+static void a_type_without_a_kernel_is_refused_by_name(void **state) {
+  variant v = {.model = models[0]};
+  hr_error error = {0};
+  hr_plan *plan;
+  hr_job job;
+  (void)state;
+  describe(&v, &job);
+  must(hr_plan_create(&job, &plan, &error), &error);
+  plan->job.programs[HRI_LOAD].order.count = 0; /* which touches the weight before */
+  for (size_t at = 0; at < plan->job.programs[HRI_STEP].order.count; at++) {
+    const hri_node *node = &plan->job.nodes.items[plan->job.programs[HRI_STEP].order.items[at]];
+    hri_tensor *w;
+    if (node->op != HRI_OP_LINEAR) continue;
+    w = &plan->job.tensors.items[hri_operands(&plan->job, node)[1].tensor];
+    w->dtype = HRI_F16;
+    assert_int_equal(hri_pass_workspace(&plan->job, plan->backend, &error), HR_ERROR_UNSUPPORTED);
+    assert_string_equal(error.message, path_of("the CPU backend has no kernel for linear with operand 1 (%s) of type f16", hri_name_get(&plan->job, w->key)));
+    break;
+  }
+  hr_plan_destroy(plan);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(families_train_as_on_the_cpu),
+      cmocka_unit_test(techniques_train_as_on_the_cpu),
+      cmocka_unit_test(every_order_gives_the_same_bits),
+      cmocka_unit_test(orders_that_do_not_wait_give_other_bits),
+      cmocka_unit_test(runs_train_save_and_go_on),
+      cmocka_unit_test(files_are_those_of_the_cpu),
+      cmocka_unit_test(generation_gives_the_same_logits),
+      cmocka_unit_test(graphs_run_as_on_the_cpu),
+      cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
+      cmocka_unit_test(a_table_device_only_plans),
+      cmocka_unit_test(the_cpu_takes_no_type_for_another),
+      cmocka_unit_test(a_type_without_a_kernel_is_refused_by_name),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
