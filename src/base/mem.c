@@ -21,10 +21,53 @@ static void account(void *memory) {
   }
 }
 
+/* ---- large blocks that a thread keeps (hri_mem_keep) ---- */
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { KEEPS = 0 }; /* what is freed must be seen to be */
+#else
+enum { KEEPS = 1 };
+#endif
+enum { KEPT = 48, LARGE = 1 << 15 };
+
+static _Thread_local struct {
+  unsigned depth, count;
+  void *blocks[KEPT];
+} keeper;
+
+static void release(void *memory) {
+  if (KEEPS && keeper.depth && keeper.count < KEPT && malloc_usable_size(memory) >= LARGE) keeper.blocks[keeper.count++] = memory;
+  else free(memory);
+}
+
+/* The smallest kept block of at least so many bytes, if it is not far too large for them; NULL. */
+static void *reuse(size_t bytes) {
+  unsigned best = KEPT;
+  void *memory;
+  if (keeper.count == 0 || bytes < LARGE) return NULL;
+  for (unsigned k = 0; k < keeper.count; k++) {
+    size_t has = malloc_usable_size(keeper.blocks[k]);
+    if (has >= bytes && has / 16 <= bytes && (best == KEPT || has < malloc_usable_size(keeper.blocks[best]))) best = k;
+  }
+  if (best == KEPT) return NULL;
+  memory = keeper.blocks[best];
+  keeper.blocks[best] = keeper.blocks[--keeper.count];
+  return memory;
+}
+
+void hri_mem_keep(bool begin) {
+  if (begin) keeper.depth++;
+  else keeper.depth--;
+  while (keeper.depth == 0 && keeper.count) free(keeper.blocks[--keeper.count]);
+}
+
+/* ---- */
+
 void *hri_alloc(size_t bytes) {
   void *memory;
   if (refuse()) return NULL;
-  memory = malloc(bytes ? bytes : 1);
+  memory = reuse(bytes);
+  if (!memory) memory = malloc(bytes ? bytes : 1);
   account(memory);
   return memory;
 }
@@ -32,7 +75,9 @@ void *hri_alloc(size_t bytes) {
 void *hri_alloc_zero(size_t count, size_t bytes_each) {
   void *memory;
   if (refuse()) return NULL;
-  memory = calloc(count ? count : 1, bytes_each ? bytes_each : 1);
+  memory = bytes_each && count <= SIZE_MAX / bytes_each ? reuse(count * bytes_each) : NULL;
+  if (memory) memset(memory, 0, count * bytes_each);
+  else memory = calloc(count ? count : 1, bytes_each ? bytes_each : 1);
   account(memory);
   return memory;
 }
@@ -41,7 +86,14 @@ void *hri_realloc(void *memory, size_t bytes) {
   void *moved;
   size_t old = memory ? malloc_usable_size(memory) : 0;
   if (refuse()) return NULL;
-  moved = realloc(memory, bytes ? bytes : 1);
+  if (keeper.depth && memory && bytes > LARGE && bytes <= old) return memory; /* a block that was kept has room to grow */
+  moved = reuse(bytes);
+  if (moved && memory) {
+    memcpy(moved, memory, old < bytes ? old : bytes);
+    release(memory);
+  } else if (!moved) {
+    moved = realloc(memory, bytes ? bytes : 1);
+  }
   if (!moved) return NULL;
   atomic_fetch_sub(&live_bytes, old);
   account(moved);
@@ -51,7 +103,7 @@ void *hri_realloc(void *memory, size_t bytes) {
 void hri_free(void *memory) {
   if (!memory) return;
   atomic_fetch_sub(&live_bytes, malloc_usable_size(memory));
-  free(memory);
+  release(memory);
 }
 
 void hr_free(void *memory) { hri_free(memory); }

@@ -17,6 +17,11 @@ void *hri_realloc(void *memory, size_t bytes);
 void hri_free(void *memory);                 /* NULL is fine */
 char *hri_strdup(const char *text);          /* NULL on failure or for NULL */
 
+/* Between begin and end (they may nest) this thread keeps the large blocks that it frees and takes new ones from them: for
+ * those who make and drop the like of it a thousand times, where the kernel would map and clear the same pages each time.
+ * They count as freed. */
+void hri_mem_keep(bool begin);
+
 /* Test hooks: fail the n-th allocation from now (1 = next; 0 = off), and count what is live. */
 void hri_mem_fail_after(uint64_t nth);
 uint64_t hri_mem_allocation_count(void);

@@ -44,9 +44,6 @@ static void describe_tier(hr_plan *plan, int tier) {
   hr_tier_plan *t = &plan->info.tiers[tier];
   const hri_breakdown *b = &plan->breakdown[tier];
   const hri_node *node;
-  t->peak_bytes = plan->placement.peak_bytes[tier];
-  t->reserved_bytes = hri_round_up(t->peak_bytes, plan->backend->granule);
-  t->lower_bound_bytes = plan->placement.lower_bound_bytes[tier];
   t->peak_layer = -1;
   memcpy(t->at_peak_by_role, b->at_peak_by_role, sizeof t->at_peak_by_role);
   memcpy(t->max_by_role, b->max_by_role, sizeof t->max_by_role);
@@ -103,7 +100,6 @@ static void describe(hr_plan *plan) {
     if (plan->job.params.items[p].trainable) info->trainable_parameter_count += elements;
   }
   for (size_t s = 0; s < plan->job.storages.count; s++) info->storage_count += plan->placement.lives[s].begin <= plan->placement.lives[s].end;
-  describe_fit(plan);
 }
 
 static double now(void) {
@@ -149,14 +145,27 @@ out:
   return status;
 }
 
-hr_status hri_plan_finish(hr_plan *plan, hr_error *error) {
-  const double begin = now();
-  assert(!plan->finished);
-  HRI_TRY(hri_job_check(&plan->job, error));
+hr_status hri_plan_place(hr_plan *plan, hr_error *error) {
+  const uint64_t least = hri_plan_need(plan);
+  const bool perhaps = plan->info.fits;
+  assert(!plan->placed);
   HRI_TRY(hri_placement_make(&plan->job, guard_of(&plan->spec), &plan->placement, error));
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
+    plan->info.tiers[tier].peak_bytes = plan->placement.peak_bytes[tier];
+    plan->info.tiers[tier].reserved_bytes = hri_round_up(plan->placement.peak_bytes[tier], plan->backend->granule);
+  }
+  describe_fit(plan);
+  plan->placed = true;
+  assert(hri_plan_need(plan) >= least && (perhaps || !plan->info.fits)); /* a bound is one */
+  return HR_OK;
+}
+
+static hr_status finish(hr_plan *plan, hr_error *error) {
+  const double begin = now();
+  HRI_TRY(hri_job_check(&plan->job, error));
+  HRI_TRY(hri_plan_place(plan, error));
   for (uint8_t tier = 0; tier < HR_TIER_COUNT; tier++) HRI_TRY(hri_breakdown_make(&plan->job, &plan->placement, tier, &plan->breakdown[tier], error));
   describe(plan);
-  plan->finished = true;
   plan->info.plan_seconds += now() - begin;
   return HR_OK;
 }
@@ -165,7 +174,7 @@ hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *op
   hr_plan *plan;
   hr_status status;
   HRI_TRY(draft_with(spec, options, NULL, build, context, &plan, error));
-  status = hri_plan_finish(plan, error);
+  status = finish(plan, error);
   if (status == HR_OK) *out = plan;
   else hr_plan_destroy(plan);
   return status;

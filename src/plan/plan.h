@@ -1,8 +1,9 @@
 /* The plan object: a compiled job, its placement, and what is read off it.
  *
- * A plan is made in two steps. A draft is compiled and has lives, the bound of its bytes and its time, all exactly those of
- * the finished plan, but is neither checked nor placed: some 1 ms for a model of 7B. Finishing checks, places and describes it,
- * which takes ten times as long. The search compares drafts and finishes what it will say. */
+ * A plan is made in steps. A draft is compiled and has lives, the bound of its bytes and its time, all exactly those of the
+ * whole plan, but is neither checked nor placed: less than 1 ms for a model of 7B. Placing it takes some ten times as long, and
+ * gives the bytes that a run would reserve. Checked and described, as hr_plan_create makes it, it can be shown and run. The
+ * search compares drafts and places those whose bytes it will tell. */
 #ifndef HRI_PLAN_PLAN_H
 #define HRI_PLAN_PLAN_H
 
@@ -18,7 +19,7 @@ struct hr_plan {
   hr_plan_info info;
   hri_backend *backend;    /* of the job's device */
   bool borrows;            /* the backend is another plan's */
-  bool finished;
+  bool placed;
   hri_job job;
   hri_placement placement; /* of a draft: lives, spans and bounds */
   hri_breakdown breakdown[HR_TIER_COUNT];
@@ -30,7 +31,8 @@ hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options
 /* Of a draft: info has its time, and what it needs at least, in place of what it needs; where info.fits is false, it stays so.
  * `beside`: a plan for the same device and threads that lives longer and lends its backend; NULL: one of its own. */
 hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **draft, hr_error *error);
-hr_status hri_plan_finish(hr_plan *draft, hr_error *error);
+/* Makes the bounds of a draft the bytes that it needs. */
+hr_status hri_plan_place(hr_plan *draft, hr_error *error);
 
 /* What a budget must hold. */
 static inline uint64_t hri_plan_need(const hr_plan *plan) {

@@ -107,7 +107,7 @@ static void read_numbers(trial *t, const hr_plan *plan) {
   t->need_bytes = hri_plan_need(plan);
   t->step_seconds = plan->info.step_seconds;
   t->fits = plan->info.fits;
-  t->placed = plan->finished;
+  t->placed = plan->placed;
 }
 
 /* Drafts a mixture unless that was done before. The result stays valid until the next call. */
@@ -139,7 +139,7 @@ static hr_status place_trial(chooser *c, trial *t, hr_error *error) {
   hr_status status;
   if (t->placed) return HR_OK;
   HRI_TRY(draft_plan(c, &t->levels, c->job->weight_packing, &plan, error));
-  status = hri_plan_finish(plan, error);
+  status = hri_plan_place(plan, error);
   if (status == HR_OK) read_numbers(t, plan);
   hr_plan_destroy(plan);
   return status;
@@ -538,6 +538,7 @@ hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, hri_choice
   const trial *best;
   hr_status status = HR_OK;
   if (!c) return hri_fail_memory(error, sizeof *c, "the search");
+  hri_mem_keep(true);
   c->job = job;
   c->layers = job->model.layer_count;
   if (!beside) HRI_TRY_OUT(draft_plan(c, &keep_all, job->weight_packing, &c->own, error));
@@ -551,6 +552,7 @@ out:
   hr_plan_destroy(c->own);
   hri_array_free(&c->trials);
   hri_free(c);
+  hri_mem_keep(false);
   return status;
 }
 

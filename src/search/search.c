@@ -1,7 +1,6 @@
 /* Alternatives of a job: what is offered where it does not fit (hr_plan_fixes), and the grid of --auto. Both are points of recompute levels
  * x rows per micro-batch (the batch of a step stays the same) x loss chunk; the fixes have changes beside that alter the
  * algorithm, which are only offered. Effect classes: architecture.md section 3. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,14 +55,11 @@ static hr_status draft(const hr_job *base, const hri_change *change, const hr_pl
 }
 
 /* From bounds to what a run would reserve. */
-static hr_status finish(candidate *c, hr_error *error) {
+static hr_status place(candidate *c, hr_error *error) {
   hr_status status;
   if (!c->draft) return HR_OK;
-  status = hri_plan_finish(c->draft, error);
-  if (status == HR_OK) {
-    assert(hri_plan_need(c->draft) >= c->need_bytes && c->draft->info.step_seconds == c->step_seconds && (c->fits || !c->draft->info.fits));
-    read_numbers(c, c->draft);
-  }
+  status = hri_plan_place(c->draft, error);
+  if (status == HR_OK) read_numbers(c, c->draft);
   drop(c);
   return status;
 }
@@ -118,7 +114,7 @@ static hr_status add(search *s, hri_change change, hr_error *error) {
   hr_status status = HR_OK;
   bool made;
   HRI_TRY(draft(s->base, &change, s->plan, &c, &made, error));
-  if (made && worth(s, &change, &c)) status = finish(&c, error);
+  if (made && worth(s, &change, &c)) status = place(&c, error);
   else made = false;
   drop(&c);
   if (status != HR_OK || !made || !worth(s, &change, &c)) return status;
@@ -188,7 +184,9 @@ hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_er
     HRI_TRY(hri_choose_levels(&base, NULL, &choice, NULL, error));
     base.recompute = choice.recompute;
   }
-  HRI_TRY(hr_plan_create(&base, &s.plan, error));
+  HRI_TRY(hri_plan_draft(&base, NULL, &s.plan, error));
+  hri_mem_keep(true);
+  HRI_TRY_OUT(hri_plan_place(s.plan, error));
   s.need = hri_plan_need(s.plan);
   if (job->purpose == HR_PURPOSE_TRAIN) {
     HRI_TRY_OUT(add_singles(&s, error));
@@ -199,10 +197,10 @@ hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_er
     *count = (uint32_t)(s.found.count < HR_MAX_FIXES ? s.found.count : HR_MAX_FIXES);
     memcpy(fixes, s.found.items, *count * sizeof *fixes);
   }
-  status = HR_OK;
 out:
   hr_plan_destroy(s.plan);
   hri_array_free(&s.found);
+  hri_mem_keep(false);
   return status;
 }
 
@@ -253,7 +251,7 @@ static hr_status try_point(grid *g, hri_levels level, uint32_t split, uint32_t c
   HRI_TRY(draft(g->job, &change, g->lender, &c, &made, error));
   if (!made) return HR_OK;
   if (level == HRI_LEVELS_KEPT) *floor = c.step_seconds;
-  if (decides(g, &c)) status = finish(&c, error);
+  if (decides(g, &c)) status = place(&c, error);
   drop(&c);
   if (status != HR_OK || !decides(g, &c)) return status;
   if (!g->any && c.need_bytes < g->smallest) {
@@ -288,7 +286,7 @@ static hr_status try_packing(grid *g, hr_error *error) {
     if (ways[k] == HR_WEIGHT_PACKING_PERSISTENT && c.job.accumulate == 1) continue; /* nothing to carry it to */
     HRI_TRY(hri_plan_draft(&c.job, g->lender, &c.draft, error));
     read_numbers(&c, c.draft);
-    if (decides(g, &c)) status = finish(&c, error);
+    if (decides(g, &c)) status = place(&c, error);
     drop(&c);
     HRI_TRY(status);
     if (decides(g, &c)) take(g, &c);
@@ -313,6 +311,7 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
   if (!g) return hri_fail_memory(error, sizeof *g, "the search");
   g->job = job;
   g->smallest = UINT64_MAX;
+  hri_mem_keep(true);
   HRI_TRY_OUT(lend(g, error));
   for (size_t level = 0; level < AUTO_LEVELS; level++)
     for (uint32_t split = 1; split && split <= job->micro_batch; split *= 2)
@@ -322,10 +321,11 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_error *error) {
     status = nothing_fits(g, error);
     goto out;
   }
-  if (out) HRI_TRY_OUT(hr_plan_create(&g->best.job, out, error));
-  *job = g->best.job;
 out:
   hr_plan_destroy(g->lender);
+  hri_mem_keep(false);
+  if (status == HR_OK && out) status = hr_plan_create(&g->best.job, out, error);
+  if (status == HR_OK) *job = g->best.job;
   hri_free(g);
   return status;
 }

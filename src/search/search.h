@@ -1,5 +1,5 @@
 /* The search for a cheaper way to do the same job: alternatives are jobs, compared as drafts of plans (plan/plan.h) by their
- * time, which is exact, and the bound of their bytes. Only those whose placed bytes decide something are finished, so that
+ * time, which is exact, and the bound of their bytes. Only those whose placed bytes decide something are placed, so that
  * every number that is told is a placed plan's. */
 #ifndef HRI_SEARCH_SEARCH_H
 #define HRI_SEARCH_SEARCH_H

@@ -1,0 +1,177 @@
+/* What the search compares is what the full compile says: drafts of 1,000 random candidates against whole plans, to the bit.
+ * The seed of a failure is printed; HEADROOM_TEST_SEED repeats it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "search/search.h"
+
+typedef struct dice { uint64_t seed, count; } dice;
+static uint32_t roll(dice *d, uint32_t sides) {
+  uint32_t w[4];
+  hri_philox(d->seed, 3, d->count++, w);
+  return w[0] % sides;
+}
+
+static const char *const models[] = {"micro-gpt2-bytes", "micro-llama-bytes", "tiny-llama-bytes", "gpt2-124m", "smollm2-135m", "qwen3-0.6b", "gemma3-1b", "llama-2-7b"};
+static const char *const devices[] = {"cpu", "rtx-4090", "t4", "h100", "mi300x"};
+enum { MODELS = sizeof models / sizeof *models, DEVICES = sizeof devices / sizeof *devices };
+
+/* False when the options exclude each other. */
+static bool random_job(dice *d, hr_job *job) {
+  hr_error e = {0};
+  hr_job_init(job);
+  if (hr_model_open(models[roll(d, roll(d, 8) ? MODELS - 1 : MODELS)], &job->model, &e) != HR_OK) return false;
+  assert_int_equal(hr_device_find(devices[roll(d, DEVICES)], &job->device, &e), HR_OK);
+  job->threads = 1 + roll(d, 2);
+  job->budget_bytes = UINT64_C(1) << (26 + roll(d, 10));
+  if (!job->device.usable_now && job->budget_bytes > job->device.usable_bytes) job->budget_bytes = 0;
+  job->sequence_length = 16 * (1 + roll(d, 64));
+  job->micro_batch = 1 + roll(d, 8);
+  job->accumulate = roll(d, 3) ? 1 : 2 + roll(d, 3);
+  job->attention = (hr_attention)(roll(d, 5) == 0);
+  job->optimizer = (hr_optimizer)roll(d, 3);
+  job->clip = roll(d, 2) ? 1.0 : 0;
+  job->precision = (hr_precision)roll(d, 3);
+  if (job->precision == HR_PRECISION_BF16_PURE) job->moments = (hr_moments)roll(d, 2);
+  job->weight_packing = (hr_weight_packing)roll(d, 4);
+  job->packing = roll(d, 4) ? job->packing : HR_PACKING_OFF;
+  job->check = roll(d, 6) == 0;
+  job->with_generation = roll(d, 4) == 0;
+  job->purpose = roll(d, 8) ? HR_PURPOSE_TRAIN : roll(d, 2) ? HR_PURPOSE_EVALUATE : HR_PURPOSE_GENERATE;
+  return hr_job_finish(job, &e) == HR_OK;
+}
+
+static hri_change random_change(dice *d) {
+  static const unsigned algorithms[] = {0, 0, 0, HRI_CHANGE_IN_BACKWARD, HRI_CHANGE_SGD, HRI_CHANGE_SGD | HRI_CHANGE_IN_BACKWARD, HRI_CHANGE_BF16, HRI_CHANGE_HALF_SEQUENCE};
+  return (hri_change){.levels = (hri_levels)roll(d, HRI_LEVELS_AUTO), .split = 1u << roll(d, 3), .chunk = roll(d, 3) ? 0 : 128u << roll(d, 4), .algorithm = algorithms[roll(d, 8)]};
+}
+
+typedef struct census { uint32_t compared, trained, above_bound, refused_by_bound, refused_by_placement; } census;
+
+static void expect_same(uint64_t seed, const hr_plan *draft, const hr_plan *whole, census *seen) {
+  const hr_plan_info *a = &draft->info, *b = &whole->info;
+  bool same = memcmp(&a->step_seconds, &b->step_seconds, sizeof a->step_seconds) == 0 && memcmp(a->lane_seconds, b->lane_seconds, sizeof a->lane_seconds) == 0 &&
+              a->node_count == b->node_count && a->plan_bytes == b->plan_bytes && a->budget_bytes == b->budget_bytes;
+  for (int tier = 0; tier < HR_TIER_COUNT; tier++) {
+    same = same && a->tiers[tier].lower_bound_bytes == b->tiers[tier].lower_bound_bytes && a->tiers[tier].fixed_bytes == b->tiers[tier].fixed_bytes;
+    same = same && a->tiers[tier].reserved_bytes <= b->tiers[tier].reserved_bytes;
+  }
+  if (!same || (b->fits && !a->fits))
+    fail_msg("seed %llu: %s on %s: draft %llu bytes %.17g s, plan %llu bytes %.17g s", (unsigned long long)seed, whole->spec.model.name, whole->spec.device.name,
+             (unsigned long long)a->tiers[0].lower_bound_bytes, a->step_seconds, (unsigned long long)b->tiers[0].lower_bound_bytes, b->step_seconds);
+  seen->compared++;
+  seen->trained += whole->spec.purpose == HR_PURPOSE_TRAIN;
+  seen->above_bound += b->tiers[0].peak_bytes > b->tiers[0].lower_bound_bytes;
+  seen->refused_by_bound += !a->fits;
+  seen->refused_by_placement += a->fits && !b->fits;
+}
+
+static void compare_one(uint64_t seed, census *seen) {
+  dice d = {seed, 0};
+  hri_change change;
+  hr_plan *lender, *draft, *whole;
+  hr_error e = {0};
+  hr_job base, job;
+  if (!random_job(&d, &base) || hri_plan_draft(&base, NULL, &lender, &e) != HR_OK) return;
+  for (int k = 0; k < 4; k++) { /* candidates of one job share a backend and memory, as in a search */
+    uint64_t least;
+    job = base;
+    change = random_change(&d);
+    if (job.purpose != HR_PURPOSE_TRAIN) change = (hri_change){.split = 1};
+    if (!hri_change_apply(&change, &job)) continue;
+    hri_mem_keep(true);
+    if (hri_plan_draft(&job, lender, &draft, &e) == HR_OK) {
+      if (hr_plan_create(&job, &whole, &e) != HR_OK) fail_msg("seed %llu: %s", (unsigned long long)seed, e.message);
+      expect_same(seed, draft, whole, seen);
+      least = hri_plan_need(draft);
+      assert_int_equal(hri_plan_place(draft, &e), HR_OK);
+      assert_int_equal(hri_plan_need(draft), hri_plan_need(whole));
+      assert_int_equal(draft->info.fits, whole->info.fits);
+      assert_true(least <= hri_plan_need(draft));
+      assert_memory_equal(draft->placement.offsets, whole->placement.offsets, whole->job.storages.count * sizeof *whole->placement.offsets);
+      hr_plan_destroy(draft);
+      hr_plan_destroy(whole);
+    }
+    hri_mem_keep(false);
+  }
+  hr_plan_destroy(lender);
+}
+
+static void drafts_are_exact(void **state) {
+  const char *one = getenv("HEADROOM_TEST_SEED");
+  const uint32_t wanted = getenv("HEADROOM_TEST_QUICK") ? 200 : 1000;
+  uint64_t before = hri_mem_live_bytes();
+  census seen = {0};
+  (void)state;
+  if (one) {
+    compare_one(strtoull(one, NULL, 0), &seen);
+    return;
+  }
+  for (uint64_t seed = 1; seen.compared < wanted; seed++) compare_one(seed, &seen);
+  print_message("%u candidates, %u of them trainings; %u placed above their bound; refused by the bound %u, by placement alone %u\n", seen.compared, seen.trained,
+                seen.above_bound, seen.refused_by_bound, seen.refused_by_placement);
+  assert_true(seen.trained > wanted / 2 && seen.above_bound > wanted / 20 && seen.refused_by_bound > wanted / 20);
+  assert_int_equal(hri_mem_live_bytes(), before);
+}
+
+/* The words of a change are the options that make it. */
+static void changes_have_words(void **state) {
+  hr_error e = {0};
+  hr_job base, job;
+  char text[HR_FIX_TEXT_BYTES];
+  hri_change change = {.levels = HRI_LEVELS_MLP, .split = 4, .chunk = 512};
+  (void)state;
+  hr_job_init(&base);
+  assert_int_equal(hr_model_open("gpt2-124m", &base.model, &e), HR_OK);
+  assert_int_equal(hr_device_find("h100", &base.device, &e), HR_OK);
+  base.micro_batch = 8;
+  assert_int_equal(hr_job_finish(&base, &e), HR_OK);
+  job = base;
+  assert_true(hri_change_apply(&change, &job));
+  hri_change_text(&change, &base, &job, text);
+  assert_string_equal(text, "--recompute levels:mlp --micro-batch 2 --accumulate 4 --loss-chunk 512");
+  change = (hri_change){.levels = HRI_LEVELS_AUTO, .split = 1, .algorithm = HRI_CHANGE_SGD | HRI_CHANGE_IN_BACKWARD};
+  job = base;
+  assert_true(hri_change_apply(&change, &job));
+  assert_int_equal(job.recompute.kind, HR_RECOMPUTE_AUTO);
+  hri_change_text(&change, &base, &job, text);
+  assert_string_equal(text, "--recompute auto --optimizer sgd --update in-backward --clip 0");
+  job.recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_KEEP, HR_LEVEL_CHEAP}, .level_count = 2};
+  hri_change_text(&change, &base, &job, text);
+  assert_string_equal(text, "--recompute levels:keep,cheap*11 --optimizer sgd --update in-backward --clip 0");
+}
+
+static void a_change_that_changes_nothing_is_none(void **state) {
+  static const hr_recompute same[] = {{.kind = HR_RECOMPUTE_BLOCK}, {.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_BLOCK}, .level_count = 1}};
+  const hri_change block = {.levels = HRI_LEVELS_BLOCK, .split = 1}, split = {.split = 3};
+  hr_error e = {0};
+  hr_job base, job;
+  (void)state;
+  hr_job_init(&base);
+  assert_int_equal(hr_model_open("gpt2-124m", &base.model, &e), HR_OK);
+  assert_int_equal(hr_device_find("h100", &base.device, &e), HR_OK);
+  base.micro_batch = 4;
+  assert_int_equal(hr_job_finish(&base, &e), HR_OK);
+  for (size_t k = 0; k < sizeof same / sizeof *same; k++) {
+    job = base;
+    job.recompute = same[k];
+    assert_false(hri_change_apply(&block, &job));
+  }
+  job = base;
+  assert_false(hri_change_apply(&split, &job)); /* 4 rows do not go in 3 */
+  assert_true(hri_change_apply(&block, &job));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact), cmocka_unit_test(changes_have_words), cmocka_unit_test(a_change_that_changes_nothing_is_none)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
