@@ -5,25 +5,47 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#if !defined(__wasi__)
 #include <sys/resource.h>
+#endif
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/scratch.h"
 #include "base/text.h"
+
+/* The text is static or in `room`: the C libraries have two functions of one name. */
+static const char *reason_of(int number, char *room, size_t bytes) {
+#if defined(__GLIBC__)
+  return strerror_r(number, room, bytes);
+#else
+  return strerror_r(number, room, bytes) == 0 ? room : "unknown error";
+#endif
+}
+
+/* Whether this process may write files up to a size only. */
+static bool file_size_limit(uint64_t *bytes) {
+#if defined(__wasi__)
+  (void)bytes; /* there are no limits of a process */
+  return false;
+#else
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+  *bytes = limit.rlim_cur;
+  return true;
+#endif
+}
 
 hr_status (hri_fail_errno)(hr_error *error, int number, const char *verb, const char *path) {
   hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
-  struct rlimit limit;
+  uint64_t limit = UINT64_MAX;
   char reason[128];
-  const char *text = strerror_r(number, reason, sizeof reason);
-  hri_fail(error, code, "cannot %s %s: %s", verb, path, text);
+  hri_fail(error, code, "cannot %s %s: %s", verb, path, reason_of(number, reason, sizeof reason));
   switch (number) {
   case ENOENT: return hri_hint(error, code, "check the path");
   case EACCES: case EPERM: case EROFS: return hri_hint(error, code, "check the permissions of the file and its directory");
   case EFBIG:
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return hri_hint(error, code, "name another file system, one that takes larger files");
-    hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path, (unsigned long long)limit.rlim_cur);
+    if (!file_size_limit(&limit)) return hri_hint(error, code, "name another file system, one that takes larger files");
+    hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path, (unsigned long long)limit);
     return hri_hint(error, code, "lift it with ulimit -f unlimited");
   case ENOSPC: case EDQUOT: return hri_hint(error, code, "free some disk space or name another directory");
   default: return code;
@@ -73,7 +95,7 @@ hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t
                       (unsigned long long)limit);
     goto out;
   }
-  buffer = hri_alloc((size_t)size + 1);
+  buffer = hri_alloc((uint64_t)size + 1);
   if (!buffer) {
     status = hri_fail_memory(error, size + 1, path);
     goto out;
@@ -89,10 +111,13 @@ out:
   return status;
 }
 
+/* What one call reads or writes at most: systems take less than 2 GiB. */
+static size_t piece_of(uint64_t bytes) { return (size_t)(bytes < (1u << 30) ? bytes : (1u << 30)); }
+
 hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uint64_t offset, hr_error *error) {
   char *next = to;
   while (bytes > 0) {
-    ssize_t got = pread(fd, next, bytes < (1u << 30) ? bytes : (1u << 30), (off_t)offset);
+    ssize_t got = pread(fd, next, piece_of(bytes), (off_t)offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return hri_fail_errno(error, errno, "read", path);
     if (got == 0) return hri_fail(error, HR_ERROR_INPUT, "%s ended at byte %llu, %llu bytes early", path,
@@ -107,7 +132,7 @@ hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uin
 hr_status hri_file_pwrite(int fd, const char *path, const void *from, uint64_t bytes, uint64_t offset, hr_error *error) {
   const char *next = from;
   while (bytes > 0) {
-    ssize_t put = pwrite(fd, next, bytes < (1u << 30) ? bytes : (1u << 30), (off_t)offset);
+    ssize_t put = pwrite(fd, next, piece_of(bytes), (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return hri_fail_errno(error, errno, "write", path);
     next += put;
@@ -120,7 +145,11 @@ hr_status hri_file_pwrite(int fd, const char *path, const void *from, uint64_t b
 hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *error) {
   int failed;
   do {
+#if defined(__wasi__)
+    failed = posix_fallocate(fd, 0, (off_t)bytes);
+#else
     failed = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
+#endif
   } while (failed == EINTR);
   if (failed == 0) return HR_OK;
   if (failed == ENOSPC || failed == EDQUOT || failed == EFBIG) {
@@ -136,7 +165,7 @@ hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *e
 hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_t bytes, hr_error *error) {
   const char *next = from;
   while (bytes > 0) {
-    ssize_t put = write(fd, next, bytes < (1u << 30) ? bytes : (1u << 30));
+    ssize_t put = write(fd, next, piece_of(bytes));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return hri_fail_errno(error, errno, "write", path);
     next += put;
@@ -163,40 +192,16 @@ hr_status hri_file_write_new(const char *path, const void *bytes, uint64_t count
   return hri_file_finish(fd, path, hri_file_write_all(fd, path, bytes, count, error), error);
 }
 
-static void parent_of(const char *path, char out[4096]) {
+void hri_path_parent(const char *path, char out[4096]) {
   const char *slash = strrchr(path, '/');
   (void)snprintf(out, 4096, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
-}
-
-hr_status hri_file_can_replace(const char *path, hr_error *error) {
-  char parent[4096];
-  hri_scratch *scratch;
-  size_t length = strlen(path);
-  if (length >= sizeof parent) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
-  if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path)) return hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
-  parent_of(path, parent);
-  HRI_TRY(hri_scratch_open(parent, false, &scratch, error));
-  hri_scratch_close(scratch);
-  return HR_OK;
-}
-
-hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error) {
-  char parent[4096];
-  hri_scratch *scratch;
-  hr_status status;
-  if (strlen(path) >= sizeof parent) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
-  parent_of(path, parent);
-  HRI_TRY(hri_scratch_open(parent, false, &scratch, error));
-  status = hri_scratch_replace(scratch, path, bytes, count, true, error);
-  hri_scratch_close(scratch);
-  return status;
 }
 
 /* A directory that a crash takes back, takes all in it along: so its entry is made to last in the one above it. */
 static hr_status make_one(const char *path, hr_error *error) {
   char parent[4096];
   if (mkdir(path, 0755) != 0) return errno == EEXIST && hri_path_is_dir(path) ? HR_OK : hri_fail_errno(error, errno, "create directory", path);
-  parent_of(path, parent);
+  hri_path_parent(path, parent);
   return hri_dir_sync(parent, error);
 }
 
@@ -297,7 +302,11 @@ char *hri_path_join(const char *dir, const char *name) {
 
 bool hri_path_exists(const char *path) {
   struct stat info;
-  return lstat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR); /* what cannot be looked at is not taken for absent: opening it will say why */
+  if (lstat(path, &info) == 0) return true;
+#if defined(ENOTCAPABLE)
+  if (errno == ENOTCAPABLE) return false; /* WASI: outside of the directories that this program was given, there is nothing */
+#endif
+  return errno != ENOENT && errno != ENOTDIR; /* what cannot be looked at is not taken for absent: opening it will say why */
 }
 
 bool hri_path_is_dir(const char *path) {

@@ -171,7 +171,7 @@ char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, cha
   case HR_RECOMPUTE_SQRT: return strcpy(out, "sqrt");
   case HR_RECOMPUTE_SELECTIVE: return strcpy(out, "selective");
   case HR_RECOMPUTE_AUTO: return strcpy(out, "auto");
-  case HR_RECOMPUTE_EVERY: (void)snprintf(out, out_bytes, "every:%u", recompute->every); return out;
+  case HR_RECOMPUTE_EVERY: (void)snprintf(out, (size_t)out_bytes, "every:%u", recompute->every); return out;
   case HR_RECOMPUTE_LEVELS: return levels_text(recompute, layer_count, out, out_bytes);
   default: return strcpy(out, "none");
   }

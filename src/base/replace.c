@@ -1,0 +1,30 @@
+/* A file that takes another's place whole or not at all, through a scratch directory beside it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/scratch.h"
+
+hr_status hri_file_can_replace(const char *path, hr_error *error) {
+  char parent[4096];
+  hri_scratch *scratch;
+  size_t length = strlen(path);
+  if (length >= sizeof parent) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
+  if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path)) return hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
+  hri_path_parent(path, parent);
+  HRI_TRY(hri_scratch_open(parent, false, &scratch, error));
+  hri_scratch_close(scratch);
+  return HR_OK;
+}
+
+hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error) {
+  char parent[4096];
+  hri_scratch *scratch;
+  hr_status status;
+  if (strlen(path) >= sizeof parent) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
+  hri_path_parent(path, parent);
+  HRI_TRY(hri_scratch_open(parent, false, &scratch, error));
+  status = hri_scratch_replace(scratch, path, bytes, count, true, error);
+  hri_scratch_close(scratch);
+  return status;
+}
