@@ -88,7 +88,7 @@ static hr_status make_job(const options *o, hr_job *job, hr_error *error) {
   job->sequence_length = 16;
   job->threads = o->threads;
   job->budget_bytes = (uint64_t)64 << 30;
-  job->budget_given = true;
+  job->given |= HR_GIVEN_BUDGET;
   return hr_job_finish(job, error);
 }
 

@@ -69,7 +69,7 @@ static hr_status make_job(const load_case *c, uint64_t mib, uint32_t threads, hr
   job->sequence_length = 16;
   job->threads = threads;
   job->budget_bytes = (uint64_t)64 << 30;
-  job->budget_given = true;
+  job->given |= HR_GIVEN_BUDGET;
   return hr_job_finish(job, error);
 }
 

@@ -42,11 +42,11 @@ static hr_status show(hr_alloc *alloc, hr_error *error) {
   hr_alloc_get_stats(alloc, &stats);
   status = hr_alloc_summary(&stats, 0, true, &text, error);
   if (status == HR_OK) (void)printf("%s\n", text);
-  hr_alloc_text_free(text);
+  hr_free(text);
   if (status == HR_OK) status = hr_alloc_snapshot(alloc, &snapshot, error); /* hr_snapshot_write makes a file of it */
   if (status == HR_OK) status = hr_replay_search(snapshot, NULL, &replay, &results, &count, error);
   if (status == HR_OK) (void)printf("PYTORCH_ALLOC_CONF=%s %s\n", results[0].alloc_conf, results[0].failed ? "fails too" : "would have done");
-  hr_replay_results_free(results);
+  hr_free(results);
   hr_snapshot_destroy(snapshot);
   return status;
 }

@@ -8,15 +8,19 @@
 #include <headroom/explain.h>
 
 static hr_status explain(const hr_snapshot *snapshot, hr_error *error) {
-  hr_inspect_options look = {.at = HR_AT_OOM, .trace = hr_explain_trace(snapshot)};
-  hr_replay_options how = {.trace = look.trace};
+  hr_inspect_options look;
+  hr_replay_options how;
   hr_oom_evidence evidence = {0};
   hr_inspection *inspection = NULL;
   hr_explanation *explanation = NULL;
   hr_replay replay;
   hr_replay_result *results = NULL;
   char *text = NULL;
-  hr_status status = hr_inspect(snapshot, &look, &inspection, error);
+  hr_status status;
+  hr_inspect_options_init(&look);
+  hr_replay_options_init(&how);
+  look.trace = how.trace = hr_explain_trace(snapshot);
+  status = hr_inspect(snapshot, &look, &inspection, error);
   if (status == HR_OK) status = hr_inspect_text(inspection, 3, 1u << HR_BY_CATEGORY, &text, error);
   if (status == HR_OK) (void)printf("%s\n", text);
   evidence.inspection = inspection;
@@ -31,8 +35,8 @@ static hr_status explain(const hr_snapshot *snapshot, hr_error *error) {
     for (uint32_t k = 0; k < f->advice_count; k++) (void)printf("  %s: %s\n", hr_oom_basis_name(f->advice[k].basis), f->advice[k].text);
   }
   hr_explanation_destroy(explanation);
-  hr_replay_results_free(results);
-  hr_inspect_text_free(text);
+  hr_free(results);
+  hr_free(text);
   hr_inspection_destroy(inspection);
   return status;
 }

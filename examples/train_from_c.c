@@ -1,6 +1,6 @@
 /* Trains a small byte-level model on this very file, inside a budget, and generates from it.
  *
- * Introduces: hr_train with hr_run_options and events, hr_run_result, hr_generate, hr_byte_of_token. */
+ * Introduces: hr_train with hr_run_options and events, hr_run_result, hr_job_set, hr_generate, hr_byte_of_token. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@ int main(void) {
   static const char text[] = "a program is data: an ordered list of nodes over tensors. memory is a compile-time result. ";
   char directory[] = "/tmp/headroom-example-XXXXXX", data[128], out[128], final[160];
   const char *paths[1] = {data};
-  hr_run_options options = {.data_paths = paths, .data_path_count = 1, .out_directory = out, .on_event = on_event};
-  hr_generate_options generate = {.prompt = (const uint8_t *)"a program", .prompt_bytes = 9, .max_tokens = 40, .top_p = 1, .on_token = on_token};
+  hr_run_options options;
+  hr_generate_options generate;
   hr_generate_result generated;
   hr_run_result result;
   hr_error error = {0};
@@ -45,6 +45,17 @@ int main(void) {
   for (int k = 0; k < 40; k++) fputs(text, file);
   if (fclose(file) != 0) return 1;
 
+  hr_run_options_init(&options);
+  options.data_paths = paths;
+  options.data_path_count = 1;
+  options.out_directory = out;
+  options.on_event = on_event;
+  hr_generate_options_init(&generate);
+  generate.prompt = (const uint8_t *)"a program";
+  generate.prompt_bytes = 9;
+  generate.max_tokens = 40;
+  generate.on_token = on_token;
+
   hr_job_init(&job);
   if (hr_model_open("micro-llama-bytes", &job.model, &error) != HR_OK) return complain(&error);
   if (hr_device_find("cpu", &job.device, &error) != HR_OK) return complain(&error);
@@ -52,7 +63,7 @@ int main(void) {
   job.micro_batch = 8;
   job.steps = 60;
   job.learning_rate = 5e-3;
-  job.schedule = HR_SCHEDULE_CONSTANT;
+  if (hr_job_set(&job, "schedule", "constant", &error) != HR_OK) return complain(&error); /* any field, by the name of its option */
   job.budget_bytes = UINT64_C(256) << 20;
   if (hr_job_finish(&job, &error) != HR_OK) return complain(&error);
   if (hr_train(&job, &options, &result, &error) != HR_OK) return complain(&error);
@@ -61,6 +72,18 @@ int main(void) {
     fprintf(stderr, "the model did not learn: loss %g\n", result.last_loss);
     return 1;
   }
+
+  hr_run_options_init(&options);
+  options.data_paths = paths;
+  options.data_path_count = 1;
+  options.out_directory = out;
+  options.on_event = on_event;
+  hr_generate_options_init(&generate);
+  generate.prompt = (const uint8_t *)"a program";
+  generate.prompt_bytes = 9;
+  generate.max_tokens = 40;
+  generate.temperature = 0;
+  generate.on_token = on_token;
 
   hr_job_init(&job);
   job.purpose = HR_PURPOSE_GENERATE;

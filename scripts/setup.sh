@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh build|clang|pip|python|tools ...: install what is missing, say what, and be quick when nothing is.
+# setup.sh build|clang|pip|python|tools|wasm ...: install what is missing, say what, and be quick when nothing is.
 # Presence is asked of the tools themselves, not of the package manager, so other distributions work
 # too once the same things are there; only the installing is apt's.
 set -euo pipefail
@@ -66,6 +66,16 @@ missing_clang() {
     echo "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev"
 }
 
+# Compiling to WebAssembly; the runtime that runs it is a wheel (tools).
+missing_wasm() {
+  has clang || echo clang
+  has wasm-ld || echo lld
+  [[ -f /usr/lib/wasm32-wasi/libc.a ]] || echo wasi-libc
+  if has clang && [[ ! -f $(clang -print-resource-dir)/lib/wasi/libclang_rt.builtins-wasm32.a ]]; then
+    echo "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev-wasm32"
+  fi
+}
+
 missing_python() {
   has python3 || echo python3
   if [[ ! -x build/venv/bin/pip ]]; then python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv; fi
@@ -129,7 +139,7 @@ ensure_venv() {
 
 for group; do
   case $group in
-    build | clang | pip) ensure "$group" ;;
+    build | clang | pip | wasm) ensure "$group" ;;
     python)
       ensure python
       ensure_venv build/venv scripts/requirements.txt
@@ -139,7 +149,7 @@ for group; do
       ensure_venv build/tools scripts/tools.txt
       ;;
     *)
-      say "unknown group '$group' (build, clang, pip, python, tools)"
+      say "unknown group '$group' (build, clang, pip, python, tools, wasm)"
       exit 2
       ;;
   esac

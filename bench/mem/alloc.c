@@ -114,14 +114,18 @@ static void report(const bench *b, const char *name) {
   printf("%-16s p50 %6.1f ns   p99 %6.1f ns\n", name, p50, p99);
 }
 
+/* What is timed must not fail; the program says so at its end. */
+static uint64_t failures;
+static void count(hr_status status) { failures += status != HR_OK; }
+
 static void time_pairs(bench *b, bool in_place, const char *name) {
   for (size_t i = 0; i < b->count; i++) {
     const uint64_t bytes = sizes[draw(SIZES)];
     uint64_t *slot = &b->live[draw(LIVE)], address = 0;
     const uint64_t from = ticks();
-    if (in_place) hr_alloc_free(b->alloc, *slot, NULL);
-    hr_alloc_malloc(b->alloc, bytes, 0, &address, NULL);
-    if (!in_place) hr_alloc_free(b->alloc, address, NULL);
+    if (in_place) count(hr_alloc_free(b->alloc, *slot, NULL));
+    count(hr_alloc_malloc(b->alloc, bytes, 0, &address, NULL));
+    if (!in_place) count(hr_alloc_free(b->alloc, address, NULL));
     b->times[i] = (uint32_t)(ticks() - from);
     if (in_place) *slot = address;
   }
@@ -138,8 +142,8 @@ static void time_groups(bench *b, const char *name) {
     const uint64_t from = ticks();
     for (int i = 0; i < GROUP; i++) {
       uint64_t address = 0;
-      hr_alloc_malloc(b->alloc, bytes[i], 0, &address, NULL);
-      hr_alloc_free(b->alloc, address, NULL);
+      count(hr_alloc_malloc(b->alloc, bytes[i], 0, &address, NULL));
+      count(hr_alloc_free(b->alloc, address, NULL));
     }
     b->times[g] = (uint32_t)(ticks() - from);
   }
@@ -154,12 +158,12 @@ enum { LASTING = 8000, LAYERS = 200, KEPT = 10, TEMPORARIES = 4, STEP_PAIRS = LA
 
 static uint64_t take(bench *b, uint64_t bytes) {
   uint64_t address = 0;
-  hr_alloc_malloc(b->alloc, bytes, 0, &address, NULL);
+  count(hr_alloc_malloc(b->alloc, bytes, 0, &address, NULL));
   return address;
 }
 
 static void use_temporaries(bench *b, int layer, int pass) {
-  for (int i = 0; i < TEMPORARIES; i++) hr_alloc_free(b->alloc, take(b, sizes[(layer % 4 * 20 + pass * 10 + i) % SIZES]), NULL);
+  for (int i = 0; i < TEMPORARIES; i++) count(hr_alloc_free(b->alloc, take(b, sizes[(layer % 4 * 20 + pass * 10 + i) % SIZES]), NULL));
 }
 
 static void train_step(bench *b) {
@@ -170,7 +174,7 @@ static void train_step(bench *b) {
   }
   for (int layer = LAYERS - 1; layer >= 0; layer--) {
     use_temporaries(b, layer, 1);
-    for (int i = 0; i < KEPT; i++) hr_alloc_free(b->alloc, kept[layer * KEPT + i], NULL);
+    for (int i = 0; i < KEPT; i++) count(hr_alloc_free(b->alloc, kept[layer * KEPT + i], NULL));
   }
 }
 
@@ -263,5 +267,6 @@ int main(int argc, char **argv) {
     run(&b, expandable);
   }
   free(b.times);
-  return 0;
+  if (failures) fprintf(stderr, "%llu calls failed\n", (unsigned long long)failures);
+  return failures > 0;
 }

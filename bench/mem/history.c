@@ -58,7 +58,7 @@ static void fill(hr_alloc *alloc, const char *path) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     uint64_t *place = &live[seed >> 32 & 511];
     const hr_alloc_label label = {.category = "activation", .phase = "forward", .name = "linear", .layer = (int32_t)(seed >> 48 & 31), .step = (uint64_t)k >> 12};
-    (void)hr_alloc_set_label(alloc, &label, NULL);
+    if (hr_alloc_set_label(alloc, &label, &error) != HR_OK) fail("label", &error);
     if (*place && hr_alloc_free(alloc, *place, &error) != HR_OK) fail("free", &error);
     if (hr_alloc_malloc(alloc, 1 + (seed >> 40 & 0xfffff), 0, place, &error) != HR_OK) fail("malloc", &error);
   }

@@ -47,7 +47,7 @@ static hr_status once(const char *path, double seconds[PARTS], uint64_t *events,
   for (int k = 0; k < PARTS; k++) seconds[k] = at[k + 1] - at[k];
   *events = snapshot->event_count;
 out:
-  hr_inspect_text_free(text);
+  hr_free(text);
   hr_inspection_destroy(inspection);
   hri_state_deinit(&state);
   hri_lives_destroy(lives);

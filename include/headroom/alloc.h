@@ -2,7 +2,7 @@
  *
  * It decides which address a request gets, which segments are taken and returned, and counts what PyTorch counts; memory
  * itself comes from a small struct of hooks, so the same code runs on fake addresses (replay, tests), on host memory and
- * on a device. One hr_alloc is one device. Calls of one hr_alloc must not overlap; PyTorch holds a mutex around the same
+ * on a device. One hr_alloc is one device. Threads: calls on one hr_alloc must not overlap; PyTorch holds a mutex around the same
  * code. docs/allocator.md has the policy rule by rule.
  *
  * Blocks are found by address; freeing an unknown address is refused, never undefined. */
@@ -50,13 +50,13 @@ typedef struct hr_alloc_config {
   bool async_backend; /* backend:cudaMallocAsync. hr_alloc_create refuses it: the driver decides there */
 } hr_alloc_config;
 
-hr_alloc_config hr_alloc_config_default(void);
+HR_API hr_alloc_config hr_alloc_config_default(void);
 /* Parses "key:value,key:[a:b,c:d]" on top of `config`, with PyTorch's rules (all keys of 1.10 to 2.15) and limits. Blanks mean nothing, of
  * a number its leading digits count. USAGE names the key, the value and PyTorch's rule; an unknown key suggests the nearest. `config` is
  * unchanged on error. NULL and "" are fine. docs/allocator.md, "Settings". */
-hr_status hr_alloc_config_parse(const char *text, hr_alloc_config *config, hr_error *error);
+HR_CHECKED hr_status hr_alloc_config_parse(const char *text, hr_alloc_config *config, hr_error *error);
 /* A short text that gives this config when parsed on top of the default, "" for the default itself; returns what snprintf would. */
-int hr_alloc_config_print(const hr_alloc_config *config, char *text, size_t capacity);
+HR_API int hr_alloc_config_print(const hr_alloc_config *config, char *text, size_t capacity);
 
 /* ---- hooks ---- */
 
@@ -95,58 +95,58 @@ typedef struct hr_alloc_hooks {
 
 /* Hooks for host memory (aligned mmap) and for fake addresses with an optional capacity in bytes (0: none). The context
  * belongs to the caller: hr_alloc_hooks_destroy after the allocator. */
-hr_status hr_alloc_host_hooks(hr_alloc_hooks *hooks, hr_error *error);
-hr_status hr_alloc_fake_hooks(uint64_t capacity_bytes, hr_alloc_hooks *hooks, hr_error *error);
-void hr_alloc_hooks_destroy(hr_alloc_hooks *hooks);
+HR_CHECKED hr_status hr_alloc_host_hooks(hr_alloc_hooks *hooks, hr_error *error);
+HR_CHECKED hr_status hr_alloc_fake_hooks(uint64_t capacity_bytes, hr_alloc_hooks *hooks, hr_error *error);
+HR_API void hr_alloc_hooks_destroy(hr_alloc_hooks *hooks);
 
 /* ---- life ---- */
 
 /* Copies hooks and config. Everything is returned to the hooks by destroy, live or not. memory_fraction becomes the upper bound of
  * hr_alloc_set_allowed here (and not in hr_alloc_set_config), as PyTorch reads it once. USAGE for settings that exclude each other or that
  * the hooks cannot serve, UNSUPPORTED for the asynchronous backend. */
-hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *config, hr_alloc **alloc, hr_error *error);
-void hr_alloc_destroy(hr_alloc *alloc); /* NULL is fine */
+HR_CHECKED hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *config, hr_alloc **alloc, hr_error *error);
+HR_API void hr_alloc_destroy(hr_alloc *alloc); /* NULL is fine */
 /* Settings may change between calls, as in PyTorch; blocks that exist keep what they are. */
-hr_status hr_alloc_set_config(hr_alloc *alloc, const hr_alloc_config *config, hr_error *error);
+HR_CHECKED hr_status hr_alloc_set_config(hr_alloc *alloc, const hr_alloc_config *config, hr_error *error);
 /* Upper bound for bytes reserved, as set_per_process_memory_fraction computes it from the device's total; 0 lifts it. */
-void hr_alloc_set_allowed(hr_alloc *alloc, uint64_t bytes);
+HR_API void hr_alloc_set_allowed(hr_alloc *alloc, uint64_t bytes);
 
 /* ---- requests ---- */
 
 /* `bytes` > 0. On HR_ERROR_MEMORY nothing changed but statistics, history and what a request frees on its way; the error's
  * requested_bytes is the rounded request, available_bytes what the device had free, the text PyTorch's facts in our words. When it was
  * the host that refused memory for the bookkeeping, num_ooms stays as it was. */
-hr_status hr_alloc_malloc(hr_alloc *alloc, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error);
+HR_CHECKED hr_status hr_alloc_malloc(hr_alloc *alloc, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error);
 /* The same into a pool, whatever pool captures go to at present. Pool 0 is the default one. */
-hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error);
+HR_CHECKED hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool, uint64_t bytes, uint64_t stream, uint64_t *address, hr_error *error);
 /* USAGE when `address` is no live block's. */
-hr_status hr_alloc_free(hr_alloc *alloc, uint64_t address, hr_error *error);
+HR_CHECKED hr_status hr_alloc_free(hr_alloc *alloc, uint64_t address, hr_error *error);
 /* The two halves of a free, for replaying recorded ones: the block is pending until it is completed. */
-hr_status hr_alloc_free_begin(hr_alloc *alloc, uint64_t address, hr_error *error);
-hr_status hr_alloc_free_complete(hr_alloc *alloc, uint64_t address, hr_error *error);
+HR_CHECKED hr_status hr_alloc_free_begin(hr_alloc *alloc, uint64_t address, hr_error *error);
+HR_CHECKED hr_status hr_alloc_free_complete(hr_alloc *alloc, uint64_t address, hr_error *error);
 /* Also used on `stream`: its free then waits for that stream's work so far. */
-hr_status hr_alloc_record_stream(hr_alloc *alloc, uint64_t address, uint64_t stream, hr_error *error);
+HR_CHECKED hr_status hr_alloc_record_stream(hr_alloc *alloc, uint64_t address, uint64_t stream, hr_error *error);
 /* Returns all wholly free segments (and mapped chunks) of the default pool and of released pools; after waiting for all events. */
-hr_status hr_alloc_empty_cache(hr_alloc *alloc, hr_error *error);
+HR_CHECKED hr_status hr_alloc_empty_cache(hr_alloc *alloc, hr_error *error);
 /* The same of one private pool alone, if it is released; what a MemPool does at its end. */
-hr_status hr_alloc_empty_pool(hr_alloc *alloc, uint32_t pool, hr_error *error);
+HR_CHECKED hr_status hr_alloc_empty_pool(hr_alloc *alloc, uint32_t pool, hr_error *error);
 
 /* ---- private pools (CUDA graphs, MemPool) ---- */
 
 /* A pool for id {first, second}, use count 1; the same id again raises the count. `*pool` > 0. USAGE for {0, 0}, and for the id of a pool
  * that is released but still has memory. */
-hr_status hr_alloc_pool_create(hr_alloc *alloc, uint64_t first, uint64_t second, uint32_t *pool, hr_error *error);
+HR_CHECKED hr_status hr_alloc_pool_create(hr_alloc *alloc, uint64_t first, uint64_t second, uint32_t *pool, hr_error *error);
 /* hr_alloc_malloc goes to this pool until end; nesting as in PyTorch (last begun first). The use count stays: PyTorch's own begin is
  * hr_alloc_pool_create and this. `capture` marks a graph capture: then events are not polled, frees of blocks that other streams used are
  * put off to its end, and cached blocks are not returned on failure. PyTorch up to 2.12 does so for every pool begun: pass true. */
-hr_status hr_alloc_pool_begin(hr_alloc *alloc, uint32_t pool, bool capture, hr_error *error);
-hr_status hr_alloc_pool_end(hr_alloc *alloc, uint32_t pool, hr_error *error);
+HR_CHECKED hr_status hr_alloc_pool_begin(hr_alloc *alloc, uint32_t pool, bool capture, hr_error *error);
+HR_CHECKED hr_status hr_alloc_pool_end(hr_alloc *alloc, uint32_t pool, hr_error *error);
 /* Lowers the use count; at 0 its free segments can be returned by empty_cache and by requests that run out; when the last one is, the pool
  * is gone and its number invalid until the id is created again. */
-hr_status hr_alloc_pool_release(hr_alloc *alloc, uint32_t pool, hr_error *error);
+HR_CHECKED hr_status hr_alloc_pool_release(hr_alloc *alloc, uint32_t pool, hr_error *error);
 
 /* The number of the pool with this id; 0 for {0, 0} and when there is none. */
-uint32_t hr_alloc_pool_number(const hr_alloc *alloc, uint64_t first, uint64_t second);
+HR_API uint32_t hr_alloc_pool_number(const hr_alloc *alloc, uint64_t first, uint64_t second);
 
 /* ---- a recorded state ---- */
 
@@ -155,7 +155,7 @@ uint32_t hr_alloc_pool_number(const hr_alloc *alloc, uint64_t first, uint64_t se
  * the segment. Blocks that wait for their streams wait for hr_alloc_free_complete. Ranges of expandable segments that one address
  * space can hold become one segment. Pools are created with use count 1; segments name them by their place in `pools`, whose numbers
  * in the allocator are found by hr_alloc_pool_number. After an error the allocator is empty again. */
-hr_status hr_alloc_import(hr_alloc *alloc, const hr_segment *segments, uint64_t segment_count, const hr_block *blocks, uint64_t block_count,
+HR_CHECKED hr_status hr_alloc_import(hr_alloc *alloc, const hr_segment *segments, uint64_t segment_count, const hr_block *blocks, uint64_t block_count,
                           const hr_pool *pools, uint32_t pool_count, hr_error *error);
 
 /* ---- statistics ---- */
@@ -175,15 +175,14 @@ typedef struct hr_alloc_stats {
   int64_t max_split_size; /* -1: unlimited */
 } hr_alloc_stats;
 
-void hr_alloc_get_stats(const hr_alloc *alloc, hr_alloc_stats *stats);
-void hr_alloc_reset_peak_stats(hr_alloc *alloc);
-void hr_alloc_reset_accumulated_stats(hr_alloc *alloc);
+HR_API void hr_alloc_get_stats(const hr_alloc *alloc, hr_alloc_stats *stats);
+HR_API void hr_alloc_reset_peak_stats(hr_alloc *alloc);
+HR_API void hr_alloc_reset_accumulated_stats(hr_alloc *alloc);
 /* The 122 keys of memory_stats in its order ("active.all.allocated", ...): calls `each` for every one. */
-void hr_alloc_stats_each(const hr_alloc_stats *stats, void (*each)(void *context, const char *key, int64_t value), void *context);
-/* One JSON object of these keys; and PyTorch's memory_summary table, character for character. Allocated text: hr_alloc_text_free. */
-hr_status hr_alloc_stats_json(const hr_alloc_stats *stats, char **text, hr_error *error);
-hr_status hr_alloc_summary(const hr_alloc_stats *stats, int device, bool abbreviated, char **text, hr_error *error);
-void hr_alloc_text_free(char *text);
+HR_API void hr_alloc_stats_each(const hr_alloc_stats *stats, void (*each)(void *context, const char *key, int64_t value), void *context);
+/* One JSON object of these keys; and PyTorch's memory_summary table, character for character. Allocated text: hr_free. */
+HR_CHECKED hr_status hr_alloc_stats_json(const hr_alloc_stats *stats, char **text, hr_error *error);
+HR_CHECKED hr_status hr_alloc_summary(const hr_alloc_stats *stats, int device, bool abbreviated, char **text, hr_error *error);
 
 /* ---- history and snapshots ---- */
 
@@ -196,29 +195,31 @@ typedef struct hr_alloc_label {
 } hr_alloc_label;
 /* What later requests are for; strings are copied (each distinct label once). A snapshot shows name, layer, phase and step as the frames of
  * a stack, innermost first, and the category as such. NULL: no label. USAGE beyond 2^24 different labels or 64 KiB of text. */
-hr_status hr_alloc_set_label(hr_alloc *alloc, const hr_alloc_label *label, hr_error *error);
+HR_CHECKED hr_status hr_alloc_set_label(hr_alloc *alloc, const hr_alloc_label *label, hr_error *error);
 
 typedef struct hr_alloc_history_options {
   const char *path;     /* NULL: in memory. Else a mapped file (docs/allocator.md), readable after kill -9 by hr_snapshot_read */
   uint64_t event_limit; /* the newest so many are kept; 0: 1,000,000 */
 } hr_alloc_history_options;
+/* Defaults: all zero. */
+HR_API void hr_alloc_history_options_init(hr_alloc_history_options *options);
 /* Starts recording; blocks that live now are part of it. What was recorded before a stop is dropped; a file at `path` is replaced. USAGE
  * while it is recording. `options` may be NULL. */
-hr_status hr_alloc_history_start(hr_alloc *alloc, const hr_alloc_history_options *options, hr_error *error);
+HR_CHECKED hr_status hr_alloc_history_start(hr_alloc *alloc, const hr_alloc_history_options *options, hr_error *error);
 /* Ends recording and keeps what was recorded. When the file could not grow (full disk), recording ended by itself at that moment, and
  * this returns why. */
-hr_status hr_alloc_history_stop(hr_alloc *alloc, hr_error *error);
+HR_CHECKED hr_status hr_alloc_history_stop(hr_alloc *alloc, hr_error *error);
 /* Now, with the history so far. The caller owns it. That it was taken is an event itself, in later ones. */
-hr_status hr_alloc_snapshot(hr_alloc *alloc, hr_snapshot **snapshot, hr_error *error);
+HR_CHECKED hr_status hr_alloc_snapshot(hr_alloc *alloc, hr_snapshot **snapshot, hr_error *error);
 /* Called inside a request that fails for memory, after all attempts, before it returns: takes a snapshot, writes a file, ...
  * It may read the allocator (stats, snapshot) and nothing else. `segment_bytes` is what a segment for the request would take, which is
  * what PyTorch's message and observers call the size. Not called for what throw_on_device_oom refuses at once. */
 typedef void hr_alloc_oom_function(void *context, hr_alloc *alloc, uint64_t segment_bytes, uint64_t device_free_bytes);
-void hr_alloc_on_oom(hr_alloc *alloc, hr_alloc_oom_function *function, void *context);
+HR_API void hr_alloc_on_oom(hr_alloc *alloc, hr_alloc_oom_function *function, void *context);
 
 /* Walks every structure and compares every statistic with a recount: blocks tile segments, neighbours are linked both ways, free
  * sets hold exactly the free blocks in order, no two free neighbours unmerged. For tests; INTERNAL names what is wrong. */
-hr_status hr_alloc_check(const hr_alloc *alloc, hr_error *error);
+HR_CHECKED hr_status hr_alloc_check(const hr_alloc *alloc, hr_error *error);
 
 #ifdef __cplusplus
 }

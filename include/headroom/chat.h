@@ -2,7 +2,9 @@
  *
  * A template is Jinja, as Hugging Face keeps it (chat_template.jinja, or chat_template in tokenizer_config.json, or
  * tokenizer.chat_template in GGUF), evaluated here without Python for the subset that public templates use
- * (docs/chat-templates.md), or a preset by name. */
+ * (docs/chat-templates.md), or a preset by name.
+ *
+ * Threads: calls on one hr_chat, and on one hr_rendered, must not overlap. */
 #ifndef HEADROOM_CHAT_H
 #define HEADROOM_CHAT_H
 
@@ -36,10 +38,10 @@ typedef struct hr_rendered {
  * file. The template sees bos_token, eos_token and the other named tokens as tokenizer_config.json, special_tokens_map.json or
  * the GGUF file give them; `tokenizer` (may be NULL, needed only during the call) gives those that are missing there. INPUT:
  * no template found (the presets are named), or one that uses what is not supported (feature, line and column named). */
-hr_status hr_chat_open(const char *source, const hr_tokenizer *tokenizer, hr_chat **chat, hr_error *error);
-void hr_chat_close(hr_chat *chat); /* NULL is fine */
+HR_CHECKED hr_status hr_chat_open(const char *source, const hr_tokenizer *tokenizer, hr_chat **chat, hr_error *error);
+HR_API void hr_chat_close(hr_chat *chat); /* NULL is fine */
 /* Where the template came from: "model/chat_template.jinja", "preset chatml", ... Borrowed. */
-const char *hr_chat_about(const hr_chat *chat);
+HR_API const char *hr_chat_about(const hr_chat *chat);
 
 /* Renders a JSON array of messages, [{"role": ..., "content": ...}, ...], or an object {"messages": [...], "tools": [...],
  * "documents": [...], more variables for the template}. `prompt` asks for the beginning of an answer at the end
@@ -47,12 +49,12 @@ const char *hr_chat_about(const hr_chat *chat);
  * thinking and reasoning stand for each other. Fills `out` on success only; release it with hr_rendered_deinit. INPUT:
  * malformed messages; what the template raises itself (raise_exception), with its message; limits on time, depth and size.
  * Several threads may use one `chat` at the same time. */
-hr_status hr_chat_render(const hr_chat *chat, const char *json, uint64_t bytes, bool prompt, hr_rendered *out, hr_error *error);
-void hr_rendered_deinit(hr_rendered *rendered);
+HR_CHECKED hr_status hr_chat_render(const hr_chat *chat, const char *json, uint64_t bytes, bool prompt, hr_rendered *out, hr_error *error);
+HR_API void hr_rendered_deinit(hr_rendered *rendered);
 
 /* The templates that come with the library, by name ("chatml", ...); NULL at and behind the count. */
-uint32_t hr_chat_preset_count(void);
-const char *hr_chat_preset_name(uint32_t index);
+HR_API uint32_t hr_chat_preset_count(void);
+HR_API const char *hr_chat_preset_name(uint32_t index);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,7 @@
 /* Conversion of whole models between a Hugging Face directory and a GGUF file: weights, configuration, tokenizer and chat
- * template. Weights are streamed: beside the files' heads and the tokenizer, at most the largest tensor and 64 MiB are held. */
+ * template. Weights are streamed: beside the files' heads and the tokenizer, at most the largest tensor and 64 MiB are held.
+ *
+ * Threads: conversions to different targets may overlap; a note comes on the calling thread. */
 #ifndef HEADROOM_CONVERT_H
 #define HEADROOM_CONVERT_H
 
@@ -20,6 +22,8 @@ typedef struct hr_convert_options {
   void (*on_note)(void *context, const char *note); /* facts worth knowing, as they turn up; may be NULL */
   void *context;
 } hr_convert_options;
+/* Defaults: all zero. */
+HR_API void hr_convert_options_init(hr_convert_options *options);
 
 typedef struct hr_convert_result {
   char from[16], to[16];    /* "GGUF", "Hugging Face" */
@@ -36,7 +40,7 @@ typedef struct hr_convert_result {
  * be NULL. The target appears whole, at the end, or not at all; what a kill leaves beside it, the next conversion there removes. USAGE:
  * the target exists, or holds more than a model; the type makes no sense there;
  * INPUT: what is wrong with the source; UNSUPPORTED: what the target's format or this version cannot hold; IO; MEMORY. */
-hr_status hr_convert(const char *source, const char *target, const hr_convert_options *options, hr_convert_result *result, hr_error *error);
+HR_CHECKED hr_status hr_convert(const char *source, const char *target, const hr_convert_options *options, hr_convert_result *result, hr_error *error);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,7 @@
-/* Data: how files become rows of tokens, and a report on files before they are trained on (docs/data.md). */
+/* Data: how files become rows of tokens, and a report on files before they are trained on (docs/data.md).
+ *
+ * Threads: calls on one hr_data must not overlap; several processes and threads may share a cache directory. A note
+ * comes on the calling thread. */
 #ifndef HEADROOM_DATA_H
 #define HEADROOM_DATA_H
 
@@ -36,10 +39,10 @@ typedef enum hr_loss_scope { HR_LOSS_SCOPE_AUTO = 0, HR_LOSS_SCOPE_ALL, HR_LOSS_
 /* What becomes of documents longer than a row: cut into several, only the first or last tokens of a row's length, left out. */
 typedef enum hr_truncate { HR_TRUNCATE_SPLIT = 0, HR_TRUNCATE_KEEP_START, HR_TRUNCATE_KEEP_END, HR_TRUNCATE_DROP } hr_truncate;
 
-const char *hr_data_format_name(hr_data_format format); /* "messages", as --format takes it */
-const char *hr_loss_scope_name(hr_loss_scope scope);
-const char *hr_truncate_name(hr_truncate truncate);
-const char *hr_packing_name(hr_packing packing);
+HR_API const char *hr_data_format_name(hr_data_format format); /* "messages", as --format takes it */
+HR_API const char *hr_loss_scope_name(hr_loss_scope scope);
+HR_API const char *hr_truncate_name(hr_truncate truncate);
+HR_API const char *hr_packing_name(hr_packing packing);
 
 /* Zero is the default of every field. */
 typedef struct hr_data_options {
@@ -54,6 +57,8 @@ typedef struct hr_data_options {
   void (*on_note)(void *context, const char *note); /* that, as it begins; may be NULL. Training and evaluating tell it as an event */
   void *context;
 } hr_data_options;
+/* Defaults: all zero. */
+HR_API void hr_data_options_init(hr_data_options *options);
 
 enum { HR_DATA_PERCENTILES = 7, HR_DATA_LONGEST = 8, HR_DATA_BROKEN = 16, HR_DATA_PACKINGS = 3 };
 
@@ -90,11 +95,11 @@ typedef struct hr_data hr_data;
 
 /* Reads and tokenizes files as a run would: with the tokenizer and the chat template of `model.directory`, byte by byte for
  * models without a tokenizer. Broken rows are counted and listed, and no error unless all are. INPUT, IO and USAGE as for a run. */
-hr_status hr_data_open(const hr_model *model, const char *const *paths, uint32_t path_count, const hr_data_options *options,
+HR_CHECKED hr_status hr_data_open(const hr_model *model, const char *const *paths, uint32_t path_count, const hr_data_options *options,
                        uint32_t sequence_length, hr_data **data, hr_error *error);
-void hr_data_close(hr_data *data); /* NULL is fine */
+HR_API void hr_data_close(hr_data *data); /* NULL is fine */
 /* Valid until the data is closed. */
-const hr_data_report *hr_data_get(const hr_data *data);
+HR_API const hr_data_report *hr_data_get(const hr_data *data);
 
 /* A stretch of an example: text, and whether its labels count. */
 typedef struct hr_data_stretch {
@@ -112,8 +117,8 @@ typedef struct hr_data_example {
 
 /* The index-th document, at most its first `limit` tokens, decoded (ids as numbers where there is no tokenizer for them).
  * Release with hr_data_example_deinit. */
-hr_status hr_data_example_make(hr_data *data, uint64_t index, uint64_t limit, hr_data_example *example, hr_error *error);
-void hr_data_example_deinit(hr_data_example *example);
+HR_CHECKED hr_status hr_data_example_make(hr_data *data, uint64_t index, uint64_t limit, hr_data_example *example, hr_error *error);
+HR_API void hr_data_example_deinit(hr_data_example *example);
 
 #ifdef __cplusplus
 }

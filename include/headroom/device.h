@@ -1,4 +1,6 @@
-/* Devices one can plan for: this machine's CPU, and a table of GPUs with published figures. */
+/* Devices one can plan for: this machine's CPU, and a table of GPUs with published figures.
+ *
+ * Threads: all but hr_device_probe may be called at any time; a probe measures, and wants the machine for itself. */
 #ifndef HEADROOM_DEVICE_H
 #define HEADROOM_DEVICE_H
 
@@ -68,12 +70,12 @@ typedef struct hr_device {
 } hr_device;
 
 /* Number of table devices (the CPU is not one) and the index-th. */
-uint32_t hr_device_count(void);
-hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error);
+HR_API uint32_t hr_device_count(void);
+HR_CHECKED hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error);
 
 /* Finds "cpu" (asks this machine, and takes over a stored probe of it) or a table device by name (case and punctuation do not matter: "RTX 4090" works).
  * USAGE when unknown, with the nearest name. */
-hr_status hr_device_find(const char *name, hr_device *device, hr_error *error);
+HR_CHECKED hr_status hr_device_find(const char *name, hr_device *device, hr_error *error);
 
 typedef struct hr_probe_options {
   uint32_t threads; /* the team; 0: hr_device_cpu_threads() */
@@ -81,28 +83,30 @@ typedef struct hr_probe_options {
   void (*on_progress)(void *context, double share); /* 0..1, between rounds, on the calling thread; may be NULL */
   void *context;
 } hr_probe_options;
+/* Defaults: all zero. */
+HR_API void hr_probe_options_init(hr_probe_options *options);
 
 /* Measures this machine with the kernels that run jobs. Takes up to about 0.6 GiB of memory while it runs, less where
  * less is usable (then the largest shapes are left out). The fixed bytes are those of this very process: call it in a
  * small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE. */
-hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
+HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
 
 /* Stores rates for hr_device_find, atomically, in a file named by CPU model, instruction set, threads and library: under
  * $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path` (may be NULL, else path_bytes) gets its
  * name. Errors: IO, MEMORY, USAGE (no such directory can be named). */
-hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
+HR_CHECKED hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
 
 /* Takes over what a stored probe says for a team of `threads` of this machine: rates and fixed bytes. False, and the
  * device goes on with assumed figures, when there is none, or it is damaged or another machine's. */
-bool hr_device_load(hr_device *device, uint32_t threads);
+HR_API bool hr_device_load(hr_device *device, uint32_t threads);
 
 /* What this machine has, its limits for this process and its largest other processes, at this moment. */
-void hr_host_facts_now(uint64_t requested_bytes, hr_host_facts *facts);
+HR_API void hr_host_facts_now(uint64_t requested_bytes, hr_host_facts *facts);
 /* Whose limit leaves this process the least memory now ("the data limit (ulimit -d, RLIMIT_DATA)"), and how much. */
-const char *hr_host_limit_now(uint64_t *room_bytes);
+HR_API const char *hr_host_limit_now(uint64_t *room_bytes);
 
 /* Threads that a CPU job uses by default: the physical cores this process may use. */
-uint32_t hr_device_cpu_threads(void);
+HR_API uint32_t hr_device_cpu_threads(void);
 
 #ifdef __cplusplus
 }

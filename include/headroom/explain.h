@@ -6,7 +6,9 @@
  * cause with its certainty, the arithmetic behind it, and what helps. Nothing here needs PyTorch or a GPU. docs/explain.md
  * describes each cause.
  *
- * The input may come from anywhere: a text takes bounded memory (about 1 MiB, whatever its length) and linear time. */
+ * The input may come from anywhere: a text takes bounded memory (about 1 MiB, whatever its length) and linear time.
+ *
+ * Threads: calls on one hr_explainer must not overlap; an explanation does not change once it is made. */
 #ifndef HEADROOM_EXPLAIN_H
 #define HEADROOM_EXPLAIN_H
 
@@ -142,20 +144,22 @@ typedef struct hr_explanation {
 typedef struct hr_explain_options {
   const char *framework; /* overrides what the log names; NULL: from the log */
 } hr_explain_options;
+/* Defaults: all zero. */
+HR_API void hr_explain_options_init(hr_explain_options *options);
 
 /* Explains `count` bytes, which need no terminator and may hold any byte. `options` may be NULL. The result belongs to
  * the caller (hr_explanation_destroy). MEMORY is the only failure: a text without a message gives failure_count 0. */
-hr_status hr_explain_text(const void *bytes, size_t count, const hr_explain_options *options,
+HR_CHECKED hr_status hr_explain_text(const void *bytes, size_t count, const hr_explain_options *options,
                           hr_explanation **explanation, hr_error *error);
-void hr_explanation_destroy(hr_explanation *explanation); /* NULL is fine */
+HR_API void hr_explanation_destroy(hr_explanation *explanation); /* NULL is fine */
 
 /* The same piece by piece, for logs that are not in memory. After a failed feed only destroy is allowed. end gives the
  * result and leaves the explainer to be destroyed; options must live until then. */
 typedef struct hr_explainer hr_explainer;
-hr_status hr_explainer_create(const hr_explain_options *options, hr_explainer **explainer, hr_error *error);
-hr_status hr_explainer_feed(hr_explainer *explainer, const void *bytes, size_t count, hr_error *error);
-hr_status hr_explainer_end(hr_explainer *explainer, hr_explanation **explanation, hr_error *error);
-void hr_explainer_destroy(hr_explainer *explainer); /* NULL is fine */
+HR_CHECKED hr_status hr_explainer_create(const hr_explain_options *options, hr_explainer **explainer, hr_error *error);
+HR_CHECKED hr_status hr_explainer_feed(hr_explainer *explainer, const void *bytes, size_t count, hr_error *error);
+HR_CHECKED hr_status hr_explainer_end(hr_explainer *explainer, hr_explanation **explanation, hr_error *error);
+HR_API void hr_explainer_destroy(hr_explainer *explainer); /* NULL is fine */
 
 /* ---- this machine's memory, for runs of our own ---- */
 
@@ -177,7 +181,7 @@ typedef struct hr_host_facts {
 } hr_host_facts;
 
 /* Why `requested_bytes` were not to be had: cause, arithmetic, shares of the machine, advice. Pure. */
-void hr_explain_host(const hr_host_facts *facts, hr_oom_failure *failure);
+HR_API void hr_explain_host(const hr_host_facts *facts, hr_oom_failure *failure);
 
 /* ---- snapshots ---- */
 
@@ -191,17 +195,17 @@ typedef struct hr_oom_evidence {
 } hr_oom_evidence;
 
 /* The trace to inspect for that: of those with an out-of-memory event the one with most events, else HR_TRACE_MOST. */
-uint32_t hr_explain_trace(const hr_snapshot *snapshot);
+HR_API uint32_t hr_explain_trace(const hr_snapshot *snapshot);
 
 /* One failure: the last out-of-memory event, or what made the peak (HR_OOM_NO_FAILURE) where none is recorded. */
-hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options,
+HR_CHECKED hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options,
                               hr_explanation **explanation, hr_error *error);
 
 /* ---- planned and proven fixes ---- */
 
 /* Puts an advice in front of those of the same or a weaker basis, in the order of the calls; the last of the weakest falls off
  * when there are HR_OOM_MAX_ADVICE. `cost` is static. */
-void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *text, const char *cost, const char *proof,
+HR_API void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *text, const char *cost, const char *proof,
                        uint64_t need_bytes);
 
 /* One change of a job in the words of a framework ("transformers", "deepspeed", ...; "" or unknown: PyTorch's own). */
@@ -220,7 +224,7 @@ typedef enum hr_technique {
   HR_TECHNIQUE_COUNT
 } hr_technique;
 /* Returns what snprintf would. */
-int hr_technique_words(hr_technique technique, uint64_t value, const char *framework, char *text, size_t capacity);
+HR_API int hr_technique_words(hr_technique technique, uint64_t value, const char *framework, char *text, size_t capacity);
 
 /* ---- run directories ---- */
 
@@ -256,15 +260,15 @@ typedef struct hr_run_explanation {
 
 /* Reads run.json, metrics.jsonl (its ends and middle) and memory/trail of a run directory (docs/run-directory.md), of this
  * machine or another. INPUT names file and place; IO when there is no run. */
-hr_status hr_explain_run(const char *directory, hr_run_explanation **run, hr_error *error);
-void hr_run_explanation_destroy(hr_run_explanation *run); /* NULL is fine */
-const char *hr_run_end_name(hr_run_end end);              /* "done", "stopped", ... Never NULL */
+HR_CHECKED hr_status hr_explain_run(const char *directory, hr_run_explanation **run, hr_error *error);
+HR_API void hr_run_explanation_destroy(hr_run_explanation *run); /* NULL is fine */
+HR_API const char *hr_run_end_name(hr_run_end end);              /* "done", "stopped", ... Never NULL */
 
 /* Names for JSON: "too_big", "likely", "requested_bytes". Never NULL. */
-const char *hr_oom_cause_name(hr_oom_cause cause);
-const char *hr_oom_certainty_name(hr_oom_certainty certainty);
-const char *hr_oom_basis_name(hr_oom_basis basis); /* "advice", "proven", "planned" */
-const char *hr_oom_figure_name(hr_oom_figure figure);
+HR_API const char *hr_oom_cause_name(hr_oom_cause cause);
+HR_API const char *hr_oom_certainty_name(hr_oom_certainty certainty);
+HR_API const char *hr_oom_basis_name(hr_oom_basis basis); /* "advice", "proven", "planned" */
+HR_API const char *hr_oom_figure_name(hr_oom_figure figure);
 
 #ifdef __cplusplus
 }

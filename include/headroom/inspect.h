@@ -4,7 +4,9 @@
  * phases, headroom/plan.h).
  *
  * Findings are facts with their bytes; which cause follows from them is the explainer's business (headroom/explain.h).
- * docs/inspect.md describes each figure and how it is found. */
+ * docs/inspect.md describes each figure and how it is found.
+ *
+ * Threads: an inspection does not change once it is made, nor does it change its snapshot. */
 #ifndef HEADROOM_INSPECT_H
 #define HEADROOM_INSPECT_H
 
@@ -33,7 +35,7 @@ typedef enum hr_stage {
   HR_STAGE_CHECKPOINT, /* saving */
   HR_STAGE_COUNT
 } hr_stage;
-const char *hr_stage_name(hr_stage stage); /* "forward", ... Never NULL */
+HR_API const char *hr_stage_name(hr_stage stage); /* "forward", ... Never NULL */
 
 typedef enum hr_group_by { HR_BY_STACK = 0, HR_BY_CATEGORY, HR_BY_SIZE, HR_BY_COUNT } hr_group_by;
 
@@ -129,6 +131,8 @@ typedef struct hr_inspect_options {
   uint32_t top;      /* rows of each list; 0: 10 */
   bool exact_only;   /* do not infer categories */
 } hr_inspect_options;
+/* Defaults: the instant of the last failure, or the peak, of the trace with most events. */
+HR_API void hr_inspect_options_init(hr_inspect_options *options);
 
 typedef struct hr_inspection {
   const hr_snapshot *snapshot; /* borrowed: must outlive this */
@@ -173,8 +177,8 @@ typedef struct hr_inspection {
 
 /* `options` may be NULL: trace with most events, at the last out-of-memory event or else the peak. USAGE for an instant outside the
  * trace. */
-hr_status hr_inspect(const hr_snapshot *snapshot, const hr_inspect_options *options, hr_inspection **inspection, hr_error *error);
-void hr_inspection_destroy(hr_inspection *inspection); /* NULL is fine */
+HR_CHECKED hr_status hr_inspect(const hr_snapshot *snapshot, const hr_inspect_options *options, hr_inspection **inspection, hr_error *error);
+HR_API void hr_inspection_destroy(hr_inspection *inspection); /* NULL is fine */
 
 /* Two snapshots: bytes by stack (or category, size) at an instant of each. */
 typedef struct hr_difference {
@@ -184,20 +188,18 @@ typedef struct hr_difference {
   uint64_t size;
 } hr_difference;
 /* Rows with a change, largest change first; stacks count as the same when operation and innermost frame of the program are. The
- * caller frees with hr_differences_free. */
-hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by, hr_difference **rows,
+ * caller frees with hr_free. */
+HR_CHECKED hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *after, hr_group_by by, hr_difference **rows,
                              uint64_t *count, hr_error *error);
-void hr_differences_free(hr_difference *rows);
 
 /* Text for people and JSON (docs/inspect.md lists the fields). `top`: rows of each list, 0: 10. `by_mask`: a bit 1 << HR_BY_* for
- * each list of live groups, 0: by category and by stack. hr_inspect_text_free. */
-hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text, hr_error *error);
-hr_status hr_inspect_json(const hr_inspection *inspection, uint32_t top, char **text, hr_error *error);
-void hr_inspect_text_free(char *text);
+ * each list of live groups, 0: by category and by stack. hr_free. */
+HR_CHECKED hr_status hr_inspect_text(const hr_inspection *inspection, uint32_t top, uint32_t by_mask, char **text, hr_error *error);
+HR_CHECKED hr_status hr_inspect_json(const hr_inspection *inspection, uint32_t top, char **text, hr_error *error);
 
 /* A stack on one line, "linear < mlp.py:42 forward < train.py:88 main": the operation, then the innermost frames that are neither
  * PyTorch's nor the interpreter's. At most `capacity` > 0 bytes with the terminator, cut between characters. */
-void hr_inspect_stack_text(const hr_snapshot *snapshot, uint32_t stack, char *text, size_t capacity);
+HR_API void hr_inspect_stack_text(const hr_snapshot *snapshot, uint32_t stack, char *text, size_t capacity);
 
 #ifdef __cplusplus
 }

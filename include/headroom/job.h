@@ -1,7 +1,9 @@
 /* A job in words: what to train and how. The options of `headroom plan`, `train`, `evaluate` and `generate` are the
  * fields below, one to one, so that a plan predicts exactly what a run does.
  *
- * hr_job is plain data plus borrowed strings (paths), which must outlive the call they are passed to. */
+ * hr_job is plain data plus borrowed strings (paths), which must outlive the call they are passed to.
+ *
+ * Threads: a job is plain data of its owner; the functions touch nothing but their arguments. */
 #ifndef HEADROOM_JOB_H
 #define HEADROOM_JOB_H
 
@@ -69,11 +71,12 @@ typedef struct hr_job {
   hr_device device;
   hr_purpose purpose;
 
-  uint32_t sequence_length;     /* --seq: tokens per row */
-  uint32_t micro_batch;         /* --micro-batch: rows per micro-step */
-  uint32_t accumulate;          /* --accumulate: micro-steps per optimizer step */
-  uint64_t budget_bytes;        /* --budget: device tier; 0 = what is usable now */
-  bool budget_given;            /* refuses a budget of 0 instead */
+  uint32_t sequence_length;     /* --seq: tokens per row; 0: of the model */
+  uint32_t micro_batch;         /* rows per micro-step */
+  uint32_t accumulate;          /* micro-steps per optimizer step */
+  uint64_t batch_tokens;        /* tokens per optimizer step, of which hr_job_finish makes `accumulate`; 0: as `accumulate` says */
+  uint64_t budget_bytes;        /* --budget: device tier; 0 = what is usable now, refused with HR_GIVEN_BUDGET */
+  double budget_share;          /* a share of what is usable instead: hr_job_finish makes bytes of it; 0: none */
   uint64_t host_budget_bytes;   /* --host-budget; 0 = no limit stated */
   hr_precision precision;
   hr_moments moments;
@@ -111,33 +114,34 @@ typedef struct hr_job {
 enum {
   HR_GIVEN_SEQUENCE = 1 << 0, HR_GIVEN_MICRO_BATCH = 1 << 1, HR_GIVEN_ACCUMULATE = 1 << 2, HR_GIVEN_RECOMPUTE = 1 << 3,
   HR_GIVEN_LOSS_CHUNK = 1 << 4, HR_GIVEN_UPDATE = 1 << 5, HR_GIVEN_ATTENTION = 1 << 6, HR_GIVEN_OPTIMIZER = 1 << 7,
-  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11, HR_GIVEN_THREADS = 1 << 12
+  HR_GIVEN_CLIP = 1 << 8, HR_GIVEN_BATCH_TOKENS = 1 << 9, HR_GIVEN_PRECISION = 1 << 10, HR_GIVEN_WEIGHT_PACKING = 1 << 11, HR_GIVEN_THREADS = 1 << 12,
+  HR_GIVEN_BUDGET = 1 << 13
 };
 
-/* Defaults of every field (the values that `headroom plan MODEL` uses); model and device are left empty.
- * Learning rate 5e-5, AdamW 0.9/0.999/1e-8, no decay, clip 1.0, STOP (at most 10 skipped in a row), linear schedule, 1 x min(1024, max positions), no
- * accumulation, keep all, flash, chunked loss on auto. */
-void hr_job_init(hr_job *job);
+/* Defaults of every field (the values that `headroom plan MODEL` uses), those of the table of fields (headroom/field.h); the model is
+ * left empty, the device is the name "cpu". A job is always made by this function: it grows. */
+HR_API void hr_job_init(hr_job *job);
 
 /* Checks ranges and the legality table (pairs of options that exclude each other, each with its reason) and fills what
- * depends on other fields (sequence and context from the model, every from sqrt, loss_chunk from AUTO, budget from the device,
- * threads). USAGE names the option; `job` is then unchanged. */
-hr_status hr_job_finish(hr_job *job, hr_error *error);
+ * depends on other fields (a device of which only the name is there, sequence and context from the model, accumulate from
+ * batch_tokens, every from sqrt, loss_chunk from AUTO, budget from the device, threads). USAGE names the option; `job` is then
+ * unchanged. */
+HR_CHECKED hr_status hr_job_finish(hr_job *job, hr_error *error);
 
 /* Reads the value of --recompute: "none", "selective", "auto", "block", "every:K", "sqrt", "levels:keep*4,cheap*8,...". USAGE
  * on error. */
-hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error *error);
+HR_CHECKED hr_status hr_recompute_parse(const char *text, hr_recompute *recompute, hr_error *error);
 /* Writes it back, shortest form, into out (at least 256 bytes; long lists are run-length coded). Returns out. */
-char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, char *out, uint64_t out_bytes);
+HR_API char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, char *out, uint64_t out_bytes);
 
-const char *hr_precision_name(hr_precision value);
-const char *hr_moments_name(hr_moments value);
-const char *hr_weight_packing_name(hr_weight_packing value);
-const char *hr_optimizer_name(hr_optimizer value);
-const char *hr_attention_name(hr_attention value);
-const char *hr_on_nonfinite_name(hr_on_nonfinite value);
-const char *hr_schedule_name(hr_schedule value);
-const char *hr_level_name(hr_level value);
+HR_API const char *hr_precision_name(hr_precision value);
+HR_API const char *hr_moments_name(hr_moments value);
+HR_API const char *hr_weight_packing_name(hr_weight_packing value);
+HR_API const char *hr_optimizer_name(hr_optimizer value);
+HR_API const char *hr_attention_name(hr_attention value);
+HR_API const char *hr_on_nonfinite_name(hr_on_nonfinite value);
+HR_API const char *hr_schedule_name(hr_schedule value);
+HR_API const char *hr_level_name(hr_level value);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,9 @@
  *
  * A description is plain data (no pointers, copy it freely). It comes from a preset name, a config.json, a Hugging Face
  * directory, or is filled by hand. Families are data: one common block whose variations are the fields below
- * (docs/models.md). Sources: transformers models/<family>/{configuration,modeling}_*.py; RoPE modeling_rope_utils.py. */
+ * (docs/models.md). Sources: transformers models/<family>/{configuration,modeling}_*.py; RoPE modeling_rope_utils.py.
+ *
+ * Threads: a description is plain data of its owner; presets and names are constant. */
 #ifndef HEADROOM_MODEL_H
 #define HEADROOM_MODEL_H
 
@@ -81,28 +83,29 @@ typedef struct hr_model {
 /* Fills `model` from, in this order: an existing directory with a config.json, an existing config.json file, or a
  * preset name. `source` is what the user typed. Errors: INPUT (file and field named), USAGE (unknown name; the nearest
  * is suggested). */
-hr_status hr_model_open(const char *source, hr_model *model, hr_error *error);
+HR_CHECKED hr_status hr_model_open(const char *source, hr_model *model, hr_error *error);
 
 /* Fills `model` from the text of a config.json (v4 and v5 keys). `file` names it in errors. */
-hr_status hr_model_parse(const char *text, uint64_t bytes, const char *file, hr_model *model, hr_error *error);
+HR_CHECKED hr_status hr_model_parse(const char *text, uint64_t bytes, const char *file, hr_model *model, hr_error *error);
 
 /* The config.json text of a model, NUL-terminated, owned by the caller (hr_free); v4 keys, which v5 reads too.
  * `dtype` is "float32", "bfloat16" or "float16". NULL when memory is refused. */
-char *hr_model_config_text(const hr_model *model, const char *dtype);
+HR_API char *hr_model_config_text(const hr_model *model, const char *dtype);
 
 /* Checks that the dimensions make sense together (heads divide, sizes positive, products fit); USAGE names the field. */
-hr_status hr_model_check(const hr_model *model, hr_error *error);
+HR_CHECKED hr_status hr_model_check(const hr_model *model, hr_error *error);
 
 /* Exact number of parameters; a tied head is counted once. */
-uint64_t hr_model_parameter_count(const hr_model *model);
+HR_API uint64_t hr_model_parameter_count(const hr_model *model);
 
 /* Presets: count, name and description of the index-th. */
-uint32_t hr_model_preset_count(void);
-const char *hr_model_preset_name(uint32_t index);
-hr_status hr_model_preset(const char *name, hr_model *model, hr_error *error);
+HR_API uint32_t hr_model_preset_count(void);
+HR_API const char *hr_model_preset_name(uint32_t index);
+HR_CHECKED hr_status hr_model_preset(const char *name, hr_model *model, hr_error *error);
 
 /* Names of families and enumerators as config files and JSON write them. */
-const char *hr_family_name(hr_family family);
+HR_API const char *hr_family_name(hr_family family);
+
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,10 @@
  *   hr_job job; hr_job_init(&job); hr_model_open("gpt2-124m", &job.model, &error); hr_device_find("cpu", ...);
  *   hr_job_finish(&job, &error); hr_plan_create(&job, &plan, &error); hr_plan_get(plan)->tiers[0].reserved_bytes ...
  *
- * A plan needs no weights and reserves nothing. hr_train executes the very same object, so the two cannot differ. */
+ * A plan needs no weights and reserves nothing. hr_train executes the very same object, so the two cannot differ.
+ *
+ * Threads: plans may be made at the same time, and a plan does not change once it is made: several threads may read
+ * one. */
 #ifndef HEADROOM_PLAN_H
 #define HEADROOM_PLAN_H
 
@@ -18,14 +21,25 @@
 extern "C" {
 #endif
 
-enum { HR_TIER_DEVICE = 0, HR_TIER_HOST, HR_TIER_DISK, HR_TIER_COUNT };
-enum { HR_ROLE_COUNT = 12, HR_PHASE_COUNT = 8, HR_LANE_COUNT = 6 };
+/* Where bytes lie, what they are, when they are used, and what may overlap. Tables in the structs below have one entry for each. */
+typedef enum hr_tier { HR_TIER_DEVICE = 0, HR_TIER_HOST, HR_TIER_DISK, HR_TIER_COUNT } hr_tier;
+typedef enum hr_role {
+  HR_ROLE_WEIGHT = 0, HR_ROLE_MASTER_WEIGHT, HR_ROLE_GRADIENT, HR_ROLE_OPTIMIZER_STATE, HR_ROLE_ACTIVATION, HR_ROLE_LOGITS,
+  HR_ROLE_WORKSPACE, HR_ROLE_INPUT, HR_ROLE_QUANTIZATION, HR_ROLE_COMMUNICATION, HR_ROLE_CACHE, HR_ROLE_CONTROL, HR_ROLE_COUNT
+} hr_role;
+typedef enum hr_phase {
+  HR_PHASE_LOAD = 0, HR_PHASE_FORWARD, HR_PHASE_LOSS, HR_PHASE_BACKWARD, HR_PHASE_OPTIMIZER, HR_PHASE_EVALUATE, HR_PHASE_GENERATE,
+  HR_PHASE_SAVE, HR_PHASE_COUNT
+} hr_phase;
+typedef enum hr_lane {
+  HR_LANE_COMPUTE = 0, HR_LANE_COPY_IN, HR_LANE_COPY_OUT, HR_LANE_COMMUNICATION, HR_LANE_DISK, HR_LANE_HOST, HR_LANE_COUNT
+} hr_lane;
 
 /* Names as JSON writes them: "weight", "master_weight", "gradient", ...; "load", "forward", ...; "compute", ... */
-const char *hr_role_name(uint32_t role);
-const char *hr_phase_name(uint32_t phase);
-const char *hr_lane_name(uint32_t lane);
-const char *hr_tier_name(uint32_t tier);
+HR_API const char *hr_role_name(uint32_t role);
+HR_API const char *hr_phase_name(uint32_t phase);
+HR_API const char *hr_lane_name(uint32_t lane);
+HR_API const char *hr_tier_name(uint32_t tier);
 
 typedef struct hr_tier_plan {
   uint64_t reserved_bytes;    /* the one reservation a run makes: peak rounded up to the granule */
@@ -64,10 +78,10 @@ typedef struct hr_plan hr_plan;
 
 /* Compiles and places a finished job (hr_job_finish). The job is copied; its borrowed strings must outlive the plan.
  * A job that does not fit still gives a plan, with info.fits false. Errors: MEMORY, USAGE, UNSUPPORTED, INTERNAL. */
-hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error);
-void hr_plan_destroy(hr_plan *plan);
-const hr_plan_info *hr_plan_get(const hr_plan *plan);
-const hr_job *hr_plan_job(const hr_plan *plan);
+HR_CHECKED hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error);
+HR_API void hr_plan_destroy(hr_plan *plan);
+HR_API const hr_plan_info *hr_plan_get(const hr_plan *plan);
+HR_API const hr_job *hr_plan_job(const hr_plan *plan);
 
 /* The index-th storage alive at the peak of a tier, largest first (index < live_count). Strings live as long as the plan. */
 typedef struct hr_live {
@@ -79,7 +93,7 @@ typedef struct hr_live {
   uint64_t bytes;
   int32_t layer;
 } hr_live;
-bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *live);
+HR_API bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *live);
 
 /* Memory and time over the course of the job: one sample per node, program by program in issue order (samples of a
  * program stand together). Live bytes are those while the node runs. Times count from the begin of its program, which runs
@@ -96,18 +110,18 @@ typedef struct hr_sample {
   double begin_seconds, end_seconds;
 } hr_sample;
 /* The array is the caller's (hr_free); its strings live as long as the program. USAGE for a tier that does not exist. */
-hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_sample **samples, uint32_t *count, hr_error *error);
+HR_CHECKED hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_sample **samples, uint32_t *count, hr_error *error);
 
 /* The same as a snapshot (headroom/snapshot.h): the arena of the device tier as one segment, each storage as a block with its
  * role as category and its name, op, layer and phase as frames; every program once, in the order of the timeline, with
  * predicted times from 0 on. The caller destroys it. */
-hr_status hr_plan_snapshot(const hr_plan *plan, hr_snapshot **snapshot, hr_error *error);
+HR_CHECKED hr_status hr_plan_snapshot(const hr_plan *plan, hr_snapshot **snapshot, hr_error *error);
 
 /* Every program, node, tensor and storage as text or JSON; stable. Owned by the caller (hr_free). */
-hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *error);
+HR_CHECKED hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *error);
 
 /* Why a job does not fit: BUDGET error with the phase and the tensors at the peak; HR_OK when it fits. */
-hr_status hr_plan_verdict(const hr_plan *plan, hr_error *error);
+HR_CHECKED hr_status hr_plan_verdict(const hr_plan *plan, hr_error *error);
 
 /* A training plan seen by layer: what makes recompute levels comparable without running or guessing. All bytes are live
  * bytes of the device tier. While layer k runs, the layers below it hold their saved bytes and those above it none, so
@@ -126,7 +140,7 @@ typedef struct hr_plan_layers {
   double outside_seconds;
 } hr_plan_layers;
 /* USAGE for a plan that is no training. */
-hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *layers, hr_error *error);
+HR_CHECKED hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *layers, hr_error *error);
 
 /* ---- search ---- */
 
@@ -143,7 +157,7 @@ typedef struct hr_fix {
 
 /* Plans alternatives of a job, each for real. fixes[] (capacity HR_MAX_FIXES) is sorted: those that fit first, cheapest
  * in time first; then those that do not, smallest first, so that the first non-fitting one says the smallest budget. */
-hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error);
+HR_CHECKED hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error);
 
 /* --recompute auto: the levels, one per layer, that take the least predicted time within the budget, found by a dynamic
  * program over what plans of uniform levels need and cost, and verified by placed plans (src/search/recompute.c). They
@@ -164,11 +178,11 @@ typedef struct hr_frontier {
   hr_frontier_point points[HR_MAX_FRONTIER];
   uint32_t count;
 } hr_frontier;
-hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error);
+HR_CHECKED hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error);
 
 /* --auto: replaces options that were not given by the fastest choice that fits, effect classes 0 and 1 only. BUDGET when
  * nothing fits. The plan of the changed job is returned in *plan when it is not NULL. */
-hr_status hr_plan_auto(hr_job *job, hr_plan **plan, hr_error *error);
+HR_CHECKED hr_status hr_plan_auto(hr_job *job, hr_plan **plan, hr_error *error);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,9 @@
  *
  * The recorded alloc and free events are run through the allocator of headroom/alloc.h on fake addresses, first under the recorded
  * settings - where every address can be compared with the recorded one, which tells how far the replay can be believed - and
- * then under others. docs/allocator.md, "Replay". */
+ * then under others. docs/allocator.md, "Replay".
+ *
+ * Threads: replays of one snapshot may overlap; they read it, and keep all else to themselves. */
 #ifndef HEADROOM_REPLAY_H
 #define HEADROOM_REPLAY_H
 
@@ -18,6 +20,8 @@ typedef struct hr_replay_options {
   const char *alloc_conf;  /* NULL: as recorded; "" : PyTorch's defaults */
   bool empty_start;        /* begin without the recorded start state, as if a process began there */
 } hr_replay_options;
+/* Defaults: the trace with most events, as it was recorded. */
+HR_API void hr_replay_options_init(hr_replay_options *options);
 
 typedef enum hr_replay_trust {
   HR_REPLAY_EXACT = 0,  /* began empty, and under the recorded settings every address and segment came out as recorded */
@@ -54,14 +58,13 @@ typedef struct hr_replay {
 
 /* USAGE for settings that do not parse and a trace that is not there; INPUT for a trace without events of an allocator (none, or a
  * profiler's) and for one that is damaged beyond replay; UNSUPPORTED for the asynchronous backend. */
-hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_error *error);
+HR_CHECKED hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_error *error);
 
 /* Tries a sensible set of settings (expandable segments; max_split_size; power-of-two roundings; the combinations
  * that make sense) and sorts: not failing first, then least reserved, then fewest device calls. The first is the
- * recorded settings' result when nothing is better. `*results` is freed with hr_replay_results_free. */
-hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
+ * recorded settings' result when nothing is better. `*results` is freed with hr_free. */
+HR_CHECKED hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
                            hr_replay_result **results, uint32_t *count, hr_error *error);
-void hr_replay_results_free(hr_replay_result *results);
 
 #ifdef __cplusplus
 }

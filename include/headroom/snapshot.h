@@ -6,7 +6,9 @@
  *
  * Everything is plain data in few arrays, and references are indexes into them, so that ten million events cost 48 bytes
  * each and no pointers. A snapshot is read-only for its users and belongs to whoever asked for it (hr_snapshot_destroy).
- * Formats and versions: docs/inspect.md. */
+ * Formats and versions: docs/inspect.md.
+ *
+ * Threads: a snapshot does not change once it is made: several threads may read one. */
 #ifndef HEADROOM_SNAPSHOT_H
 #define HEADROOM_SNAPSHOT_H
 
@@ -156,16 +158,18 @@ typedef struct hr_snapshot_limits {
   uint64_t memory_bytes; /* what reading may take at most; 0 = 16 GiB. Beyond it: HR_ERROR_MEMORY. Nor may the file hold
                           * more than 16 times as many bytes, gzip undone: INPUT (about 100 bytes make an event of 48) */
 } hr_snapshot_limits;
+/* Defaults: all zero. */
+HR_API void hr_snapshot_limits_init(hr_snapshot_limits *limits);
 
 /* Reads a file: a pickle of protocol 0 to 5, gzip of one, JSON, or a history file of ours. `limits` may be NULL.
  * INPUT for anything malformed, with the byte offset and what was expected there. */
-hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error);
+HR_CHECKED hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error);
 /* The same from memory; `name` stands for the file in errors. */
-hr_status hr_snapshot_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits,
+HR_CHECKED hr_status hr_snapshot_parse(const void *bytes, uint64_t count, const char *name, const hr_snapshot_limits *limits,
                             hr_snapshot **snapshot, hr_error *error);
-void hr_snapshot_destroy(hr_snapshot *snapshot); /* NULL is fine */
+HR_API void hr_snapshot_destroy(hr_snapshot *snapshot); /* NULL is fine */
 /* Whether the file looks like a snapshot by its first bytes (so that `explain` can tell it from a log). */
-bool hr_snapshot_recognise(const void *bytes, uint64_t count);
+HR_API bool hr_snapshot_recognise(const void *bytes, uint64_t count);
 
 /* Writes what PyTorch's own tools and viewer read (a pickle; ".gz" compresses). Atomic: the old file or the whole new one (a
  * device or a pipe is written to; a symbolic link is replaced, not what it names).
@@ -175,7 +179,9 @@ bool hr_snapshot_recognise(const void *bytes, uint64_t count);
 typedef struct hr_snapshot_write_options {
   int protocol; /* 2 to 4; 0 = 4 */
 } hr_snapshot_write_options;
-hr_status hr_snapshot_write(const hr_snapshot *snapshot, const char *path, const hr_snapshot_write_options *options,
+/* Defaults: all zero. */
+HR_API void hr_snapshot_write_options_init(hr_snapshot_write_options *options);
+HR_CHECKED hr_status hr_snapshot_write(const hr_snapshot *snapshot, const char *path, const hr_snapshot_write_options *options,
                             hr_error *error);
 
 /* Exports of one trace; ".gz" compresses. `at` limits what is about one instant to the state after that many events of the
@@ -187,10 +193,10 @@ typedef enum hr_export_format {
   HR_EXPORT_CSV,              /* one row per event */
   HR_EXPORT_JSON              /* the whole snapshot, in the layout of PyTorch's JSON */
 } hr_export_format;
-hr_status hr_snapshot_export(const hr_snapshot *snapshot, hr_export_format format, uint32_t trace, uint64_t at,
+HR_CHECKED hr_status hr_snapshot_export(const hr_snapshot *snapshot, hr_export_format format, uint32_t trace, uint64_t at,
                              const char *path, hr_error *error);
 
-const char *hr_trace_action_name(hr_trace_action action); /* "alloc", "free_requested", ... Never NULL */
+HR_API const char *hr_trace_action_name(hr_trace_action action); /* "alloc", "free_requested", ... Never NULL */
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,9 @@
 /* Tokenizers: text to token ids and back, exactly as the reference implementations do.
  *
  * Read are tokenizer.json (huggingface/tokenizers: byte-level BPE and BPE with byte fallback), SentencePiece models
- * (tokenizer.model, BPE), tiktoken rank files, and the tokenizer inside a GGUF file. A tokenizer is immutable once it is
- * open, so several threads may use one at the same time, each with its own hr_tokens. */
+ * (tokenizer.model, BPE), tiktoken rank files, and the tokenizer inside a GGUF file.
+ *
+ * Threads: a tokenizer is immutable once it is open: several threads may use one, each with its own hr_tokens. */
 #ifndef HEADROOM_TOKENIZER_H
 #define HEADROOM_TOKENIZER_H
 
@@ -29,23 +30,23 @@ typedef struct hr_tokens {
 /* Opens a directory (its tokenizer.json, else tokenizer.model, else the only *.tiktoken; tokenizer_config.json and
  * special_tokens_map.json beside it are taken into account as transformers does), one of these files, or a GGUF file.
  * INPUT names file, field and remedy: unigram and WordPiece models, unknown components, merges of unknown tokens, ... */
-hr_status hr_tokenizer_open(const char *path, hr_tokenizer **tokenizer, hr_error *error);
+HR_CHECKED hr_status hr_tokenizer_open(const char *path, hr_tokenizer **tokenizer, hr_error *error);
 /* Whether there is something to open: a directory with one of these files, or a file. */
-bool hr_tokenizer_present(const char *path);
-void hr_tokenizer_close(hr_tokenizer *tokenizer); /* NULL is fine */
+HR_API bool hr_tokenizer_present(const char *path);
+HR_API void hr_tokenizer_close(hr_tokenizer *tokenizer); /* NULL is fine */
 
 /* What it is, in a few words for people: "byte-level BPE, 49152 tokens, tokenizer.json". Borrowed. */
-const char *hr_tokenizer_about(const hr_tokenizer *tokenizer);
+HR_API const char *hr_tokenizer_about(const hr_tokenizer *tokenizer);
 /* Highest token id + 1, added tokens included. */
-uint32_t hr_tokenizer_size(const hr_tokenizer *tokenizer);
+HR_API uint32_t hr_tokenizer_size(const hr_tokenizer *tokenizer);
 /* The id of a token by its content as it stands in the file ("<|im_end|>", "\xC4\xA0the"), -1 when there is none; and the
  * content of an id (borrowed, NUL-terminated, *bytes without the NUL; NULL when the id is unused). */
-int32_t hr_tokenizer_find(const hr_tokenizer *tokenizer, const char *content);
-const char *hr_tokenizer_token(const hr_tokenizer *tokenizer, int32_t id, uint64_t *bytes);
-bool hr_tokenizer_is_special(const hr_tokenizer *tokenizer, int32_t id);
+HR_API int32_t hr_tokenizer_find(const hr_tokenizer *tokenizer, const char *content);
+HR_API const char *hr_tokenizer_token(const hr_tokenizer *tokenizer, int32_t id, uint64_t *bytes);
+HR_API bool hr_tokenizer_is_special(const hr_tokenizer *tokenizer, int32_t id);
 /* Named tokens as tokenizer_config.json, special_tokens_map.json or GGUF give them; -1 when there is none. */
 typedef enum hr_named_token { HR_TOKEN_BOS = 0, HR_TOKEN_EOS, HR_TOKEN_PAD, HR_TOKEN_UNK, HR_TOKEN_NAMED_COUNT } hr_named_token;
-int32_t hr_tokenizer_named(const hr_tokenizer *tokenizer, hr_named_token which);
+HR_API int32_t hr_tokenizer_named(const hr_tokenizer *tokenizer, hr_named_token which);
 
 enum {
   HR_ENCODE_SPECIAL = 1 << 0,  /* add what the post-processor adds (beginning-of-sequence, ...) */
@@ -55,12 +56,12 @@ enum {
 };
 
 /* Encodes `bytes` bytes (at most 4 GiB - 1) of UTF-8; invalid bytes are taken as U+FFFD, as the reference does. */
-hr_status hr_tokenizer_encode(const hr_tokenizer *tokenizer, const char *text, uint64_t bytes, uint32_t flags, hr_tokens *tokens, hr_error *error);
+HR_CHECKED hr_status hr_tokenizer_encode(const hr_tokenizer *tokenizer, const char *text, uint64_t bytes, uint32_t flags, hr_tokens *tokens, hr_error *error);
 /* Decodes to NUL-terminated text, owned by the caller (hr_free); *bytes (may be NULL) without the NUL. INPUT for ids that the
  * tokenizer does not have. */
-hr_status hr_tokenizer_decode(const hr_tokenizer *tokenizer, const int32_t *ids, uint64_t count, uint32_t flags, char **text, uint64_t *bytes, hr_error *error);
+HR_CHECKED hr_status hr_tokenizer_decode(const hr_tokenizer *tokenizer, const int32_t *ids, uint64_t count, uint32_t flags, char **text, uint64_t *bytes, hr_error *error);
 
-void hr_tokens_deinit(hr_tokens *tokens);
+HR_API void hr_tokens_deinit(hr_tokens *tokens);
 
 #ifdef __cplusplus
 }

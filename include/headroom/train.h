@@ -1,4 +1,8 @@
-/* Running jobs: train, evaluate, generate. Everything that a person sees comes through callbacks; the library is quiet. */
+/* Running jobs: train, evaluate, generate. Everything that a person sees comes through callbacks; the library is quiet.
+ *
+ * Threads: callbacks come on the calling thread, and must not call back into the same run. A run has its own team of
+ * threads. Runs of one process may overlap, but each is planned as if it had the process, and its fixed bytes, for
+ * itself. */
 #ifndef HEADROOM_TRAIN_H
 #define HEADROOM_TRAIN_H
 
@@ -91,6 +95,8 @@ typedef struct hr_run_options {
   bool (*should_stop)(void *context); /* polled after every step: true = save and return INTERRUPTED; may be NULL */
   void *context;
 } hr_run_options;
+/* Defaults: those of the table of fields (headroom/field.h), and nothing named. */
+HR_API void hr_run_options_init(hr_run_options *options);
 
 typedef struct hr_run_result {
   uint64_t steps;
@@ -109,16 +115,16 @@ typedef struct hr_run_result {
  * the run directory (docs/run-directory.md). RUN/final is written atomically at the end. INTERRUPTED after a stop
  * request, with a checkpoint written; DIVERGED when a loss, gradient, weight or state is not finite: nothing of it is saved.
  * On any error nothing on disk is half-written. */
-hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
+HR_CHECKED hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
 
 /* Mean token loss over data_paths (purpose EVALUATE). */
-hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
+HR_CHECKED hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
 
 enum { HR_MAX_STOP_TOKENS = 8 };
 
 /* The tokens that end a text of this model: eos_token_id in its config.json and generation_config.json (an id or a list), or
  * the end-of-text and end-of-turn tokens of a GGUF file. Ids outside of the vocabulary are none. */
-hr_status hr_stop_tokens(const hr_model *model, int32_t tokens[HR_MAX_STOP_TOKENS], uint32_t *count, hr_error *error);
+HR_CHECKED hr_status hr_stop_tokens(const hr_model *model, int32_t tokens[HR_MAX_STOP_TOKENS], uint32_t *count, hr_error *error);
 
 typedef struct hr_generate_options {
   const uint8_t *prompt;          /* bytes; one token each (byte models), or token ids below */
@@ -136,6 +142,8 @@ typedef struct hr_generate_options {
   void (*on_token)(void *context, int32_t token); /* each new token as it is made */
   void *context;
 } hr_generate_options;
+/* Defaults: 128 tokens at a temperature of 0.8, as the command line. */
+HR_API void hr_generate_options_init(hr_generate_options *options);
 
 typedef struct hr_generate_result {
   uint64_t prompt_tokens, new_tokens;
@@ -146,10 +154,10 @@ typedef struct hr_generate_result {
 
 /* Generates with the prefill and decode programs and a planned KV cache (purpose GENERATE; job.context_length holds
  * prompt + new tokens). */
-hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result, hr_error *error);
+HR_CHECKED hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result, hr_error *error);
 
 /* Token id -> bytes of a byte-level model; -1 when the id is no byte (end of text). */
-int hr_byte_of_token(const hr_model *model, int32_t token);
+HR_API int hr_byte_of_token(const hr_model *model, int32_t token);
 
 #ifdef __cplusplus
 }

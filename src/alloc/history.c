@@ -211,6 +211,8 @@ static hr_status begin_memory(hri_history *h, hr_error *error) {
   return h->ring ? HR_OK : hri_fail_memory(error, h->capacity * sizeof *h->ring, "a history of events");
 }
 
+void hr_alloc_history_options_init(hr_alloc_history_options *options) { *options = (hr_alloc_history_options){0}; }
+
 hr_status hr_alloc_history_start(hr_alloc *alloc, const hr_alloc_history_options *options, hr_error *error) {
   const hr_alloc_history_options none = {0};
   hri_history *h;

@@ -95,4 +95,3 @@ hr_status hr_alloc_stats_json(const hr_alloc_stats *stats, char **text, hr_error
   return HR_OK;
 }
 
-void hr_alloc_text_free(char *text) { hri_free(text); }

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HR_VERSION_TEXT "0.1.0"
-
 static const struct {
   const char *name;
   int exit_code;
@@ -23,7 +21,8 @@ static const struct {
     [HR_ERROR_DIVERGED] = {"diverged", 7},
 };
 
-const char *hr_version(void) { return HR_VERSION_TEXT; }
+const char *hr_version(void) { return HR_VERSION; }
+uint32_t hr_version_number(void) { return HR_VERSION_NUMBER; }
 
 const char *hr_status_name(hr_status status) {
   return (unsigned)status <= HR_ERROR_DIVERGED ? status_table[status].name : "unknown";

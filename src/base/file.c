@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#if !defined(__wasi__)
+#ifndef __wasi__
 #include <sys/resource.h>
 #endif
 #include <sys/stat.h>
@@ -13,39 +13,40 @@
 
 #include "base/text.h"
 
-/* The text is static or in `room`: the C libraries have two functions of one name. */
-static const char *reason_of(int number, char *room, size_t bytes) {
-#if defined(__GLIBC__)
-  return strerror_r(number, room, bytes);
-#else
-  return strerror_r(number, room, bytes) == 0 ? room : "unknown error";
-#endif
+#ifdef __wasi__ /* one thread, and no limits */
+static const char *reason_of(int number, char *buffer, size_t bytes) {
+  (void)buffer;
+  (void)bytes;
+  return strerror(number);
 }
 
-/* Whether this process may write files up to a size only. */
-static bool file_size_limit(uint64_t *bytes) {
-#if defined(__wasi__)
-  (void)bytes; /* there are no limits of a process */
+static bool size_limit(unsigned long long *bytes) {
+  *bytes = 0;
   return false;
+}
 #else
+static const char *reason_of(int number, char *buffer, size_t bytes) { return strerror_r(number, buffer, bytes); }
+
+static bool size_limit(unsigned long long *bytes) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
   *bytes = limit.rlim_cur;
   return true;
-#endif
 }
+#endif
 
 hr_status (hri_fail_errno)(hr_error *error, int number, const char *verb, const char *path) {
   hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
-  uint64_t limit = UINT64_MAX;
+  unsigned long long limit;
   char reason[128];
-  hri_fail(error, code, "cannot %s %s: %s", verb, path, reason_of(number, reason, sizeof reason));
+  const char *text = reason_of(number, reason, sizeof reason);
+  hri_fail(error, code, "cannot %s %s: %s", verb, path, text);
   switch (number) {
   case ENOENT: return hri_hint(error, code, "check the path");
   case EACCES: case EPERM: case EROFS: return hri_hint(error, code, "check the permissions of the file and its directory");
   case EFBIG:
-    if (!file_size_limit(&limit)) return hri_hint(error, code, "name another file system, one that takes larger files");
-    hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path, (unsigned long long)limit);
+    if (!size_limit(&limit)) return hri_hint(error, code, "name another file system, one that takes larger files");
+    hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path, limit);
     return hri_hint(error, code, "lift it with ulimit -f unlimited");
   case ENOSPC: case EDQUOT: return hri_hint(error, code, "free some disk space or name another directory");
   default: return code;
@@ -95,7 +96,7 @@ hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t
                       (unsigned long long)limit);
     goto out;
   }
-  buffer = hri_alloc((uint64_t)size + 1);
+  buffer = hri_alloc((size_t)size + 1);
   if (!buffer) {
     status = hri_fail_memory(error, size + 1, path);
     goto out;
@@ -142,14 +143,20 @@ hr_status hri_file_pwrite(int fd, const char *path, const void *from, uint64_t b
   return HR_OK;
 }
 
+#ifdef __wasi__ /* the file is sized only, as on file systems that cannot */
+static int allocate(int fd, uint64_t bytes) {
+  (void)fd;
+  (void)bytes;
+  return ENOTSUP;
+}
+#else
+static int allocate(int fd, uint64_t bytes) { return fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno; }
+#endif
+
 hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *error) {
   int failed;
   do {
-#if defined(__wasi__)
-    failed = posix_fallocate(fd, 0, (off_t)bytes);
-#else
-    failed = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
-#endif
+    failed = allocate(fd, bytes);
   } while (failed == EINTR);
   if (failed == 0) return HR_OK;
   if (failed == ENOSPC || failed == EDQUOT || failed == EFBIG) {
@@ -303,8 +310,8 @@ char *hri_path_join(const char *dir, const char *name) {
 bool hri_path_exists(const char *path) {
   struct stat info;
   if (lstat(path, &info) == 0) return true;
-#if defined(ENOTCAPABLE)
-  if (errno == ENOTCAPABLE) return false; /* WASI: outside of the directories that this program was given, there is nothing */
+#ifdef __wasi__
+  if (errno == ENOTCAPABLE) return false; /* outside of the directories that this program was given, there is nothing */
 #endif
   return errno != ENOENT && errno != ENOTDIR; /* what cannot be looked at is not taken for absent: opening it will say why */
 }

@@ -44,7 +44,7 @@ bool hri_dir_syncs_are_weak(void);                                 /* a file sys
  * not be taken for absent. */
 hr_status hri_dir_next(DIR *dir, const char *path, const char **name, hr_error *error);
 hr_status hri_dir_remove(const char *path, hr_error *error);       /* rm -r of a tree of ours; missing is fine */
-/* The directory that holds a path: "." without one. */
+/* What stands before the last slash of a path, "." when there is none, into `out` (4096 bytes). */
 void hri_path_parent(const char *path, char out[4096]);
 /* The nearest directory at or above a path that is there, into `out` (4096 bytes). */
 void hri_path_nearest(const char *path, char out[4096]);

@@ -1,5 +1,5 @@
-/* A file that takes another's place whole or not at all, through a scratch directory beside it. */
-#include <stdio.h>
+/* Atomic writes of small files: what grows in a scratch directory takes the name in one step. Apart from file.c, because reading and
+ * plain writing need neither scratch directories nor processes. */
 #include <string.h>
 
 #include "base/file.h"

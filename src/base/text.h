@@ -25,4 +25,13 @@ uint32_t hri_word_distance(const char *a, const char *b);
 /* The nearest of `names` (count) to `word` by edit distance, or NULL if none is near. */
 const char *hri_nearest(const char *word, const char *const *names, size_t count);
 
+/* The name that somebody may have meant: begin with what was written, offer names, ask for the best (nearest.c). */
+typedef struct hri_near {
+  const char *word, *best;
+  uint32_t distance;
+} hri_near;
+void hri_near_begin(hri_near *search, const char *word);
+void hri_near_offer(hri_near *search, const char *candidate);
+const char *hri_near_end(const hri_near *search); /* NULL: none is near enough to be a slip of the fingers */
+
 #endif

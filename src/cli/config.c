@@ -36,42 +36,42 @@ static void list_commands(unsigned bits, char *out, size_t bytes) {
 static hr_status unknown_option(const cli_config *config, const char *word, const char *name, hr_error *error) {
   option_id known = option_find(name, false);
   char names[128];
-  nearest search;
-  if (known < OPTION_COUNT) {
+  hri_near search;
+  if (known < option_count()) {
     list_commands(option_get(known)->commands, names, sizeof names);
-    text_fail(error, HR_ERROR_USAGE, "%s is no option of `headroom %s`, but of: %s", word, command_of(config)->name,
+    hri_fail(error, HR_ERROR_USAGE, "%s is no option of `headroom %s`, but of: %s", word, command_of(config)->name,
               names);
   } else {
-    text_fail(error, HR_ERROR_USAGE, "unknown option %s", word);
+    hri_fail(error, HR_ERROR_USAGE, "unknown option %s", word);
   }
-  nearest_begin(&search, name);
-  for (option_id id = 0; id < OPTION_COUNT; id++)
+  hri_near_begin(&search, name);
+  for (option_id id = 0; id < option_count(); id++)
     if (option_get(id)->commands & config->command && !option_get(id)->positional)
-      nearest_offer(&search, option_get(id)->name);
-  if (known == OPTION_COUNT && nearest_end(&search))
-    return text_hint(error, HR_ERROR_USAGE, "--%s", nearest_end(&search));
-  return text_hint(error, HR_ERROR_USAGE, "headroom %s --help", command_of(config)->name);
+      hri_near_offer(&search, option_get(id)->name);
+  if (known == option_count() && hri_near_end(&search))
+    return hri_hint(error, HR_ERROR_USAGE, "--%s", hri_near_end(&search));
+  return hri_hint(error, HR_ERROR_USAGE, "headroom %s --help", command_of(config)->name);
 }
 
-static hr_status missing_value(const option *o, hr_error *error) {
-  text_fail(error, HR_ERROR_USAGE, "--%s wants a value", o->name);
-  return text_hint(error, HR_ERROR_USAGE, "--%s %s", o->name, o->operand);
+static hr_status missing_value(const hr_field *o, hr_error *error) {
+  hri_fail(error, HR_ERROR_USAGE, "--%s wants a value", o->name);
+  return hri_hint(error, HR_ERROR_USAGE, "--%s %s", o->name, o->operand);
 }
 
 /* The words after an option that takes one value, or all up to the next option. */
 static hr_status take_values(arguments *args, option_id id, hr_error *error) {
-  const option *o = option_get(id);
+  const hr_field *o = option_get(id);
   bool first = true;
   while (args->next < args->count) {
     const char *word = args->words[args->next];
     hr_status status;
     /* Free text may start with dashes; anything else that does is a forgotten value. */
-    if (o->kind != KIND_TEXT && strncmp(word, "--", 2) == 0) break;
+    if (o->kind != HR_FIELD_TEXT && strncmp(word, "--", 2) == 0) break;
     if (!first && word[0] == '-' && word[1]) break;
     args->next++;
     first = false;
     status = config_set(args->config, id, word, ORIGIN_FLAG, "", error);
-    if (status != HR_OK || o->kind != KIND_PATHS) return status;
+    if (status != HR_OK || o->kind != HR_FIELD_PATHS) return status;
   }
   return first ? missing_value(o, error) : HR_OK;
 }
@@ -84,33 +84,33 @@ static hr_status take_option(arguments *args, const char *word, hr_error *error)
   size_t length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
   (void)snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), word + 2);
   id = option_find(name, false);
-  if (id == OPTION_COUNT && strncmp(name, "no-", 3) == 0) {
+  if (id == option_count() && strncmp(name, "no-", 3) == 0) {
     id = option_find(name + 3, false);
     negated = true;
-    if (id < OPTION_COUNT && (option_get(id)->kind != KIND_FLAG || equals)) id = OPTION_COUNT;
+    if (id < option_count() && (option_get(id)->kind != HR_FIELD_FLAG || equals)) id = option_count();
   }
-  if (id == OPTION_COUNT || !(option_get(id)->commands & args->config->command)) {
+  if (id == option_count() || !(option_get(id)->commands & args->config->command)) {
     char shown[80];
     (void)snprintf(shown, sizeof shown, "--%s", name);
     return unknown_option(args->config, shown, name, error);
   }
   if (equals) return config_set(args->config, id, equals + 1, ORIGIN_FLAG, "", error);
-  if (option_get(id)->kind == KIND_FLAG)
+  if (option_get(id)->kind == HR_FIELD_FLAG)
     return config_set(args->config, id, negated ? "false" : "true", ORIGIN_FLAG, "", error);
   return take_values(args, id, error);
 }
 
 static hr_status take_operand(cli_config *config, char *word, hr_error *error) {
   const cli_command *command = command_of(config);
-  if (config->command & FOR_JOBS && config->values[OPTION_MODEL].origin != ORIGIN_FLAG)
-    return config_set(config, OPTION_MODEL, word, ORIGIN_FLAG, "", error);
-  if (config->command & FOR_DATA) return config_set(config, OPTION_DATA, word, ORIGIN_FLAG, "", error);
+  if (config->command & HR_FOR_JOBS && config_origin(config, &config->run.model_source) != ORIGIN_FLAG)
+    return config_set(config, option_at(config, &config->run.model_source), word, ORIGIN_FLAG, "", error);
+  if (config->command & HR_FOR_DATA) return config_set(config, option_at(config, &config->run.data_paths), word, ORIGIN_FLAG, "", error);
   if (config->operand_count < command->operand_count) {
     config->operands[config->operand_count++] = word;
     return HR_OK;
   }
-  text_fail(error, HR_ERROR_USAGE, "'%s' is one argument too many", word);
-  return text_hint(error, HR_ERROR_USAGE, "headroom %s %s", command->name, command->operands);
+  hri_fail(error, HR_ERROR_USAGE, "'%s' is one argument too many", word);
+  return hri_hint(error, HR_ERROR_USAGE, "headroom %s %s", command->name, command->operands);
 }
 
 hr_status config_arguments(cli_config *config, int count, char **words, hr_error *error) {
@@ -126,9 +126,9 @@ hr_status config_arguments(cli_config *config, int count, char **words, hr_error
     if (operands_only || word[0] != '-' || !word[1])
       status = take_operand(config, word, error);
     else if (strcmp(word, "-h") == 0)
-      status = config_set(config, OPTION_HELP, "true", ORIGIN_FLAG, "", error);
-    else if (strcmp(word, "-q") == 0 && option_get(OPTION_QUIET)->commands & config->command)
-      status = config_set(config, OPTION_QUIET, "true", ORIGIN_FLAG, "", error);
+      status = config_set(config, option_at(config, &config->own.help), "true", ORIGIN_FLAG, "", error);
+    else if (strcmp(word, "-q") == 0 && option_get(option_at(config, &config->own.quiet))->commands & config->command)
+      status = config_set(config, option_at(config, &config->own.quiet), "true", ORIGIN_FLAG, "", error);
     else if (strncmp(word, "--", 2) == 0)
       status = take_option(&args, word, error);
     else
@@ -140,15 +140,15 @@ hr_status config_arguments(cli_config *config, int count, char **words, hr_error
 
 /* ---- environment ---- */
 
-static void environment_name(const option *o, char out[64]) {
+static void environment_name(const hr_field *o, char out[64]) {
   size_t used = (size_t)snprintf(out, 64, "HEADROOM_%s", o->name);
   for (size_t i = 0; i < used && i < 63; i++)
     out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
 }
 
 hr_status config_environment(cli_config *config, hr_error *error) {
-  for (option_id id = 0; id < OPTION_COUNT; id++) {
-    const option *o = option_get(id);
+  for (option_id id = 0; id < option_count(); id++) {
+    const hr_field *o = option_get(id);
     char name[64], place[96];
     const char *text;
     hr_status status = HR_OK;
@@ -157,8 +157,8 @@ hr_status config_environment(cli_config *config, hr_error *error) {
     text = getenv(name);
     if (!text || !*text) continue;
     (void)snprintf(place, sizeof place, "environment %s", name);
-    if (o->kind != KIND_PATHS) status = config_set(config, id, text, ORIGIN_ENVIRONMENT, place, error);
-    while (o->kind == KIND_PATHS && *text && status == HR_OK) { /* like PATH: colons between them */
+    if (o->kind != HR_FIELD_PATHS) status = config_set(config, id, text, ORIGIN_ENVIRONMENT, place, error);
+    while (o->kind == HR_FIELD_PATHS && *text && status == HR_OK) { /* like PATH: colons between them */
       size_t length = strcspn(text, ":");
       char *path = text_copy(text, length);
       if (length > 0) status = config_set(config, id, path, ORIGIN_ENVIRONMENT, place, error);
@@ -174,46 +174,46 @@ hr_status config_environment(cli_config *config, hr_error *error) {
 
 /* Of two options that say the same in different words, what a person says now beats what the run remembers. */
 static bool overruled(const cli_config *config, option_id id) {
-  if (id == OPTION_STEPS) return config->values[OPTION_EPOCHS].origin == ORIGIN_FLAG; /* not what lies in the environment for all runs */
-  if (id == OPTION_ACCUMULATE) return config->values[OPTION_BATCH_TOKENS].origin == ORIGIN_FLAG;
+  if (id == option_at(config, &config->job.steps)) return config_origin(config, &config->job.epochs) == ORIGIN_FLAG; /* not what lies in the environment for all runs */
+  if (id == option_at(config, &config->job.accumulate)) return config_origin(config, &config->job.batch_tokens) == ORIGIN_FLAG;
   return false;
 }
 
 hr_status config_resume(cli_config *config, hr_error *error) {
-  const char *directory = config_text(config, OPTION_RESUME), *text;
+  const char *directory = config->run.resume_directory, *text;
   char place[128];
-  hr_run *run;
+  hr_run_record *run;
   hr_status status;
-  bool skip[OPTION_COUNT];
+  bool skip[MAX_OPTIONS];
   if (!directory) return HR_OK;
-  status = hr_run_open(directory, config_text(config, OPTION_FROM), &run, error);
-  if (status == HR_ERROR_USAGE && config_chosen(config, OPTION_MODEL)) return HR_OK; /* run.json may be gone: its checkpoints decide */
+  status = hr_run_open(directory, config->run.resume_from, &run, error);
+  if (status == HR_ERROR_USAGE && config_chosen(config, &config->run.model_source)) return HR_OK; /* run.json may be gone: its checkpoints decide */
   if (status != HR_OK) return status;
   (void)snprintf(place, sizeof place, "run %.100s", directory);
-  for (option_id id = 0; id < OPTION_COUNT; id++) /* asked before any of them is set */
-    skip[id] = !(option_get(id)->commands & FOR_TRAIN) || config_chosen(config, id) || overruled(config, id);
-  for (option_id id = 0; id < OPTION_COUNT && status == HR_OK; id++)
+  for (option_id id = 0; id < option_count(); id++) /* asked before any of them is set */
+    skip[id] = !(option_get(id)->commands & HR_FOR_TRAIN) || config->settings[id].origin > ORIGIN_DEFAULT || overruled(config, id);
+  for (option_id id = 0; id < option_count() && status == HR_OK; id++)
     for (uint32_t k = 0; !skip[id] && status == HR_OK && (text = hr_run_option(run, option_get(id)->name, k)); k++)
-      if (*text || option_get(id)->kind == KIND_TEXT) status = config_set(config, id, text, ORIGIN_RUN, place, error);
+      if (*text || option_get(id)->kind == HR_FIELD_TEXT) status = config_set(config, id, text, ORIGIN_RUN, place, error);
   hr_run_close(run);
   return status;
 }
 
 struct hr_hold *config_hold_model(cli_config *config) {
-  value *model = &config->values[OPTION_MODEL];
+  setting *model = &config->settings[option_at(config, &config->run.model_source)];
   char path[4096];
   hr_hold *hold;
   if (!model->text || !model->text[0]) return NULL;
   hold = hr_hold_take(model->text, path);
   if (!hold) return NULL;
   free(model->text);
-  model->text = text_copy(path, strlen(path));
+  config->run.model_source = model->text = text_copy(path, strlen(path));
   return hold;
 }
 
 /* ---- --show-config ---- */
 
-static const char *origin_text(const value *v) {
+static const char *origin_text(const setting *v) {
   if (v->origin == ORIGIN_FLAG) return "flag";
   return v->origin == ORIGIN_DEFAULT || v->origin == ORIGIN_UNSET ? "default" : v->place;
 }
@@ -246,59 +246,61 @@ static void print_quoted(const char *text) {
   (void)putchar('"');
 }
 
-static void print_scalar(const char *text, option_kind kind) {
-  if (kind != KIND_FLAG && needs_quotes(text))
+static void print_scalar(const char *text, hr_field_kind kind) {
+  if (kind != HR_FIELD_FLAG && needs_quotes(text))
     print_quoted(text);
   else
     (void)fputs(text, stdout);
 }
 
-static bool stands_for_something(const option *o, const value *v) {
-  return o->zero && o->kind == KIND_COUNT && v->count == 0;
+static bool stands_for_something(const hr_field *o, const hr_value *v) {
+  return o->zero && (o->kind == HR_FIELD_U32 || o->kind == HR_FIELD_U64) && v->count == 0;
 }
 
 static void show_yaml(const cli_config *config, option_id id) {
-  const option *o = option_get(id);
-  const value *v = &config->values[id];
+  const hr_field *o = option_get(id);
+  const setting *s = &config->settings[id];
   char text[OPTION_VALUE_BYTES];
-  if (v->origin == ORIGIN_UNSET || (stands_for_something(o, v) && !config_chosen(config, id))) {
+  hr_value value;
+  config_value(config, id, &value);
+  if (s->origin == ORIGIN_UNSET || (stands_for_something(o, &value) && s->origin <= ORIGIN_DEFAULT)) {
     (void)printf("# %s: %s\n", o->name, o->zero ? o->zero : "(not set)");
     return;
   }
   (void)printf("%s: ", o->name);
-  if (o->kind == KIND_PATHS) {
-    for (uint32_t i = 0; i < v->list_count; i++) {
+  if (o->kind == HR_FIELD_PATHS) {
+    for (uint32_t i = 0; i < value.list_count; i++) {
       (void)fputs(i ? ", " : "[", stdout);
-      print_scalar(v->list[i], o->kind);
+      print_scalar(value.list[i], o->kind);
     }
     (void)fputs("]", stdout);
   } else {
     print_scalar(config_value_text(config, id, text), o->kind);
   }
-  (void)printf("  # %s\n", origin_text(v));
+  (void)printf("  # %s\n", origin_text(s));
 }
 
 static void show_json(const cli_config *config, option_id id, json_writer *json) {
-  const option *o = option_get(id);
+  const hr_field *o = option_get(id);
   char text[OPTION_VALUE_BYTES];
   json_write_open_flat(json, o->name, '{');
   json_write_text(json, "value",
-                  config->values[id].origin == ORIGIN_UNSET ? NULL : config_value_text(config, id, text));
-  json_write_text(json, "origin", origin_text(&config->values[id]));
+                  config->settings[id].origin == ORIGIN_UNSET ? NULL : config_value_text(config, id, text));
+  json_write_text(json, "origin", origin_text(&config->settings[id]));
   json_write_close(json, '}');
 }
 
 void config_show(const cli_config *config) {
   json_writer json;
-  bool as_json = config_flag(config, OPTION_JSON);
+  bool as_json = config->own.json;
   const char *group = "";
   if (as_json) {
     json_write_begin(&json, stdout);
     json_write_open(&json, "config", '{');
   }
-  for (option_id id = 0; id < OPTION_COUNT; id++) {
-    const option *o = option_get(id);
-    if (!(o->commands & config->command) || o->flag_only || id == OPTION_RECIPE) continue;
+  for (option_id id = 0; id < option_count(); id++) {
+    const hr_field *o = option_get(id);
+    if (!(o->commands & config->command) || o->flag_only || id == option_at(config, &config->own.recipe)) continue;
     if (as_json) {
       show_json(config, id, &json);
       continue;
@@ -313,11 +315,11 @@ void config_show(const cli_config *config) {
 }
 
 hr_status config_show_for(cli_config *config, hr_purpose purpose, hr_error *error) {
-  hr_status status = config_text(config, OPTION_MODEL) ? config_job(config, purpose, error) : HR_OK;
+  hr_status status = config->run.model_source ? config_job(config, purpose, error) : HR_OK;
   if (status == HR_OK && config->job_ready && plan_chooses_levels(&config->job)) { /* what will run, not the word */
     hr_job chosen = config->job;
     status = hr_plan_recompute(&chosen, NULL, NULL, error);
-    if (status == HR_OK) config_take_job(config, &chosen);
+    if (status == HR_OK) config->job = chosen;
   }
   if (status == HR_OK) config_show(config);
   return status;

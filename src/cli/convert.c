@@ -1,4 +1,6 @@
 /* headroom convert: a model between a Hugging Face directory and a GGUF file. */
+#include <string.h>
+
 #include <headroom/convert.h>
 
 #include "cli/commands.h"
@@ -12,7 +14,7 @@ static void print_note(void *context, const char *text) {
 
 static void print_result(const cli_config *config, const hr_convert_result *r) {
   json_writer json;
-  if (config_flag(config, OPTION_JSON)) {
+  if (config->own.json) {
     json_write_begin(&json, stdout);
     json_write_text(&json, "from", r->from);
     json_write_text(&json, "to", r->to);
@@ -34,17 +36,18 @@ static void print_result(const cli_config *config, const hr_convert_result *r) {
 
 hr_status command_convert(cli_config *config, hr_error *error) {
   const char *source = config->operand_count > 0 ? config->operands[0] : NULL, *target = config->operand_count > 1 ? config->operands[1] : NULL;
-  const option *type = option_get(OPTION_TYPE);
-  hr_convert_options options = {.on_note = print_note};
+  hr_convert_options options;
   hr_convert_result result;
   if (!source || !target) {
     hri_fail(error, HR_ERROR_USAGE, source ? "the target is missing" : "the model to convert is missing");
     return hri_hint(error, HR_ERROR_USAGE, "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
   }
-  if (config_count(config, OPTION_TYPE) > 0) options.type = type->choices[config_count(config, OPTION_TYPE)];
-  options.without_tokenizer = config_flag(config, OPTION_WITHOUT_TOKENIZER);
-  options.replace = config_flag(config, OPTION_FORCE);
-  if (config_flag(config, OPTION_JSON)) options.on_note = NULL;
+  hr_convert_options_init(&options);
+  if (strcmp(config->own.type, "source") != 0) options.type = config->own.type;
+  options.on_note = print_note;
+  options.without_tokenizer = config->own.without_tokenizer;
+  options.replace = config->own.force;
+  if (config->own.json) options.on_note = NULL;
   if (hr_convert(source, target, &options, &result, error) != HR_OK) return error->code;
   print_result(config, &result);
   return HR_OK;

@@ -13,25 +13,14 @@ enum { DEFAULT_SEQUENCE = 1024, EXAMPLE_TOKENS = 400, LABEL_COLUMNS = 16 };
 
 /* ---- options, of train and evaluate as well ---- */
 
-static hr_status read_separator(const cli_config *config, char **separator, hr_error *error) {
-  const char *text = config_text(config, OPTION_DOCUMENT_SEPARATOR);
+hr_status data_options(char **separator, hr_data_options *options, hr_error *error) {
+  const char *text = options->document_separator;
   if (!text) return HR_OK;
   *separator = text_alloc(strlen(text) + 1);
   if (!text_unescape(text, *separator))
     return hri_fail(error, HR_ERROR_USAGE,
                      "--document-separator: '%s' holds an escape other than \\n \\t \\r \\\\ \\xHH (01 to ff)", text);
   if (!**separator) return hri_fail(error, HR_ERROR_USAGE, "--document-separator is empty");
-  return HR_OK;
-}
-
-hr_status data_options(const cli_config *config, char **separator, hr_data_options *options, hr_error *error) {
-  options->format = (hr_data_format)config_count(config, OPTION_FORMAT);
-  options->loss = (hr_loss_scope)config_count(config, OPTION_LOSS);
-  options->truncate = (hr_truncate)config_count(config, OPTION_TRUNCATE);
-  options->chat_template = config_text(config, OPTION_CHAT_TEMPLATE);
-  options->skip_bad = config_flag(config, OPTION_SKIP_BAD);
-  options->cache_directory = config_text(config, OPTION_DATA_CACHE);
-  if (read_separator(config, separator, error) != HR_OK) return error->code;
   options->document_separator = *separator;
   return HR_OK;
 }
@@ -232,10 +221,10 @@ static hr_status show_examples(hr_data *data, uint64_t wanted, json_writer *json
 
 static hr_status show(const cli_config *config, hr_data *data, uint32_t sequence, hr_error *error) {
   const hr_data_report *report = hr_data_get(data);
-  uint64_t wanted = config_count(config, OPTION_EXAMPLES);
+  uint64_t wanted = config->own.examples;
   json_writer json;
   hr_status status;
-  if (!config_flag(config, OPTION_JSON)) {
+  if (!config->own.json) {
     print_report(report, sequence);
     status = show_examples(data, wanted, NULL, error);
   } else {
@@ -246,13 +235,13 @@ static hr_status show(const cli_config *config, hr_data *data, uint32_t sequence
     json_write_close(&json, ']');
     json_write_end(&json);
   }
-  if (status != HR_OK || report->broken_rows == 0 || config_flag(config, OPTION_SKIP_BAD)) return status;
+  if (status != HR_OK || report->broken_rows == 0 || config->run.data.skip_bad) return status;
   hri_fail(error, HR_ERROR_INPUT, "%s broken row%s", DIGITS(report->broken_rows), report->broken_rows == 1 ? "" : "s");
   return hri_hint(error, HR_ERROR_INPUT, "correct them, or let --skip-bad pass over them");
 }
 
 static hr_status open_model(const cli_config *config, hr_model *model, uint32_t *sequence, hr_error *error) {
-  const char *source = config_text(config, OPTION_DATA_MODEL);
+  const char *source = config->own.model;
   hr_status status;
   if (!source || !source[0]) {
     hri_fail(error, HR_ERROR_USAGE, "--model is missing");
@@ -261,25 +250,25 @@ static hr_status open_model(const cli_config *config, hr_model *model, uint32_t 
   status = hr_model_open(source, model, error);
   if (status != HR_OK) return status;
   *sequence = model->max_positions < DEFAULT_SEQUENCE ? model->max_positions : DEFAULT_SEQUENCE;
-  if (config_chosen(config, OPTION_SEQ)) *sequence = (uint32_t)config_count(config, OPTION_SEQ);
+  if (config_chosen(config, &config->job.sequence_length)) *sequence = config->job.sequence_length;
   return HR_OK;
 }
 
 hr_status command_data(cli_config *config, hr_error *error) {
-  const value *paths = &config->values[OPTION_DATA];
-  hr_data_options options = {.on_note = print_note};
+  hr_data_options options = config->run.data;
   hr_model *model = text_alloc(sizeof *model);
   hr_data *data = NULL;
   char *separator = NULL;
   uint32_t sequence = 0;
   hr_status status = HR_OK;
-  if (paths->list_count == 0) {
+  options.on_note = print_note;
+  if (config->run.data_path_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "no FILE is given");
     status = hri_hint(error, HR_ERROR_USAGE, "headroom data FILE... --model MODEL");
   }
   if (status == HR_OK) status = open_model(config, model, &sequence, error);
-  if (status == HR_OK) status = data_options(config, &separator, &options, error);
-  if (status == HR_OK) status = hr_data_open(model, (const char *const *)paths->list, paths->list_count, &options, sequence, &data, error);
+  if (status == HR_OK) status = data_options(&separator, &options, error);
+  if (status == HR_OK) status = hr_data_open(model, config->run.data_paths, config->run.data_path_count, &options, sequence, &data, error);
   if (status == HR_OK) status = show(config, data, sequence, error);
   hr_data_close(data);
   free(separator);

@@ -142,7 +142,7 @@ static hr_status show_one(const cli_config *config, hr_error *error) {
   json_writer json;
   hr_status status = hr_device_find(config->operands[0], &device, error);
   if (status != HR_OK) return status;
-  if (!config_flag(config, OPTION_JSON)) {
+  if (!config->own.json) {
     print_one(&device);
     return HR_OK;
   }
@@ -168,7 +168,7 @@ static void on_progress(void *context, double share) {
 }
 
 static hr_status probe(cli_config *config, hr_error *error) {
-  hr_probe_options options = {.seconds = config->values[OPTION_PROBE_SECONDS].number[0]};
+  hr_probe_options options;
   probe_screen screen = {.shown = isatty(STDERR_FILENO) == 1};
   char path[PATH_BYTES];
   hr_device device;
@@ -178,9 +178,9 @@ static hr_status probe(cli_config *config, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "--probe measures this machine and takes no name");
     return hri_hint(error, HR_ERROR_USAGE, "headroom devices --probe");
   }
-  if (!(options.seconds > 0)) return hri_fail(error, HR_ERROR_USAGE, "--probe-seconds must be above 0");
-  if (config_count(config, OPTION_THREADS) > 4096) return hri_fail(error, HR_ERROR_USAGE, "--threads is at most 4096");
-  options.threads = (uint32_t)config_count(config, OPTION_THREADS);
+  hr_probe_options_init(&options);
+  options.seconds = config->own.probe_seconds;
+  options.threads = config->job.threads;
   options.on_progress = on_progress;
   options.context = &screen;
   status = hr_device_find("cpu", &device, error);
@@ -189,7 +189,7 @@ static hr_status probe(cli_config *config, hr_error *error) {
   if (status == HR_OK) status = hr_device_store(&device.rates, path, sizeof path, error);
   if (status != HR_OK) return status;
   (void)hr_device_load(&device, device.rates.threads);
-  if (config_flag(config, OPTION_JSON)) {
+  if (config->own.json) {
     json_write_begin(&json, stdout);
     json_write_text(&json, "path", path);
     write_device(&json, "device", &device);
@@ -205,8 +205,8 @@ hr_status command_devices(cli_config *config, hr_error *error) {
   hr_device device;
   json_writer json;
   hr_status status;
-  bool as_json = config_flag(config, OPTION_JSON);
-  if (config_flag(config, OPTION_PROBE)) return probe(config, error);
+  bool as_json = config->own.json;
+  if (config->own.probe) return probe(config, error);
   if (config->operand_count > 0) return show_one(config, error);
   status = hr_device_find("cpu", &device, error);
   if (status != HR_OK) return status;

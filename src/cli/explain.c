@@ -89,9 +89,9 @@ static hr_status read_stream(input *in, hr_snapshot **snapshot, hr_error *error)
 static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_error *error) {
   hr_device device;
   *bytes = 0;
-  if (config_chosen(config, OPTION_BUDGET) && !config->values[OPTION_BUDGET].percent) *bytes = config_count(config, OPTION_BUDGET);
-  if (*bytes || !config_chosen(config, OPTION_DEVICE)) return HR_OK;
-  if (hr_device_find(config_text(config, OPTION_DEVICE), &device, error) != HR_OK) return error->code;
+  if (config_chosen(config, &config->job.budget_bytes)) *bytes = config->job.budget_bytes; /* 0 for a share */
+  if (*bytes || !config_chosen(config, &config->job.device)) return HR_OK;
+  if (hr_device_find(config->job.device.name, &device, error) != HR_OK) return error->code;
   if (!device.usable_now) *bytes = device.usable_bytes;
   return HR_OK;
 }
@@ -117,7 +117,7 @@ static hr_status judge_snapshot(const cli_config *config, const hr_snapshot *sna
     evidence.results = results;
   }
   status = hr_explain_snapshot(&evidence, NULL, explanation, error);
-  hr_replay_results_free(results);
+  hr_free(results);
   hr_inspection_destroy(inspection);
   return status;
 }
@@ -138,9 +138,9 @@ static bool is_directory(const char *path) {
 static hr_status show(cli_config *config, hr_explanation *explanation, const hr_run_explanation *run, hr_error *error) {
   explain_result result = {.explanation = explanation, .run = run};
   hr_status status = HR_OK;
-  if (config_text(config, OPTION_DATA_MODEL)) status = explain_plan(config, &explanation->failures[explanation->primary], &result, error);
+  if (config->own.model) status = explain_plan(config, &explanation->failures[explanation->primary], &result, error);
   if (status != HR_OK) return status;
-  if (config_flag(config, OPTION_JSON)) explain_write_json(&result);
+  if (config->own.json) explain_write_json(&result);
   else explain_print(&result);
   return HR_OK;
 }

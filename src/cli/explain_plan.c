@@ -29,16 +29,16 @@ static bool find_by_total(uint64_t total, char name[48]) {
 static hr_status take_device(cli_config *config, const hr_oom_failure *failure, hr_error *error) {
   uint64_t total = failure->figures[HR_OOM_TOTAL].bytes, others = failure->figures[HR_OOM_OTHER_PROCESSES].bytes;
   char name[48], bytes[32];
-  if (!config_chosen(config, OPTION_DEVICE) && total && find_by_total(total, name))
-    if (config_set(config, OPTION_DEVICE, name, ORIGIN_FLAG, "", error) != HR_OK) return error->code;
-  if (config_chosen(config, OPTION_BUDGET)) return HR_OK;
+  if (!config_chosen(config, &config->job.device) && total && find_by_total(total, name))
+    if (config_set(config, option_at(config, &config->job.device), name, ORIGIN_FLAG, "", error) != HR_OK) return error->code;
+  if (config_chosen(config, &config->job.budget_bytes)) return HR_OK;
   if (total <= others) {
-    if (config_chosen(config, OPTION_DEVICE)) return HR_OK;
+    if (config_chosen(config, &config->job.device)) return HR_OK;
     hri_fail(error, HR_ERROR_USAGE, "there is no total of the device to plan for");
     return hri_hint(error, HR_ERROR_USAGE, "--device NAME (headroom devices lists them) or --budget SIZE");
   }
   (void)snprintf(bytes, sizeof bytes, "%llu", (unsigned long long)(total - others));
-  return config_set(config, OPTION_BUDGET, bytes, ORIGIN_FLAG, "", error);
+  return config_set(config, option_at(config, &config->job.budget_bytes), bytes, ORIGIN_FLAG, "", error);
 }
 
 /* ---- a changed job in words ---- */
@@ -129,7 +129,7 @@ hr_status explain_plan(cli_config *config, hr_oom_failure *failure, explain_resu
   hr_plan *plan = NULL;
   fix_list list = {0};
   hr_status status = take_device(config, failure, error);
-  if (status == HR_OK) status = config_set(config, OPTION_MODEL, config_text(config, OPTION_DATA_MODEL), ORIGIN_FLAG, "", error);
+  if (status == HR_OK) status = config_set(config, option_at(config, &config->run.model_source), config->own.model, ORIGIN_FLAG, "", error);
   if (status == HR_OK) status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = hr_plan_create(&config->job, &plan, error);
   if (status == HR_OK) status = fix_list_make(&config->job, &list, error);

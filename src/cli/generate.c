@@ -43,13 +43,12 @@ static hr_status read_file(const char *path, char **text, size_t *count, hr_erro
 }
 
 static hr_status read_prompt(const cli_config *config, char **text, size_t *count, hr_error *error) {
-  const char *prompt = config_text(config, OPTION_PROMPT), *path = config_text(config, OPTION_PROMPT_FILE);
+  const char *prompt = config->own.prompt, *path = config->own.prompt_file;
   hr_status status = HR_OK;
   if (prompt && path) {
-    const value *first = &config->values[OPTION_PROMPT], *second = &config->values[OPTION_PROMPT_FILE];
-    if (first->origin == second->origin)
-      return hri_fail(error, HR_ERROR_USAGE, "--prompt and --prompt-file exclude each other");
-    if (first->origin > second->origin) path = NULL; /* the stronger origin rules */
+    origin first = config_origin(config, &config->own.prompt), second = config_origin(config, &config->own.prompt_file);
+    if (first == second) return hri_fail(error, HR_ERROR_USAGE, "--prompt and --prompt-file exclude each other");
+    if (first > second) path = NULL; /* the stronger origin rules */
   }
   if (path) {
     status = read_file(path, text, count, error);
@@ -143,10 +142,11 @@ typedef struct prompt_input {
 } prompt_input;
 
 static hr_status check_chat(const cli_config *config, hr_error *error) {
-  static const option_id of_chats[] = {OPTION_SYSTEM, OPTION_CHAT_TEMPLATE};
+  const char *const *const of_chats[] = {&config->own.system, &config->run.data.chat_template};
   for (size_t k = 0; k < sizeof of_chats / sizeof *of_chats; k++)
-    if (config_text(config, of_chats[k]) && !config_flag(config, OPTION_CHAT)) {
-      hri_fail(error, HR_ERROR_USAGE, "--%s is of a conversation, and the prompt is continued as it stands", option_get(of_chats[k])->name);
+    if (*of_chats[k] && !config->own.chat) {
+      hri_fail(error, HR_ERROR_USAGE, "--%s is of a conversation, and the prompt is continued as it stands",
+                option_get(option_at(config, of_chats[k]))->name);
       return hri_hint(error, HR_ERROR_USAGE, "add --chat");
     }
   return HR_OK;
@@ -155,47 +155,40 @@ static hr_status check_chat(const cli_config *config, hr_error *error) {
 /* The job needs the context, the context the prompt's tokens. */
 static hr_status prepare(cli_config *config, prompt_input *in, hr_error *error) {
   hr_model model;
-  const char *source = config_text(config, OPTION_MODEL);
+  const char *source = config->run.model_source;
   hr_status status = check_chat(config, error);
   uint64_t context;
   if (status == HR_OK) status = read_prompt(config, &in->text, &in->count, error);
   if (status != HR_OK || !source || !source[0]) return status != HR_OK ? status : config_job(config, HR_PURPOSE_GENERATE, error);
   status = hr_model_open(source, &model, error);
-  if (status == HR_OK) status = speech_open(&in->speech, &model, config_flag(config, OPTION_CHAT), config_text(config, OPTION_CHAT_TEMPLATE), error);
-  if (status == HR_OK) status = speech_ids(&in->speech, &model, config_text(config, OPTION_SYSTEM), in->text, in->count, &in->ids, &in->id_count, error);
+  if (status == HR_OK) status = speech_open(&in->speech, &model, config->own.chat, config->run.data.chat_template, error);
+  if (status == HR_OK) status = speech_ids(&in->speech, &model, config->own.system, in->text, in->count, &in->ids, &in->id_count, error);
   if (status != HR_OK) return status;
-  context = in->id_count + config_count(config, OPTION_MAX_TOKENS);
-  if (!config_chosen(config, OPTION_CONTEXT))
-    config->values[OPTION_CONTEXT].count = context < UINT32_MAX ? context : UINT32_MAX - 1;
+  context = in->id_count + config->own.max_tokens;
+  if (!config_chosen(config, &config->job.context_length))
+    config->job.context_length = context < UINT32_MAX ? (uint32_t)context : UINT32_MAX - 1;
   return config_job(config, HR_PURPOSE_GENERATE, error);
-}
-
-static hr_status check_sampling(const cli_config *config, hr_error *error) {
-  double temperature = config->values[OPTION_TEMPERATURE].number[0], top_p = config->values[OPTION_TOP_P].number[0];
-  if (temperature < 0) return hri_fail(error, HR_ERROR_USAGE, "--temperature %g is negative", temperature);
-  if (!(top_p > 0 && top_p <= 1))
-    return hri_fail(error, HR_ERROR_USAGE, "--top-p %g is not above 0 and at most 1", top_p);
-  if (config_count(config, OPTION_TOP_K) > UINT32_MAX) return hri_fail(error, HR_ERROR_USAGE, "--top-k is too large");
-  return HR_OK;
 }
 
 static hr_status run(cli_config *config, const prompt_input *in, hr_error *error) {
   writer out = {.speech = &in->speech, .listener = {.speech = &in->speech}};
-  hr_generate_options options = {.prompt_ids = in->ids,
-                                 .prompt_id_count = in->id_count,
-                                 .max_tokens = config_count(config, OPTION_MAX_TOKENS),
-                                 .temperature = config->values[OPTION_TEMPERATURE].number[0],
-                                 .top_k = (uint32_t)config_count(config, OPTION_TOP_K),
-                                 .top_p = config->values[OPTION_TOP_P].number[0],
-                                 .seed = config->job.seed,
-                                 .on_event = on_event,
-                                 .on_token = on_token,
-                                 .context = &out};
+  hr_generate_options options;
   hr_generate_result result;
   hr_status status;
+  hr_generate_options_init(&options);
+  options.prompt_ids = in->ids;
+  options.prompt_id_count = in->id_count;
+  options.max_tokens = config->own.max_tokens;
+  options.temperature = config->own.temperature;
+  options.top_k = config->own.top_k;
+  options.top_p = config->own.top_p;
+  options.seed = config->job.seed;
+  options.on_event = on_event;
+  options.on_token = on_token;
+  options.context = &out;
   memset(&result, 0, sizeof result);
-  out.as_json = config_flag(config, OPTION_JSON);
-  out.quiet = config_flag(config, OPTION_QUIET);
+  out.as_json = config->own.json;
+  out.quiet = config->own.quiet;
   talk_begin(&out.talk, config);
   status = hr_generate(&config->job, &options, &result, error);
   if (status == HR_OK && out.as_json)
@@ -212,10 +205,9 @@ hr_status command_generate(cli_config *config, hr_error *error) {
   prompt_input in = {0};
   hr_hold *hold; /* a run beside does not take the checkpoint away while it is read */
   hr_status status;
-  if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_GENERATE, error);
+  if (config->own.show_config) return config_show_for(config, HR_PURPOSE_GENERATE, error);
   hold = config_hold_model(config);
-  status = check_sampling(config, error);
-  if (status == HR_OK) status = prepare(config, &in, error);
+  status = prepare(config, &in, error);
   if (status == HR_OK) status = run(config, &in, error);
   speech_close(&in.speech);
   free(in.text);

@@ -33,18 +33,21 @@ static void print_described(FILE *stream, const char *left, const char *text) {
   screen_hang(stream, LEFT_COLUMNS, indented, text);
 }
 
+/* Whether a value is one of the words, and nothing else. */
+static bool has_words(const hr_field *o) { return o->kind == HR_FIELD_CHOICE || o->kind == HR_FIELD_WORD; }
+
 /* Help, choices and default of an option. `defaults` is a fresh configuration. */
 static void describe(const cli_config *defaults, option_id id, char out[DESCRIPTION_BYTES]) {
-  const option *o = option_get(id);
-  const value *v = &defaults->values[id];
+  const hr_field *o = option_get(id);
+  hr_value value;
   char text[OPTION_VALUE_BYTES];
   size_t used = (size_t)snprintf(out, DESCRIPTION_BYTES, "%s", o->help);
-  for (size_t i = 0; o->choices && o->choices[i] && used < DESCRIPTION_BYTES; i++)
-    used += (size_t)snprintf(out + used, DESCRIPTION_BYTES - used, "%s%s%s", i ? ", " : " [", o->choices[i],
-                             o->choices[i + 1] ? "" : "]");
-  if (used >= DESCRIPTION_BYTES || o->kind == KIND_FLAG) return;
+  for (size_t i = 0; has_words(o) && o->words[i] && used < DESCRIPTION_BYTES; i++)
+    used += (size_t)snprintf(out + used, DESCRIPTION_BYTES - used, "%s%s%s", i ? ", " : " [", o->words[i], o->words[i + 1] ? "" : "]");
+  if (used >= DESCRIPTION_BYTES || o->kind == HR_FIELD_FLAG) return;
   (void)config_value_text(defaults, id, text);
-  if (o->zero && (v->origin == ORIGIN_UNSET || v->count == 0)) (void)snprintf(text, sizeof text, "%s", o->zero);
+  config_value(defaults, id, &value);
+  if (o->zero && value.count == 0) (void)snprintf(text, sizeof text, "%s", o->zero);
   if (text[0]) (void)snprintf(out + used, DESCRIPTION_BYTES - used, " (default: %.100s)", text);
 }
 
@@ -70,8 +73,8 @@ void help_command(const cli_command *command, FILE *stream) {
   screen_wrap(stream, 0, command->about);
   print_heading(stream, "Examples");
   print_lines(stream, "  ", command->examples);
-  for (option_id id = 0; id < OPTION_COUNT; id++) {
-    const option *o = option_get(id);
+  for (option_id id = 0; id < option_count(); id++) {
+    const hr_field *o = option_get(id);
     if (!(o->commands & command->bit)) continue;
     if (strcmp(group, o->group) != 0) print_heading(stream, o->group);
     group = o->group;
@@ -116,7 +119,7 @@ static void roff(const char *text) {
 }
 
 static void man_option(const cli_config *defaults, option_id id) {
-  const option *o = option_get(id);
+  const hr_field *o = option_get(id);
   char text[DESCRIPTION_BYTES];
   bool first = true;
   (void)fputs(".TP\n.B ", stdout);
@@ -152,7 +155,7 @@ static void man_commands(void) {
 static void print_man(void) {
   cli_config *defaults = text_alloc(sizeof *defaults);
   const char *group = "";
-  config_init(defaults, FOR_HELP);
+  config_init(defaults, HR_FOR_HELP);
   (void)printf(".TH HEADROOM 1 \"\" \"headroom %s\" \"User Commands\"\n", hr_version());
   (void)fputs(
       ".SH NAME\nheadroom \\- train transformer language models inside a stated memory budget\n"
@@ -161,8 +164,8 @@ static void print_man(void) {
       "anything runs, and runs them inside a stated budget. Results go to standard output, talk to standard error.\n",
       stdout);
   man_commands();
-  for (option_id id = 0; id < OPTION_COUNT; id++) {
-    const option *o = option_get(id);
+  for (option_id id = 0; id < option_count(); id++) {
+    const hr_field *o = option_get(id);
     if (strcmp(group, o->group) != 0) {
       (void)printf(".SH \"%s OPTIONS\"\n", o->group);
       group = o->group;
@@ -185,8 +188,8 @@ static void print_man(void) {
 
 static void bash_words(const char *separator, unsigned bits, bool flags) {
   bool first = true;
-  for (option_id id = 0; flags && id < OPTION_COUNT; id++) {
-    const option *o = option_get(id);
+  for (option_id id = 0; flags && id < option_count(); id++) {
+    const hr_field *o = option_get(id);
     if (o->positional || !(o->commands & bits)) continue;
     (void)printf("%s--%s", first ? "" : separator, o->name);
     first = false;
@@ -206,23 +209,20 @@ static void bash_devices(void) {
 }
 
 static void bash_value(option_id id) {
-  const option *o = option_get(id);
-  if (o->positional || o->kind == KIND_FLAG) return;
+  const hr_field *o = option_get(id);
+  const char *const *words = has_words(o) ? o->words : o->suggested;
+  if (o->positional || o->kind == HR_FIELD_FLAG) return;
   (void)printf("    --%s) ", o->name);
-  if (id == OPTION_DEVICE) {
+  if (o->kind == HR_FIELD_DEVICE) {
     (void)fputs("COMPREPLY=($(compgen -W \"", stdout);
     bash_devices();
     (void)fputs("\" -- \"$cur\"))", stdout);
-  } else if (o->choices) {
+  } else if (words) {
     (void)fputs("COMPREPLY=($(compgen -W \"", stdout);
-    for (size_t i = 0; o->choices[i]; i++)
-      (void)printf("%s%s", i ? " " : "", o->choices[i]);
+    for (size_t i = 0; words[i]; i++)
+      (void)printf("%s%s", i ? " " : "", words[i]);
     (void)fputs("\" -- \"$cur\"))", stdout);
-  } else if (id == OPTION_RECOMPUTE) {
-    (void)fputs("COMPREPLY=($(compgen -W \"none block every: sqrt levels:\" -- \"$cur\"))", stdout);
-  } else if (id == OPTION_TABLE) {
-    (void)fputs("COMPREPLY=($(compgen -W \"seq,micro-batch micro-batch,seq\" -- \"$cur\"))", stdout);
-  } else if (o->kind == KIND_PATH || o->kind == KIND_PATHS) {
+  } else if (o->kind == HR_FIELD_PATH || o->kind == HR_FIELD_PATHS) {
     (void)fputs("COMPREPLY=($(compgen -f -- \"$cur\"))", stdout);
   } else {
     (void)fputs("COMPREPLY=()", stdout);
@@ -236,9 +236,9 @@ static void print_bash(void) {
               "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
               "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W \"",
               stdout);
-  bash_words(" ", FOR_ALL, false);
+  bash_words(" ", HR_FOR_ALL, false);
   (void)fputs("\" -- \"$cur\"))\n    return\n  fi\n  case $prev in\n", stdout);
-  for (option_id id = 0; id < OPTION_COUNT; id++)
+  for (option_id id = 0; id < option_count(); id++)
     bash_value(id);
   (void)fputs("  esac\n  case ${COMP_WORDS[1]} in\n", stdout);
   for (unsigned i = 0; i < command_count; i++) {
@@ -250,25 +250,25 @@ static void print_bash(void) {
               "   return\n  fi\n"
               "  case ${COMP_WORDS[1]} in\n    ",
               stdout);
-  bash_words("|", FOR_JOBS, false);
+  bash_words("|", HR_FOR_JOBS, false);
   (void)fputs(") COMPREPLY=($(compgen -W \"", stdout);
   for (uint32_t i = 0; i < hr_model_preset_count(); i++)
     (void)printf("%s%s", i ? " " : "", hr_model_preset_name(i));
   (void)fputs("\" -- \"$cur\") $(compgen -f -- \"$cur\")) ;;\n    devices) COMPREPLY=($(compgen -W \"", stdout);
   bash_devices();
   (void)fputs("\" -- \"$cur\")) ;;\n    help) COMPREPLY=($(compgen -W \"", stdout);
-  bash_words(" ", FOR_ALL, false);
+  bash_words(" ", HR_FOR_ALL, false);
   (void)fputs("\" -- \"$cur\")) ;;\n  esac\n}\ncomplete -o filenames -F _headroom headroom\n", stdout);
 }
 
 hr_status command_help(cli_config *config, hr_error *error) {
   const cli_command *topic;
-  nearest search;
-  if (config_flag(config, OPTION_MAN)) {
+  hri_near search;
+  if (config->own.man) {
     print_man();
     return HR_OK;
   }
-  if (config_chosen(config, OPTION_COMPLETION)) {
+  if (config_chosen(config, &config->own.completion)) {
     print_bash();
     return HR_OK;
   }
@@ -281,10 +281,10 @@ hr_status command_help(cli_config *config, hr_error *error) {
     help_command(topic, stdout);
     return HR_OK;
   }
-  nearest_begin(&search, config->operands[0]);
+  hri_near_begin(&search, config->operands[0]);
   for (unsigned i = 0; i < command_count; i++)
-    nearest_offer(&search, commands[i].name);
+    hri_near_offer(&search, commands[i].name);
   hri_fail(error, HR_ERROR_USAGE, "there is no command '%s'", config->operands[0]);
-  return hri_hint(error, HR_ERROR_USAGE, "headroom help%s%s", nearest_end(&search) ? " " : "",
-                   nearest_end(&search) ? nearest_end(&search) : "");
+  return hri_hint(error, HR_ERROR_USAGE, "headroom help%s%s", hri_near_end(&search) ? " " : "",
+                   hri_near_end(&search) ? hri_near_end(&search) : "");
 }

@@ -24,24 +24,13 @@ static void side_close(side *s) {
 
 /* ---- options ---- */
 
-/* "peak", "end", "oom" or a number of events; without the option the last failure, or the peak. */
-static uint64_t instant_of(const cli_config *config) {
-  const char *text = config_text(config, OPTION_AT);
-  uint64_t events;
-  if (!text || strcmp(text, "oom") == 0) return HR_AT_OOM;
-  if (strcmp(text, "peak") == 0) return HR_AT_PEAK;
-  if (strcmp(text, "end") == 0) return HR_AT_END;
-  (void)text_parse_count(text, 0, HR_AT_OOM - 1, &events); /* the option's grammar was checked as it was read */
-  return events;
-}
-
 /* "1", "cuda:1" or "cpu" to the trace of that device. */
 static hr_status find_trace(const cli_config *config, const hr_snapshot *s, const char *path, uint32_t *trace, hr_error *error) {
-  const char *text = config_text(config, OPTION_DEVICE), *digits = text;
+  const char *text = config->job.device.name, *digits = text;
   uint64_t index = 0;
   char have[160] = "";
   *trace = HR_TRACE_MOST;
-  if (!config_chosen(config, OPTION_DEVICE)) return HR_OK;
+  if (!config_chosen(config, &config->job.device)) return HR_OK;
   if (strncmp(digits, "cuda:", 5) == 0) digits += 5;
   if (strcmp(text, "cpu") != 0 && !text_parse_count(digits, 0, INT32_MAX, &index)) {
     hri_fail(error, HR_ERROR_USAGE, "--device: '%s' is no device of a snapshot", text);
@@ -80,8 +69,11 @@ static hr_status read_snapshot(const char *operand, hr_snapshot **snapshot, hr_e
 }
 
 static hr_status side_open(const cli_config *config, const char *path, side *s, hr_error *error) {
-  hr_inspect_options options = {.at = instant_of(config), .top = (uint32_t)config_count(config, OPTION_TOP)};
+  hr_inspect_options options;
   hr_status status = read_snapshot(path, &s->snapshot, error);
+  hr_inspect_options_init(&options);
+  options.at = config->own.at;
+  options.top = config->own.top;
   if (status == HR_OK) status = find_trace(config, s->snapshot, path, &options.trace, error);
   if (status == HR_OK) status = hr_inspect(s->snapshot, &options, &s->inspection, error);
   return status;
@@ -90,58 +82,61 @@ static hr_status side_open(const cli_config *config, const char *path, side *s, 
 /* ---- one snapshot ---- */
 
 static hr_status print_one(const cli_config *config, const side *s, hr_error *error) {
-  uint32_t top = (uint32_t)config_count(config, OPTION_TOP), by = 0;
+  uint32_t top = config->own.top, by = 0;
   char *text = NULL;
   hr_status status;
-  if (config_chosen(config, OPTION_BY)) by = 1u << config_count(config, OPTION_BY);
-  if (config_flag(config, OPTION_JSON)) status = hr_inspect_json(s->inspection, top, &text, error);
+  if (config_chosen(config, &config->own.by)) by = 1u << config->own.by;
+  if (config->own.json) status = hr_inspect_json(s->inspection, top, &text, error);
   else status = hr_inspect_text(s->inspection, top, by, &text, error);
   if (status == HR_OK) (void)fputs(text, stdout);
-  hr_inspect_text_free(text);
+  hr_free(text);
   return status;
 }
 
 static const char *const export_names[] = {"chrome", "speedscope", "collapsed", "csv", "json"};
 
 static hr_status export_format(const cli_config *config, hr_export_format *format, hr_error *error) {
-  const value *v = &config->values[OPTION_EXPORT];
-  nearest search;
-  if (v->list_count == 2) {
-    nearest_begin(&search, v->list[0]);
+  const char *const *list = config->own.export;
+  hri_near search;
+  if (config->own.export_count == 2) {
+    hri_near_begin(&search, list[0]);
     for (unsigned k = 0; k < sizeof export_names / sizeof *export_names; k++) {
-      nearest_offer(&search, export_names[k]);
-      if (strcmp(v->list[0], export_names[k]) != 0) continue;
+      hri_near_offer(&search, export_names[k]);
+      if (strcmp(list[0], export_names[k]) != 0) continue;
       *format = (hr_export_format)k;
       return HR_OK;
     }
-    hri_fail(error, HR_ERROR_USAGE, "--export: '%s' is not one of: chrome, speedscope, collapsed, csv, json", v->list[0]);
-    return nearest_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--export %s %s", nearest_end(&search), v->list[1]) : HR_ERROR_USAGE;
+    hri_fail(error, HR_ERROR_USAGE, "--export: '%s' is not one of: chrome, speedscope, collapsed, csv, json", list[0]);
+    return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "--export %s %s", hri_near_end(&search), list[1]) : HR_ERROR_USAGE;
   }
-  hri_fail(error, HR_ERROR_USAGE, "--export takes a format and a file, %u values were given", v->list_count);
+  hri_fail(error, HR_ERROR_USAGE, "--export takes a format and a file, %u values were given", config->own.export_count);
   return hri_hint(error, HR_ERROR_USAGE, "put FILE first: headroom inspect FILE --export chrome trace.json");
 }
 
 static hr_status write_report(const cli_config *config, const hr_inspection *p, hr_error *error) {
   const char *slash = strrchr(config->operands[0], '/');
   hr_report_line line = {.name = "room at the failure"};
-  hr_report_options how = {.title = slash && slash[1] ? slash + 1 : config->operands[0], .lines = &line};
+  hr_report_options how;
+  hr_report_options_init(&how);
+  how.title = slash && slash[1] ? slash + 1 : config->operands[0];
+  how.lines = &line;
   if (p->oom_count) { /* what was reserved, and what the device still had */
     const hr_oom_event *last = &p->ooms[p->oom_count - 1];
     line.bytes = last->reserved_bytes + last->device_free_bytes;
     how.line_count = 1;
   }
-  return hr_report_html(p, &how, config_text(config, OPTION_HTML), error);
+  return hr_report_html(p, &how, config->own.html, error);
 }
 
 /* Where the instant of the inspection stands for the exporter: after so many events. */
 static hr_status write_files(const cli_config *config, const side *s, hr_error *error) {
   const hr_inspection *p = s->inspection;
-  const value *export = &config->values[OPTION_EXPORT];
+  bool export = config->own.export_count > 0;
   hr_export_format format = HR_EXPORT_CHROME_TRACE;
   hr_status status = HR_OK;
-  if (export->list_count) status = export_format(config, &format, error);
-  if (status == HR_OK && export->list_count) status = hr_snapshot_export(s->snapshot, format, p->trace, p->at_event + 1, export->list[1], error);
-  if (status == HR_OK && config_text(config, OPTION_HTML)) status = write_report(config, p, error);
+  if (export) status = export_format(config, &format, error);
+  if (status == HR_OK && export) status = hr_snapshot_export(s->snapshot, format, p->trace, p->at_event + 1, config->own.export[1], error);
+  if (status == HR_OK && config->own.html) status = write_report(config, p, error);
   return status;
 }
 
@@ -220,14 +215,14 @@ static void write_difference(const side *sides, hr_group_by by, const hr_differe
 }
 
 static hr_status compare(const cli_config *config, const side *sides, hr_error *error) {
-  hr_group_by by = (hr_group_by)config_count(config, OPTION_BY);
-  uint64_t count, top = config_count(config, OPTION_TOP);
+  hr_group_by by = config->own.by;
+  uint64_t count, top = config->own.top;
   hr_difference *rows;
   hr_status status = hr_inspect_compare(sides[0].inspection, sides[1].inspection, by, &rows, &count, error);
   if (status != HR_OK) return status;
-  if (config_flag(config, OPTION_JSON)) write_difference(sides, by, rows, count, top);
+  if (config->own.json) write_difference(sides, by, rows, count, top);
   else print_difference(sides, by, rows, count, top);
-  hr_differences_free(rows);
+  hr_free(rows);
   return HR_OK;
 }
 
@@ -253,7 +248,7 @@ static void print_file(void *context, const char *path, hr_run_file_state state,
 static hr_status verify(const cli_config *config, const char *directory, hr_error *error) {
   hr_run_verification result;
   json_writer json;
-  bool as_json = config_flag(config, OPTION_JSON);
+  bool as_json = config->own.json;
   verified v = {.json = as_json ? &json : NULL};
   hr_status status;
   if (as_json) {
@@ -287,11 +282,11 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to inspect");
     return hri_hint(error, HR_ERROR_USAGE, "headroom inspect FILE, a memory snapshot");
   }
-  if (config_flag(config, OPTION_VERIFY)) {
+  if (config->own.verify) {
     if (config->operand_count == 1) return verify(config, config->operands[0], error);
     return hri_fail(error, HR_ERROR_USAGE, "--verify takes one run directory");
   }
-  if (config->operand_count == 2 && (config_text(config, OPTION_HTML) || config->values[OPTION_EXPORT].list_count)) {
+  if (config->operand_count == 2 && (config->own.html || config->own.export_count)) {
     hri_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, two are given");
     return hri_hint(error, HR_ERROR_USAGE, "leave one of the files out");
   }

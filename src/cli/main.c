@@ -16,7 +16,7 @@
 enum { STACK_BYTES = 256 << 10 };
 
 const cli_command commands[] = {
-    {"plan", "MODEL [OPTIONS]", "what a job needs, to the byte, before it runs", FOR_PLAN, 0,
+    {"plan", "MODEL [OPTIONS]", "what a job needs, to the byte, before it runs", HR_FOR_PLAN, 0,
      "Compiles the job and prints its memory and its predicted time. Needs no weights and reserves nothing. The "
      "options are those of "
      "`headroom train`, which runs the very same plan.\n"
@@ -29,7 +29,7 @@ const cli_command commands[] = {
      "headroom plan llama-2-7b --device a100-80 --table seq,micro-batch\n"
      "headroom plan gpt2-124m --json | jq .tiers.device.reserved_bytes",
      command_plan},
-    {"train", "MODEL --data PATH... --out RUN [OPTIONS]", "train inside a memory budget", FOR_TRAIN, 0,
+    {"train", "MODEL --data PATH... --out RUN [OPTIONS]", "train inside a memory budget", HR_FOR_TRAIN, 0,
      "Plans the job, refuses it with exit 3 when it does not fit, else runs it and writes a run directory: run.json, "
      "metrics.jsonl, checkpoints/ and final/, a Hugging Face model. A preset or a bare config.json starts from random "
      "weights.\n"
@@ -38,10 +38,10 @@ const cli_command commands[] = {
      "headroom train ./my-model --data train.jsonl --eval-data held.jsonl --eval-every 100 --out run\n"
      "headroom train tiny-llama-bytes --data docs/*.md --steps 200 --resume run",
      command_train},
-    {"evaluate", "MODEL --data PATH... [OPTIONS]", "mean token loss and perplexity", FOR_EVALUATE, 0,
+    {"evaluate", "MODEL --data PATH... [OPTIONS]", "mean token loss and perplexity", HR_FOR_EVALUATE, 0,
      "Prints the mean loss per counted label over all files, its exponential and the number of labels.",
      "headroom evaluate run/final --data held.txt", command_evaluate},
-    {"generate", "MODEL --prompt TEXT [OPTIONS]", "continue a text", FOR_GENERATE, 0,
+    {"generate", "MODEL --prompt TEXT [OPTIONS]", "continue a text", HR_FOR_GENERATE, 0,
      "Continues a prompt with a planned KV cache and writes what is new to standard output as it is made; with --chat "
      "the prompt is a user's message, and the model answers it. Byte-level models and models with a tokenizer take and "
      "give text; for others a prompt is a list of token ids, and ids are printed.",
@@ -49,13 +49,13 @@ const cli_command commands[] = {
      "headroom generate ./SmolLM2-135M-Instruct --chat --prompt 'What is a budget?' --temperature 0\n"
      "headroom generate run/final --prompt-file - --temperature 0 < prompt.txt",
      command_generate},
-    {"devices", "[NAME] [OPTIONS]", "the devices that a plan can be made for", FOR_DEVICES, 1,
+    {"devices", "[NAME] [OPTIONS]", "the devices that a plan can be made for", HR_FOR_DEVICES, 1,
      "Lists this machine's CPU and the table of devices with their published figures; with NAME, all that is known of "
      "one.\n"
      "--probe measures this machine with the kernels that run jobs (about 30 seconds) and stores it under "
      "HEADROOM_CACHE, else ~/.cache/headroom; predicted times and fixed bytes of plans then come from it.",
      "headroom devices\nheadroom devices rtx-4090\nheadroom devices --probe", command_devices},
-    {"explain", "FILE|RUN|- [OPTIONS]", "why it ran out of memory, to one cause", FOR_EXPLAIN, 1,
+    {"explain", "FILE|RUN|- [OPTIONS]", "why it ran out of memory, to one cause", HR_FOR_EXPLAIN, 1,
      "Reads pasted text or a whole log (- for standard input), a memory snapshot of PyTorch or a run directory, and says where "
      "the device's bytes are, one cause with its certainty, the arithmetic behind it and what helps: proven by replaying the "
      "snapshot under other settings, planned for the failing device (--model and the options of a job), or unproven advice.\n"
@@ -64,7 +64,7 @@ const cli_command commands[] = {
      "headroom explain train.log\npython train.py 2>&1 | headroom explain -\nheadroom explain --json train.log\n"
      "headroom explain train.log --model gpt2-124m --seq 1024 --micro-batch 16\nheadroom explain snapshot.pickle\nheadroom explain run",
      command_explain},
-    {"inspect", "FILE [OTHER] [OPTIONS]", "what is in a memory snapshot", FOR_INSPECT, 2,
+    {"inspect", "FILE [OTHER] [OPTIONS]", "what is in a memory snapshot", HR_FOR_INSPECT, 2,
      "Reads a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot, any version; pickle, JSON, gzip), one of ours or a run "
      "directory, and prints what was live at the last failure or at the peak, where the reserved bytes are, whether the failing "
      "request would have fit, and what grows from step to step. Nothing in a pickle is executed. Categories that the file does "
@@ -73,7 +73,7 @@ const cli_command commands[] = {
      "headroom inspect before.pickle after.pickle --by category\nheadroom inspect snapshot.pickle --html report.html\n"
      "headroom inspect snapshot.pickle --export speedscope peak.json\nheadroom inspect snapshot.pickle --json | jq .at",
      command_inspect},
-    {"replay", "SNAPSHOT [OPTIONS]", "a recorded trace under other allocator settings", FOR_REPLAY, 1,
+    {"replay", "SNAPSHOT [OPTIONS]", "a recorded trace under other allocator settings", HR_FOR_REPLAY, 1,
      "Runs the recorded requests of a PyTorch memory snapshot through an allocator with PyTorch's policy: under the recorded "
      "settings, which tells how far the answer can be believed, and under those of --alloc-conf, or of --search. Says whether it "
      "would have failed and what it would have reserved.",
@@ -81,7 +81,7 @@ const cli_command commands[] = {
      "headroom replay snapshot.pickle --alloc-conf expandable_segments:True\n"
      "headroom replay snapshot.pickle --capacity 24GiB --json",
      command_replay},
-    {"convert", "SOURCE TARGET [OPTIONS]", "a model between Hugging Face and GGUF", FOR_CONVERT, 2,
+    {"convert", "SOURCE TARGET [OPTIONS]", "a model between Hugging Face and GGUF", HR_FOR_CONVERT, 2,
      "A Hugging Face directory becomes a GGUF file, a GGUF file a Hugging Face directory: weights, configuration, tokenizer "
      "and chat template. Weights are streamed, at most the largest tensor and 64 MiB are held. The target appears when it "
      "is whole.\n"
@@ -89,7 +89,7 @@ const cli_command commands[] = {
      "headroom convert run/final model.gguf --type q8_0\n"
      "headroom convert SmolLM2-135M-Instruct.Q4_1.gguf ./SmolLM2-135M-Instruct --type bf16",
      command_convert},
-    {"tokenize", "MODEL [FILE|-] [OPTIONS]", "text to token ids and back", FOR_TOKENIZE, 2,
+    {"tokenize", "MODEL [FILE|-] [OPTIONS]", "text to token ids and back", HR_FOR_TOKENIZE, 2,
      "Prints the token ids of a file, or of standard input, as one document. MODEL is a model directory, a tokenizer.json, "
      "tokenizer.model, *.tiktoken or GGUF file; nothing but its tokenizer is read. Special tokens in the text are taken as such.",
      "headroom tokenize ./SmolLM2-135M-Instruct README.md\n"
@@ -97,7 +97,7 @@ const cli_command commands[] = {
      "headroom tokenize model.gguf book.txt --stats\n"
      "headroom tokenize model.gguf ids.txt --decode",
      command_tokenize},
-    {"data", "FILE... --model MODEL [OPTIONS]", "what is in data files, before training on them", FOR_DATA, 0,
+    {"data", "FILE... --model MODEL [OPTIONS]", "what is in data files, before training on them", HR_FOR_DATA, 0,
      "Reads files or directories as `headroom train` would, and prints what each was taken for, documents, tokens and counted "
      "labels, token lengths, the longest rows, what each way of packing gives, broken rows, and examples in which what does "
      "not count is marked.\n"
@@ -106,13 +106,13 @@ const cli_command commands[] = {
      "headroom data corpus/ --model gpt2-124m --document-separator '\\n\\n' --seq 512\n"
      "headroom data chat.jsonl --model ./base --chat-template chatml --json | jq .tokens",
      command_data},
-    {"help", "[COMMAND] [OPTIONS]", "describe a command, or print the manual page", FOR_HELP, 1,
+    {"help", "[COMMAND] [OPTIONS]", "describe a command, or print the manual page", HR_FOR_HELP, 1,
      "Describes a command. All help, the manual page and completion come from the same table as the options "
      "themselves.",
      "headroom help train\nheadroom help --man > headroom.1\nheadroom help --completion bash > "
      "~/.local/share/bash-completion/completions/headroom",
      command_help},
-    {"version", "[OPTIONS]", "print the version", FOR_VERSION, 0, "Prints the version of the program and its library.",
+    {"version", "[OPTIONS]", "print the version", HR_FOR_VERSION, 0, "Prints the version of the program and its library.",
      "headroom version", command_version},
 };
 const unsigned command_count = sizeof commands / sizeof *commands;
@@ -126,7 +126,7 @@ const cli_command *command_find(const char *name) {
 hr_status command_version(cli_config *config, hr_error *error) {
   json_writer json;
   (void)error;
-  if (!config_flag(config, OPTION_JSON)) {
+  if (!config->own.json) {
     (void)printf("headroom %s\n", hr_version());
     return HR_OK;
   }
@@ -137,12 +137,12 @@ hr_status command_version(cli_config *config, hr_error *error) {
 }
 
 static hr_status unknown_command(const char *word, hr_error *error) {
-  nearest search;
-  nearest_begin(&search, word);
+  hri_near search;
+  hri_near_begin(&search, word);
   for (unsigned i = 0; i < command_count; i++)
-    nearest_offer(&search, commands[i].name);
+    hri_near_offer(&search, commands[i].name);
   hri_fail(error, HR_ERROR_USAGE, word[0] == '-' ? "unknown option %s" : "unknown command '%s'", word);
-  if (nearest_end(&search)) return hri_hint(error, HR_ERROR_USAGE, "headroom %s", nearest_end(&search));
+  if (hri_near_end(&search)) return hri_hint(error, HR_ERROR_USAGE, "headroom %s", hri_near_end(&search));
   return hri_hint(error, HR_ERROR_USAGE, "headroom help");
 }
 
@@ -166,15 +166,15 @@ static hr_status run_command(const cli_command *command, int count, char **words
   hr_status status;
   config_init(&config, command->bit);
   status = config_arguments(&config, count, words, error);
-  if (status == HR_OK && config_flag(&config, OPTION_HELP)) {
-    screen_init((color_mode)config_count(&config, OPTION_COLOR));
+  if (status == HR_OK && config.own.help) {
+    screen_init(config.own.color);
     help_command(command, stdout);
     config_deinit(&config);
     return HR_OK;
   }
   if (status == HR_OK) status = config_environment(&config, error);
   if (status == HR_OK) status = config_recipe(&config, error);
-  screen_init((color_mode)config_count(&config, OPTION_COLOR));
+  screen_init(config.own.color);
   if (status == HR_OK) status = command->run(&config, error);
   complete_hint(command, status, error);
   complete_memory_hint(status, error);

@@ -58,6 +58,9 @@ static hr_status plan_cell(const cli_config *config, uint32_t sequence, uint32_t
   hr_error own;
   hr_status status;
   *out = (table_cell){0};
+  job.device = config->job.device;
+  job.accumulate = config->job.accumulate; /* the rows of a step change with the cell, the micro-steps do not */
+  job.batch_tokens = 0;
   job.sequence_length = sequence;
   job.micro_batch = batch;
   status = hr_job_finish(&job, &own);
@@ -99,7 +102,7 @@ static void print_cell(const table_cell *cell, bool last) {
 }
 
 hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error *error) {
-  bool rows_are_sequences = strncmp(config_text(config, OPTION_TABLE), "seq", 3) == 0;
+  bool rows_are_sequences = strncmp(config->own.table, "seq", 3) == 0;
   table_axis sequences = sequence_axis(&config->job), batches = batch_axis(&config->job);
   table_axis rows = rows_are_sequences ? sequences : batches, columns = rows_are_sequences ? batches : sequences;
   if (json) {
@@ -137,25 +140,9 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
 
 /* What --auto changed, as options. */
 static void print_chosen(const hr_job *before, const hr_job *after) {
-  char text[400] = "", recompute[2][256];
-  size_t used = 0;
-#define CHOSEN(...) used += used < sizeof text ? (size_t)snprintf(text + used, sizeof text - used, __VA_ARGS__) : 0
-  if (before->sequence_length != after->sequence_length) CHOSEN("--seq %u ", after->sequence_length);
-  if (before->micro_batch != after->micro_batch) CHOSEN("--micro-batch %u ", after->micro_batch);
-  if (before->accumulate != after->accumulate) CHOSEN("--accumulate %u ", after->accumulate);
-  (void)hr_recompute_text(&before->recompute, before->model.layer_count, recompute[0], sizeof recompute[0]);
-  (void)hr_recompute_text(&after->recompute, after->model.layer_count, recompute[1], sizeof recompute[1]);
-  if (strcmp(recompute[0], recompute[1]) != 0) CHOSEN("--recompute %s ", recompute[1]);
-  if (before->loss_chunk != after->loss_chunk && after->loss_chunk == HR_LOSS_CHUNK_OFF)
-    CHOSEN("--loss-chunk off ");
-  else if (before->loss_chunk != after->loss_chunk)
-    CHOSEN("--loss-chunk %u ", after->loss_chunk);
-  if (before->update != after->update)
-    CHOSEN("--update %s ", after->update == HR_UPDATE_AFTER ? "after" : "in-backward");
-  if (before->weight_packing != after->weight_packing) CHOSEN("--weight-packing %s ", hr_weight_packing_name(after->weight_packing));
-  if (before->attention != after->attention) CHOSEN("--attention %s ", hr_attention_name(after->attention));
-#undef CHOSEN
-  screen_hang(stderr, 11, "auto", used ? text : "chose what was asked for");
+  char text[OPTION_VALUE_BYTES];
+  hr_job_options(before, after, text, sizeof text);
+  screen_hang(stderr, 11, "auto", text[0] ? text : "chose what was asked for");
 }
 
 /* The job as it was asked for, but for the levels of --recompute auto. */
@@ -164,7 +151,7 @@ static hr_status make_asked(cli_config *config, hr_plan **plan, hr_frontier *fro
   hr_status status;
   if (!plan_chooses_levels(&config->job)) return hr_plan_create(&config->job, plan, error);
   status = hr_plan_recompute(&chosen, plan, frontier, error);
-  if (status == HR_OK) config_take_job(config, &chosen);
+  if (status == HR_OK) config->job = chosen;
   return status;
 }
 
@@ -180,14 +167,14 @@ hr_status plan_make(cli_config *config, hr_plan **plan, hr_frontier *frontier, h
     *error = refused;
     return status;
   }
-  if (!config_flag(config, OPTION_QUIET)) print_chosen(&before, &after);
-  config_take_job(config, &after);
+  if (!config->own.quiet) print_chosen(&before, &after);
+  config->job = after;
   return HR_OK;
 }
 
 static hr_status dump(const cli_config *config, const hr_plan *plan, hr_error *error) {
   char *text = NULL;
-  hr_status status = hr_plan_dump(plan, config_flag(config, OPTION_JSON), &text, error);
+  hr_status status = hr_plan_dump(plan, config->own.json, &text, error);
   if (status != HR_OK) return status;
   (void)fputs(text, stdout);
   if (text[0] && text[strlen(text) - 1] != '\n') (void)putchar('\n');
@@ -201,22 +188,22 @@ static hr_status show_json(const cli_config *config, const hr_plan *plan, const 
   hr_status status = HR_OK;
   json_write_begin(&json, stdout);
   plan_write_json(&json, config, plan, fixes, frontier);
-  if (config_text(config, OPTION_TABLE)) status = plan_print_table(config, &json, error);
-  if (status == HR_OK && config_flag(config, OPTION_TIMELINE)) status = plan_write_timeline(&json, plan, error);
+  if (config->own.table) status = plan_print_table(config, &json, error);
+  if (status == HR_OK && config->own.timeline) status = plan_write_timeline(&json, plan, error);
   json_write_end(&json);
   return status;
 }
 
 static hr_status show_text(const cli_config *config, const hr_plan *plan, const fix_list *fixes,
                            const hr_frontier *frontier, hr_error *error) {
-  if (config_text(config, OPTION_TABLE)) {
+  if (config->own.table) {
     plan_print_verdict(stdout, plan);
     (void)putchar('\n');
     return plan_print_table(config, NULL, error);
   }
   plan_print(stdout, plan);
   if (frontier->count) plan_print_frontier(stdout, plan, frontier);
-  if (config_flag(config, OPTION_TIMELINE)) {
+  if (config->own.timeline) {
     hr_status status = plan_print_timeline(stdout, plan, error);
     if (status != HR_OK) return status;
   }
@@ -228,13 +215,13 @@ static hr_status show_text(const cli_config *config, const hr_plan *plan, const 
 
 static hr_status show(const cli_config *config, const hr_plan *plan, const hr_frontier *frontier, hr_error *error) {
   fix_list fixes = {0};
-  bool wanted = config_chosen(config, OPTION_FIXES) ? config_flag(config, OPTION_FIXES) : !hr_plan_get(plan)->fits;
+  bool wanted = config_chosen(config, &config->own.fixes) ? config->own.fixes : !hr_plan_get(plan)->fits;
   hr_status status = HR_OK;
-  if (config_chosen(config, OPTION_DUMP)) return dump(config, plan, error);
-  if (config_text(config, OPTION_TABLE) && !config_flag(config, OPTION_JSON)) wanted = false;
+  if (config_chosen(config, &config->own.dump)) return dump(config, plan, error);
+  if (config->own.table && !config->own.json) wanted = false;
   if (wanted) status = fix_list_make(hr_plan_job(plan), &fixes, error);
   if (status != HR_OK) return status;
-  if (config_flag(config, OPTION_JSON))
+  if (config->own.json)
     status = show_json(config, plan, wanted ? &fixes : NULL, frontier, error);
   else
     status = show_text(config, plan, wanted ? &fixes : NULL, frontier, error);
@@ -243,22 +230,21 @@ static hr_status show(const cli_config *config, const hr_plan *plan, const hr_fr
 }
 
 static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_error *error) {
-  const value *limit = &config->values[OPTION_FAIL_OVER];
-  uint64_t bytes =
-      limit->percent ? (uint64_t)(limit->number[0] * (double)config->job.device.usable_bytes) : limit->count;
-  if (!config_chosen(config, OPTION_FAIL_OVER) || plan_need(plan) <= bytes) return HR_OK;
+  double share = config->own.fail_over_share;
+  uint64_t bytes = share > 0 ? (uint64_t)(share * (double)config->job.device.usable_bytes) : config->own.fail_over_bytes;
+  if (!config_chosen(config, &config->own.fail_over_bytes) || plan_need(plan) <= bytes) return HR_OK;
   return hri_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes), more than --fail-over %s (%llu bytes)",
                    SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes),
                    (unsigned long long)bytes);
 }
 
 hr_status command_plan(cli_config *config, hr_error *error) {
-  hr_purpose purpose = (hr_purpose)config_count(config, OPTION_FOR);
+  hr_purpose purpose = config->own.purpose;
   hr_frontier frontier = {.count = 0};
   hr_plan *plan = NULL;
   hr_status status;
-  if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, purpose, error);
-  if (config_text(config, OPTION_TABLE) && purpose == HR_PURPOSE_GENERATE) {
+  if (config->own.show_config) return config_show_for(config, purpose, error);
+  if (config->own.table && purpose == HR_PURPOSE_GENERATE) {
     hri_fail(error, HR_ERROR_USAGE, "--table is about rows of training and evaluation, not about --for generate");
     return hri_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
   }

@@ -28,58 +28,43 @@ static void write_model(json_writer *json, const hr_plan *plan) {
 }
 
 static void write_option(json_writer *json, const cli_config *config, option_id id) {
-  const option *o = option_get(id);
-  const value *v = &config->values[id];
+  const hr_field *o = option_get(id);
   char key[64], text[OPTION_VALUE_BYTES];
+  bool is_word = false;
+  hr_value v;
   (void)snprintf(key, sizeof key, "%s", o->name);
   for (char *c = key; *c; c++)
     if (*c == '-') *c = '_';
-  if (v->origin == ORIGIN_UNSET) {
+  if (config->settings[id].origin == ORIGIN_UNSET) {
     json_write_null(json, key);
     return;
   }
-  switch (o->kind) {
-  case KIND_FLAG:
-    json_write_bool(json, key, v->flag);
-    break;
-  case KIND_COUNT:
-    json_write_count(json, key, v->count);
-    break;
-  case KIND_NUMBER:
-    json_write_number(json, key, v->number[0]);
-    break;
-  case KIND_BETAS:
+  config_value(config, id, &v);
+  for (size_t k = 0; o->word_values && o->words[k]; k++)
+    is_word = is_word || o->word_values[k] == v.count;
+  if (o->kind == HR_FIELD_FLAG) {
+    json_write_bool(json, key, v.flag);
+  } else if ((o->kind == HR_FIELD_U32 || o->kind == HR_FIELD_U64) && !is_word) {
+    json_write_count(json, key, v.count);
+  } else if (o->kind == HR_FIELD_NUMBER) {
+    json_write_number(json, key, v.number[0]);
+  } else if (o->kind == HR_FIELD_PAIR) {
     json_write_open_flat(json, key, '[');
-    json_write_number(json, NULL, v->number[0]);
-    json_write_number(json, NULL, v->number[1]);
+    json_write_number(json, NULL, v.number[0]);
+    json_write_number(json, NULL, v.number[1]);
     json_write_close(json, ']');
-    break;
-  case KIND_CHUNK:
-    if (v->count != HR_LOSS_CHUNK_AUTO && v->count != HR_LOSS_CHUNK_OFF) {
-      json_write_count(json, key, v->count);
-      break;
-    }
+  } else {
     json_write_text(json, key, config_value_text(config, id, text));
-    break;
-  case KIND_SIZE:
-  case KIND_CHOICE:
-  case KIND_TEXT:
-  case KIND_PATH:
-  case KIND_PATHS:
-  case KIND_WORD:
-    json_write_text(json, key, config_value_text(config, id, text));
-    break;
   }
 }
 
 /* Every option that describes the job, whatever command the plan was made by. */
 static void write_job(json_writer *json, const cli_config *config, const hr_plan *plan) {
-  static const char *const commands[] = {"train", "evaluate", "generate"};
   json_write_open(json, "job", '{');
-  json_write_text(json, "command", commands[hr_plan_job(plan)->purpose]);
-  for (option_id id = 0; id < OPTION_COUNT; id++) {
-    const option *o = option_get(id);
-    if (o->commands & FOR_PLAN && strcmp(o->group, "Plan") != 0 && strcmp(o->group, "General") != 0)
+  json_write_text(json, "command", option_get(option_at(config, &config->own.purpose))->words[hr_plan_job(plan)->purpose]);
+  for (option_id id = 0; id < option_count(); id++) {
+    const hr_field *o = option_get(id);
+    if (o->commands & HR_FOR_PLAN && strcmp(o->group, "Plan") != 0 && strcmp(o->group, "General") != 0)
       write_option(json, config, id);
   }
   json_write_close(json, '}');

@@ -426,7 +426,7 @@ static bool fits_on(const hr_job *asked, const hr_device *device) {
   bool fits;
   *job = *asked;
   job->device = *device;
-  job->budget_given = false;
+  job->given &= ~(uint64_t)HR_GIVEN_BUDGET;
   job->budget_bytes = 0;
   fits = hr_job_finish(job, &error) == HR_OK && hr_plan_create(job, &plan, &error) == HR_OK && hr_plan_get(plan)->fits;
   hr_plan_destroy(plan);

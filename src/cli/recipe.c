@@ -15,7 +15,7 @@ typedef struct recipe {
   yaml_parser_t parser;
   yaml_event_t event;
   bool event_held;
-  size_t seen[OPTION_COUNT]; /* line of the first use, 0: none */
+  size_t seen[MAX_OPTIONS]; /* line of the first use, 0: none */
 } recipe;
 
 static size_t line_of(const recipe *r) { return r->event.start_mark.line + 1; }
@@ -47,35 +47,32 @@ static bool is_null(const recipe *r) {
   return !*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0;
 }
 
+static bool is_key(const recipe *r, option_id id) { return id != option_at(r->config, &r->config->own.recipe) && !option_get(id)->flag_only; }
+
 static hr_status find_key(const recipe *r, option_id *id, hr_error *error) {
   const char *name = scalar(r);
-  nearest search;
+  hri_near search;
   *id = option_find(name, true);
-  if (*id < OPTION_COUNT && *id != OPTION_RECIPE && !option_get(*id)->flag_only) return HR_OK;
+  if (*id < option_count() && is_key(r, *id)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "%s:%zu: unknown key '%s'", r->path, line_of(r), name);
-  nearest_begin(&search, name);
-  for (option_id each = 0; each < OPTION_COUNT; each++)
-    if (each != OPTION_RECIPE && !option_get(each)->flag_only) nearest_offer(&search, option_get(each)->name);
-  return nearest_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "%s", nearest_end(&search)) : HR_ERROR_USAGE;
+  hri_near_begin(&search, name);
+  for (option_id each = 0; each < option_count(); each++)
+    if (is_key(r, each)) hri_near_offer(&search, option_get(each)->name);
+  return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "%s", hri_near_end(&search)) : HR_ERROR_USAGE;
 }
 
 static hr_status set(recipe *r, option_id id, const char *text, const char *place, hr_error *error) {
-  hr_error own;
+  hr_value checked;
   /* An option of another command is checked, then left alone: one recipe serves plan and train. */
-  if (option_get(id)->commands & r->config->command)
-    return config_set(r->config, id, text, ORIGIN_RECIPE, place, error);
-  cli_config scratch = {.command = r->config->command};
-  hr_status status = config_set(&scratch, id, text, ORIGIN_RECIPE, place, &own);
-  config_deinit(&scratch);
-  if (status != HR_OK) *error = own;
-  return status;
+  if (!(option_get(id)->commands & r->config->command)) return hr_field_read(option_get(id), text, place, &checked, error);
+  return config_set(r->config, id, text, ORIGIN_RECIPE, place, error);
 }
 
 /* [a, b] of an option that takes one text is joined by commas: betas: [0.9, 0.95]. */
 static hr_status read_list(recipe *r, option_id id, const char *place, hr_error *error) {
   char joined[512] = "";
   size_t used = 0;
-  bool paths = option_get(id)->kind == KIND_PATHS;
+  bool paths = option_get(id)->kind == HR_FIELD_PATHS;
   hr_status status = next_event(r, error);
   while (status == HR_OK && r->event.type == YAML_SCALAR_EVENT) {
     if (paths)
@@ -132,7 +129,7 @@ static hr_status read_document(recipe *r, hr_error *error) {
 }
 
 hr_status config_recipe(cli_config *config, hr_error *error) {
-  recipe r = {.config = config, .path = config_text(config, OPTION_RECIPE)};
+  recipe r = {.config = config, .path = config->own.recipe};
   hr_status status;
   FILE *file;
   if (!r.path) return HR_OK;

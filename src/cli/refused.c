@@ -25,7 +25,7 @@ static void print_fixes(const hr_job *job, uint64_t room) {
   fix_list list = {0};
   if (room == 0) return;
   smaller.budget_bytes = room;
-  smaller.budget_given = true;
+  smaller.given |= HR_GIVEN_BUDGET;
   if (hr_job_finish(&smaller, NULL) == HR_OK && hr_plan_create(&smaller, &plan, NULL) == HR_OK && fix_list_make(&smaller, &list, NULL) == HR_OK) {
     (void)fprintf(stderr, "with --budget %llu (what is left now):\n", (unsigned long long)room);
     plan_print_fixes(stderr, plan, &list);

@@ -113,10 +113,8 @@ static hr_status check_words(const cli_config *config, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to replay");
     return hri_hint(error, HR_ERROR_USAGE, "headroom replay SNAPSHOT --search");
   }
-  if (config_text(config, OPTION_ALLOC_CONF) && config_flag(config, OPTION_SEARCH))
+  if (config->own.alloc_conf && config->own.search)
     return hri_fail(error, HR_ERROR_USAGE, "--search tries settings of its own: leave --alloc-conf out");
-  if (config_chosen(config, OPTION_TRACE) && config_count(config, OPTION_TRACE) >= UINT32_MAX)
-    return hri_fail(error, HR_ERROR_USAGE, "--trace %llu: no snapshot has so many", (unsigned long long)config_count(config, OPTION_TRACE));
   return HR_OK;
 }
 
@@ -134,26 +132,27 @@ static void print_results(const char *path, const hr_replay *r, const hr_replay_
 }
 
 hr_status command_replay(cli_config *config, hr_error *error) {
-  hr_replay_options options = {.trace = UINT32_MAX};
+  hr_replay_options options;
   hr_replay replay;
   hr_replay_result *results = NULL;
   hr_snapshot *snapshot = NULL;
   uint32_t count = 0;
-  bool asked = config_text(config, OPTION_ALLOC_CONF) != NULL;
+  bool asked = config->own.alloc_conf != NULL;
   hr_status status = check_words(config, error);
   if (status != HR_OK) return status;
-  options.alloc_conf = config_text(config, OPTION_ALLOC_CONF);
-  options.capacity_bytes = config_chosen(config, OPTION_CAPACITY) ? config_count(config, OPTION_CAPACITY) : 0;
-  options.empty_start = config_flag(config, OPTION_EMPTY_START);
-  if (config_chosen(config, OPTION_TRACE)) options.trace = (uint32_t)config_count(config, OPTION_TRACE);
+  hr_replay_options_init(&options);
+  options.alloc_conf = config->own.alloc_conf;
+  options.capacity_bytes = config->own.capacity_bytes;
+  options.empty_start = config->own.empty_start;
+  if (config_chosen(config, &config->own.trace)) options.trace = config->own.trace;
   status = hr_snapshot_read(config->operands[0], NULL, &snapshot, error);
   if (status == HR_OK)
-    status = config_flag(config, OPTION_SEARCH) ? hr_replay_search(snapshot, &options, &replay, &results, &count, error) : hr_replay_run(snapshot, &options, &replay, error);
+    status = config->own.search ? hr_replay_search(snapshot, &options, &replay, &results, &count, error) : hr_replay_run(snapshot, &options, &replay, error);
   if (status == HR_OK) {
-    if (config_flag(config, OPTION_JSON)) write_replay(&replay, results, count, asked);
+    if (config->own.json) write_replay(&replay, results, count, asked);
     else print_results(config->operands[0], &replay, results, count, asked);
   }
-  hr_replay_results_free(results);
+  hr_free(results);
   hr_snapshot_destroy(snapshot);
   return status;
 }

@@ -19,7 +19,7 @@ static double now(void) {
 }
 
 void talk_begin(cli_talk *talk, const cli_config *config) {
-  *talk = (struct cli_talk){.quiet = config_flag(config, OPTION_QUIET), .live = screen_live(stderr)};
+  *talk = (struct cli_talk){.quiet = config->own.quiet, .live = screen_live(stderr)};
 }
 
 void talk_clear(cli_talk *talk) {

@@ -80,16 +80,6 @@ char *text_number(double number, char out[TEXT_BYTES]) {
 
 /* ---- text as numbers ---- */
 
-bool text_parse_number(const char *text, double *number) {
-  char *end;
-  double value;
-  if (!*text || strchr(" \t\n", *text)) return false;
-  value = strtod(text, &end);
-  if (*end || !isfinite(value)) return false;
-  *number = value;
-  return true;
-}
-
 bool text_parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *count) {
   unsigned long long value;
   char *end;
@@ -99,42 +89,6 @@ bool text_parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *c
   if (*end || errno != 0 || value < low || value > high) return false;
   *count = value;
   return true;
-}
-
-static const struct {
-  const char *suffix;
-  double factor;
-} size_units[] = {
-    {"B", 1},    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-    {"kB", 1e3}, {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
-};
-
-const char *text_parse_size(const char *text, uint64_t *bytes, bool *percent, double *share) {
-  const char *rest = text;
-  char digits[32];
-  size_t count = strspn(text, "0123456789.");
-  double value, factor = 0;
-  *percent = false;
-  if (count == 0 || count >= sizeof digits) return "it does not start with a number";
-  memcpy(digits, text, count);
-  digits[count] = 0;
-  if (!text_parse_number(digits, &value)) return "it does not start with a number";
-  rest += count;
-  if (!*rest) return text_parse_count(digits, 0, UINT64_MAX, bytes) ? NULL : "bytes are whole numbers";
-  rest += strspn(rest, " ");
-  if (strcmp(rest, "%") == 0) {
-    if (value > 100) return "a share is at most 100%";
-    *percent = true;
-    *share = value / 100;
-    return NULL;
-  }
-  for (size_t i = 0; i < sizeof size_units / sizeof *size_units; i++)
-    if (strcasecmp(rest, size_units[i].suffix) == 0) factor = size_units[i].factor;
-  if (factor <= 0)
-    return "its unit is unknown; write GiB (2^30 bytes) or GB (10^9 bytes), likewise KiB, MiB, TiB, KB, MB, TB, or %";
-  if (value * factor >= 9.2e18) return "it is larger than any memory";
-  *bytes = (uint64_t)(value * factor + 0.5);
-  return NULL;
 }
 
 static int hex_digit(char c) {
@@ -269,26 +223,6 @@ void text_print_error(const hr_error *error) {
   (void)fprintf(stderr, "  try: ");
   print_plain(error->hint);
   (void)fputc('\n', stderr);
-}
-
-/* ---- near misses ---- */
-
-void nearest_begin(nearest *search, const char *word) { *search = (nearest){.word = word, .distance = HRI_WORD_MAX}; }
-
-void nearest_offer(nearest *search, const char *candidate) {
-  unsigned distance = hri_word_distance(search->word, candidate);
-  size_t length = strlen(search->word);
-  /* A word cut short ("micro" for micro-batch, "eval" for evaluate) is as near as a small slip. */
-  if (length >= 3 && strncmp(search->word, candidate, length) == 0 && distance > 1) distance = 1;
-  if (distance >= search->distance) return;
-  search->distance = distance;
-  search->best = candidate;
-}
-
-const char *nearest_end(const nearest *search) {
-  size_t length = strlen(search->word);
-  unsigned allowed = length < 2 ? 0 : length <= 4 ? 1 : length <= 8 ? 2 : (unsigned)length / 3;
-  return search->distance <= allowed ? search->best : NULL;
 }
 
 /* ---- the screen ---- */

@@ -8,10 +8,8 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/text.h"
 
-/* For options.c and config.c. */
-#define text_fail hri_fail
-#define text_hint hri_hint
 #define CLI_PRINTF(at, first) __attribute__((format(printf, at, first)))
 
 /* ---- numbers as text: each writes into `out` and returns it ---- */
@@ -28,12 +26,8 @@ char *text_number(double number, char out[TEXT_BYTES]);   /* the shortest decima
 
 /* ---- text as numbers ---- */
 
-/* "6GiB", "1.5 GB", "123" are bytes; "90%" sets *percent and stores the share in *share. NULL when read, else the
- * reason. */
-const char *text_parse_size(const char *text, uint64_t *bytes, bool *percent, double *share);
-/* Whole numbers in [low, high]; finite numbers. The whole text must be used. */
+/* Whole numbers in [low, high]. The whole text must be used. */
 bool text_parse_count(const char *text, uint64_t low, uint64_t high, uint64_t *count);
-bool text_parse_number(const char *text, double *number);
 /* "\n", "\t", "\r", "\\" and "\xHH" become the bytes they name; `out` needs strlen(text) + 1 bytes. False on another
  * escape. */
 bool text_unescape(const char *text, char *out);
@@ -56,16 +50,6 @@ bool text_is_stream(FILE *file);
 /* ---- errors ---- */
 /* "headroom: MESSAGE" and, when there is a hint, "  try: HINT" on standard error. */
 void text_print_error(const hr_error *error);
-
-/* ---- near misses ---- */
-typedef struct nearest {
-  const char *word, *best;
-  unsigned distance;
-} nearest;
-void nearest_begin(nearest *search, const char *word);
-void nearest_offer(nearest *search, const char *candidate);
-/* The best offer, or NULL when none is near enough to be a slip of the fingers. */
-const char *nearest_end(const nearest *search);
 
 /* ---- the screen ---- */
 typedef enum style { STYLE_PLAIN = 0, STYLE_BOLD, STYLE_GOOD, STYLE_BAD, STYLE_WARN, STYLE_DIM } style;

@@ -77,7 +77,7 @@ static hr_status read_ids(const document *from, int32_t **ids, uint64_t *count, 
 
 static void print_decoded(const cli_config *config, const char *text, uint64_t bytes, uint64_t count) {
   json_writer json;
-  if (!config_flag(config, OPTION_JSON)) {
+  if (!config->own.json) {
     (void)fwrite(text, 1, bytes, stdout);
     return;
   }
@@ -145,12 +145,12 @@ static void print_json(const cli_config *config, const hr_tokenizer *tokenizer, 
   json_write_count(&json, "bytes", from->count);
   json_write_count(&json, "token_count", tokens->count);
   json_write_ns(&json, "encode_ns", seconds);
-  if (!config_flag(config, OPTION_STATS)) {
+  if (!config->own.stats) {
     json_write_open_flat(&json, "ids", '[');
     for (uint64_t i = 0; i < tokens->count; i++) json_write_integer(&json, NULL, tokens->ids[i]);
     json_write_close(&json, ']');
   }
-  if (config_flag(config, OPTION_TOKENS)) {
+  if (config->own.tokens) {
     json_write_open(&json, "tokens", '[');
     for (uint64_t i = 0; i < tokens->count; i++) {
       uint64_t bytes;
@@ -168,15 +168,15 @@ static void print_json(const cli_config *config, const hr_tokenizer *tokenizer, 
 }
 
 static hr_status encode(const cli_config *config, const hr_tokenizer *tokenizer, const document *from, bool special, hr_error *error) {
-  uint32_t flags = (special ? HR_ENCODE_SPECIAL : 0) | (config_flag(config, OPTION_TOKENS) ? HR_ENCODE_OFFSETS : 0);
+  uint32_t flags = (special ? HR_ENCODE_SPECIAL : 0) | (config->own.tokens ? HR_ENCODE_OFFSETS : 0);
   hr_tokens tokens = {0};
   double begin = seconds_now();
   hr_status status = hr_tokenizer_encode(tokenizer, from->bytes, from->count, flags, &tokens, error);
   double seconds = seconds_now() - begin;
   if (status == HR_OK) {
-    if (config_flag(config, OPTION_JSON)) print_json(config, tokenizer, &tokens, from, seconds);
-    else if (config_flag(config, OPTION_STATS)) print_stats(tokenizer, &tokens, from, seconds);
-    else if (config_flag(config, OPTION_TOKENS)) print_tokens(tokenizer, &tokens, from);
+    if (config->own.json) print_json(config, tokenizer, &tokens, from, seconds);
+    else if (config->own.stats) print_stats(tokenizer, &tokens, from, seconds);
+    else if (config->own.tokens) print_tokens(tokenizer, &tokens, from);
     else print_ids(&tokens);
   }
   hr_tokens_deinit(&tokens);
@@ -184,25 +184,25 @@ static hr_status encode(const cli_config *config, const hr_tokenizer *tokenizer,
 }
 
 static hr_status check_options(const cli_config *config, hr_error *error) {
-  bool shows = config_flag(config, OPTION_STATS) || config_flag(config, OPTION_TOKENS);
+  bool shows = config->own.stats || config->own.tokens;
   if (config->operand_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "the model whose tokenizer is wanted is missing");
     return hri_hint(error, HR_ERROR_USAGE, "headroom tokenize MODEL FILE");
   }
-  if (config_flag(config, OPTION_DECODE) && shows)
+  if (config->own.decode && shows)
     return hri_fail(error, HR_ERROR_USAGE, "--decode goes from ids to text: --stats and --tokens do not go with it");
   return HR_OK;
 }
 
 hr_status command_tokenize(cli_config *config, hr_error *error) {
-  bool special = !config_chosen(config, OPTION_SPECIAL) || config_flag(config, OPTION_SPECIAL);
+  bool special = config->own.special;
   hr_tokenizer *tokenizer = NULL;
   document from = {0};
   hr_status status = check_options(config, error);
   if (status == HR_OK) status = hr_tokenizer_open(config->operands[0], &tokenizer, error);
   if (status == HR_OK) status = read_document(config->operand_count > 1 ? config->operands[1] : "-", &from, error);
   if (status == HR_OK)
-    status = config_flag(config, OPTION_DECODE) ? decode(config, tokenizer, &from, special, error) : encode(config, tokenizer, &from, special, error);
+    status = config->own.decode ? decode(config, tokenizer, &from, special, error) : encode(config, tokenizer, &from, special, error);
   free(from.bytes);
   hr_tokenizer_close(tokenizer);
   return status;

@@ -48,20 +48,15 @@ static void catch_signals(void) {
 
 /* ---- options ---- */
 
-static hr_status need_option(option_id id, const char *hint, hr_error *error) {
-  hri_fail(error, HR_ERROR_USAGE, "--%s is missing", option_get(id)->name);
+static hr_status need_option(const cli_config *config, const void *member, const char *hint, hr_error *error) {
+  hri_fail(error, HR_ERROR_USAGE, "--%s is missing", option_get(option_at(config, member))->name);
   return hri_hint(error, HR_ERROR_USAGE, "%s", hint);
 }
 
 static hr_status run_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
-  const value *data = &config->values[OPTION_DATA], *held = &config->values[OPTION_EVAL_DATA];
-  if (data->list_count == 0) return need_option(OPTION_DATA, "--data FILE..., text or JSONL", error);
-  run->data_paths = (const char *const *)data->list;
-  run->data_path_count = data->list_count;
-  run->eval_paths = (const char *const *)held->list;
-  run->eval_path_count = held->list_count;
-  run->eval_batches = config_count(config, OPTION_EVAL_BATCHES);
-  return data_options(config, separator, &run->data, error);
+  *run = config->run;
+  if (run->data_path_count == 0) return need_option(config, &config->run.data_paths, "--data FILE..., text or JSONL", error);
+  return data_options(separator, &run->data, error);
 }
 
 static bool same_directory(const char *a, const char *b) {
@@ -70,28 +65,15 @@ static bool same_directory(const char *a, const char *b) {
 }
 
 static hr_status train_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
-  static const char *const dtypes[] = {"source", "f32", "bf16", "f16"};
   hr_status status = run_options(config, separator, run, error);
   if (status != HR_OK) return status;
-  run->resume_directory = config_text(config, OPTION_RESUME);
-  run->out_directory = config_text(config, OPTION_OUT) ? config_text(config, OPTION_OUT) : run->resume_directory;
+  if (!run->out_directory) run->out_directory = run->resume_directory;
   if (run->resume_directory && !same_directory(run->resume_directory, run->out_directory)) {
     hri_fail(error, HR_ERROR_USAGE, "--resume %s and --out %s differ", run->resume_directory, run->out_directory);
     return hri_hint(error, HR_ERROR_USAGE, "leave --out away: a run goes on in its own directory");
   }
   if (run->resume_directory) run->out_directory = run->resume_directory; /* one directory, however it was spelled */
-  if (!run->out_directory) return need_option(OPTION_OUT, "--out RUN, the directory to write", error);
-  run->model_source = config_text(config, OPTION_MODEL);
-  run->resume_from = config_text(config, OPTION_FROM);
-  run->allow_different = config_text(config, OPTION_ALLOW_DIFFERENT);
-  run->same_bits = config_flag(config, OPTION_SAME_BITS);
-  run->eval_every = config_count(config, OPTION_EVAL_EVERY);
-  run->save_every = config_count(config, OPTION_SAVE_EVERY);
-  run->keep = config_count(config, OPTION_KEEP) < UINT32_MAX ? (uint32_t)config_count(config, OPTION_KEEP) : UINT32_MAX;
-  run->save_dtype = dtypes[config_count(config, OPTION_SAVE_DTYPE)];
-  run->sample_prompt = config_text(config, OPTION_SAMPLE);
-  run->profile_path = config_text(config, OPTION_PROFILE);
-  run->record_memory = config_flag(config, OPTION_RECORD_MEMORY);
+  if (!run->out_directory) return need_option(config, &config->run.out_directory, "--out RUN, the directory to write", error);
   return HR_OK;
 }
 
@@ -169,7 +151,7 @@ static bool machine_refused(const hr_job *job, hr_status status, const hr_error 
 }
 
 hr_status command_train(cli_config *config, hr_error *error) {
-  hr_run_options run = {0};
+  hr_run_options run;
   hr_run_result result;
   char *separator = NULL;
   cli_talk talk;
@@ -177,7 +159,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
   memset(&result, 0, sizeof result);
   status = config_resume(config, error);
   if (status != HR_OK) return status;
-  if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_TRAIN, error);
+  if (config->own.show_config) return config_show_for(config, HR_PURPOSE_TRAIN, error);
   status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
   if (status == HR_OK) status = choose(config, error);
@@ -191,7 +173,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
     talk_clear(&talk);
     if (machine_refused(&config->job, status, error)) refused_explain(&config->job, error);
     if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
-      if (config_flag(config, OPTION_JSON))
+      if (config->own.json)
         print_train_json(&run, &result, status);
       else
         print_train(&run, &result, status);
@@ -205,7 +187,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
 
 static void print_evaluation(const cli_config *config, const hr_run_result *result) {
   json_writer json;
-  if (!config_flag(config, OPTION_JSON)) {
+  if (!config->own.json) {
     (void)printf("%-14s%14.6f\n%-14s%14.6g\n%-14s%14llu\n", "loss", result->eval_loss, "perplexity", result->perplexity,
                  "tokens", (unsigned long long)result->eval_tokens);
     talk_print_tiers(result->planned_bytes, result->reserved_bytes);
@@ -221,14 +203,14 @@ static void print_evaluation(const cli_config *config, const hr_run_result *resu
 }
 
 hr_status command_evaluate(cli_config *config, hr_error *error) {
-  hr_run_options run = {0};
+  hr_run_options run;
   hr_run_result result;
   char *separator = NULL;
   cli_talk talk;
   hr_hold *hold;
   hr_status status;
   memset(&result, 0, sizeof result);
-  if (config_flag(config, OPTION_SHOW_CONFIG)) return config_show_for(config, HR_PURPOSE_EVALUATE, error);
+  if (config->own.show_config) return config_show_for(config, HR_PURPOSE_EVALUATE, error);
   hold = config_hold_model(config);
   status = config_job(config, HR_PURPOSE_EVALUATE, error);
   if (status == HR_OK) status = run_options(config, &separator, &run, error);

@@ -207,13 +207,16 @@ static void describe(work *w, uint32_t source_type) {
   r->parameter_count = hr_model_parameter_count(&w->model);
 }
 
+void hr_convert_options_init(hr_convert_options *options) { *options = (hr_convert_options){0}; }
+
 hr_status hr_convert(const char *source, const char *target, const hr_convert_options *options, hr_convert_result *result, hr_error *error) {
-  static const hr_convert_options none = {0};
+  hr_convert_options none;
   hr_convert_result unused;
   work w = {.options = options ? options : &none, .result = result ? result : &unused};
   hri_target t;
   uint32_t source_type = 0;
   hr_status status = HR_OK;
+  hr_convert_options_init(&none);
   memset(w.result, 0, sizeof *w.result);
   hri_lexicon_init(&w.lexicon);
   HRI_TRY_OUT(check_target(&t, source, target, w.options, error));

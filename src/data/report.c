@@ -130,6 +130,8 @@ static hr_status make(hr_data *data, const hr_model *model, const char *const *p
   return HR_OK;
 }
 
+void hr_data_options_init(hr_data_options *options) { *options = (hr_data_options){0}; }
+
 hr_status hr_data_open(const hr_model *model, const char *const *paths, uint32_t path_count, const hr_data_options *options,
                        uint32_t sequence_length, hr_data **data, hr_error *error) {
   hr_data *made = hri_alloc_zero(1, sizeof *made);

@@ -379,6 +379,8 @@ static hr_status end_line(hr_explainer *e, bool complete, hr_error *error) {
 
 /* ---- the public calls ---- */
 
+void hr_explain_options_init(hr_explain_options *options) { *options = (hr_explain_options){0}; }
+
 hr_status hr_explainer_create(const hr_explain_options *options, hr_explainer **explainer, hr_error *error) {
   hr_explainer *e = hri_alloc_zero(1, sizeof *e);
   *explainer = NULL;

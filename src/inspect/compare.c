@@ -84,4 +84,3 @@ hr_status hr_inspect_compare(const hr_inspection *before, const hr_inspection *a
   return HR_OK;
 }
 
-void hr_differences_free(hr_difference *rows) { hri_free(rows); }

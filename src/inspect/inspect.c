@@ -107,11 +107,15 @@ static hr_status find_all(hri_inside *in, const hr_inspect_options *o, hr_error 
   return hri_fragmentation_find(in, p->has_state ? oom : NULL, error);
 }
 
+void hr_inspect_options_init(hr_inspect_options *options) { *options = (hr_inspect_options){.at = HR_AT_OOM, .trace = HR_TRACE_MOST}; }
+
 hr_status hr_inspect(const hr_snapshot *snapshot, const hr_inspect_options *options, hr_inspection **inspection, hr_error *error) {
-  hr_inspect_options o = options ? *options : (hr_inspect_options){HR_AT_OOM, choose_trace(snapshot), 0, false};
+  hr_inspect_options o;
   hri_inside *in;
   hr_status status;
   *inspection = NULL;
+  hr_inspect_options_init(&o);
+  if (options) o = *options;
   if (o.trace == HR_TRACE_MOST) o.trace = choose_trace(snapshot);
   if (o.trace > snapshot->trace_count) return hri_fail(error, HR_ERROR_USAGE, "the snapshot has %u traces, not %u", snapshot->trace_count, o.trace);
   in = hri_alloc_zero(1, sizeof *in);

@@ -249,4 +249,3 @@ hr_status hr_inspect_text(const hr_inspection *p, uint32_t top, uint32_t by_mask
   return HR_OK;
 }
 
-void hr_inspect_text_free(char *text) { hri_free(text); }

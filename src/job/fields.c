@@ -1,110 +1,224 @@
-/* The table itself. A new option of a job is one row here; what reads it (run.json, state.json, a resume) needs no change. */
+/* The table. A new option of a job is a member of hr_job, one row here, and the code that uses it: parsing, help, the manual
+ * page, recipes, --show-config, JSON, run.json, state.json, resume, the options that the planner says and the C API are loops
+ * over the rows (headroom/field.h).
+ *
+ * The order of the rows is the order of help and of `plan --json`. */
 #include "job/fields.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
+#define JOB(member) .home = HR_HOME_JOB, .offset = offsetof(hr_job, member)
+#define JOB_PAIR(a, b) .home = HR_HOME_JOB, .offset = offsetof(hr_job, a), .second = offsetof(hr_job, b)
+#define RUN(member) .home = HR_HOME_RUN, .offset = offsetof(hr_run_options, member)
+#define RUN_PAIR(a, b) .home = HR_HOME_RUN, .offset = offsetof(hr_run_options, a), .second = offsetof(hr_run_options, b)
+#define RANGE(a, b) .low = a, .high = b
+#define COUNT(a, b) .least = a, .most = b
+/* Another value gives another result, and a resume refuses it. */
+#define MATHEMATICS(class) .identity = HR_IDENTITY_MATHEMATICS, .effect = HR_EFFECT_##class
+#define EFFECT(class) .effect = HR_EFFECT_##class
+#define ONCE .keep = HR_KEEP_NEVER
 
-#define JOB(n, k, member, id) .name = n, .kind = HRI_FIELD_##k, .offset = offsetof(hr_job, member), .identity = HRI_IDENTITY_##id
-#define RUN(n, k, member, id) .name = n, .kind = HRI_FIELD_##k, .of_run = true, .offset = offsetof(hr_run_options, member), .identity = HRI_IDENTITY_##id
-#define NAMES(f) .value_name = f
+enum {
+  P = HR_FOR_PLAN, T = HR_FOR_TRAIN, E = HR_FOR_EVALUATE, G = HR_FOR_GENERATE, X = HR_FOR_EXPLAIN, D = HR_FOR_DATA, J = HR_FOR_JOBS,
+  MAX_ACCUMULATE = 1 << 20,
+  MAX_THREADS = 4096
+};
 
-_Static_assert(offsetof(hr_job, beta2) == offsetof(hr_job, beta1) + sizeof(double), "BETAS reads two doubles");
-_Static_assert(offsetof(hr_run_options, data_path_count) == offsetof(hr_run_options, data_paths) + sizeof(void *), "PATHS reads the count behind the list");
-_Static_assert(offsetof(hr_run_options, eval_path_count) == offsetof(hr_run_options, eval_paths) + sizeof(void *), "PATHS reads the count behind the list");
-_Static_assert(sizeof(hr_precision) == sizeof(int), "ENUM copies an int");
+/* ---- words, in the order of the enumerators ---- */
 
-static const char *precision(int v) { return hr_precision_name((hr_precision)v); }
-static const char *moments(int v) { return hr_moments_name((hr_moments)v); }
-static const char *weight_packing(int v) { return hr_weight_packing_name((hr_weight_packing)v); }
-static const char *attention(int v) { return hr_attention_name((hr_attention)v); }
-static const char *optimizer(int v) { return hr_optimizer_name((hr_optimizer)v); }
-static const char *update(int v) { return v == HR_UPDATE_IN_BACKWARD ? "in-backward" : "after"; }
-static const char *schedule(int v) { return hr_schedule_name((hr_schedule)v); }
-static const char *packing(int v) { return hr_packing_name((hr_packing)v); }
-static const char *on_nonfinite(int v) { return hr_on_nonfinite_name((hr_on_nonfinite)v); }
-static const char *format(int v) { return v == HR_DATA_AUTO ? "auto" : hr_data_format_name((hr_data_format)v); }
-static const char *loss_scope(int v) { return hr_loss_scope_name((hr_loss_scope)v); }
-static const char *truncate_name(int v) { return hr_truncate_name((hr_truncate)v); }
+static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", NULL};
+static const char *const moments[] = {"fp32", "bf16", NULL};
+static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
+static const char *const attentions[] = {"flash", "materialized", NULL};
+static const char *const optimizers[] = {"adamw", "sgd", "momentum", NULL};
+static const char *const updates[] = {"after", "in-backward", NULL};
+static const char *const schedules[] = {"constant", "linear", "cosine", "wsd", NULL};
+static const char *const on_nonfinites[] = {"stop", "skip", NULL};
+static const char *const packings[] = {"pack", "off", "wrapped", NULL};
+static const char *const formats[] = {"auto",     "text",     "lines",  "text-field", "prompt-completion", "messages",
+                                      "sharegpt", "alpaca",   "tokens", "nanogpt",    "llmc",              NULL};
+static const char *const loss_scopes[] = {"auto", "all", "assistant", "completion", NULL};
+static const char *const truncations[] = {"split", "keep-start", "keep-end", "drop", NULL};
+static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
+
+#define LAST(words) ((int)(sizeof(words) / sizeof *(words)) - 2)
+_Static_assert(LAST(precisions) == HR_PRECISION_BF16_PURE && LAST(moments) == HR_MOMENTS_BF16 && LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
+                   LAST(attentions) == HR_ATTENTION_MATERIALIZED && LAST(optimizers) == HR_OPTIMIZER_MOMENTUM && LAST(updates) == HR_UPDATE_IN_BACKWARD &&
+                   LAST(schedules) == HR_SCHEDULE_WSD && LAST(on_nonfinites) == HR_ON_NONFINITE_SKIP && LAST(packings) == HR_PACKING_WRAPPED &&
+                   LAST(formats) == HR_DATA_FORMAT_COUNT - 1 && LAST(loss_scopes) == HR_LOSS_SCOPE_COMPLETION && LAST(truncations) == HR_TRUNCATE_DROP,
+               "one word for each enumerator");
+
+#define WORD_OF(words, value) ((unsigned)(value) <= (unsigned)LAST(words) ? (words)[value] : "unknown")
+const char *hr_precision_name(hr_precision value) { return WORD_OF(precisions, value); }
+const char *hr_moments_name(hr_moments value) { return WORD_OF(moments, value); }
+const char *hr_weight_packing_name(hr_weight_packing value) { return WORD_OF(weight_packings, value); }
+const char *hr_optimizer_name(hr_optimizer value) { return WORD_OF(optimizers, value); }
+const char *hr_attention_name(hr_attention value) { return WORD_OF(attentions, value); }
+const char *hr_on_nonfinite_name(hr_on_nonfinite value) { return WORD_OF(on_nonfinites, value); }
+const char *hr_schedule_name(hr_schedule value) { return WORD_OF(schedules, value); }
+const char *hr_packing_name(hr_packing value) { return WORD_OF(packings, value); }
+const char *hr_data_format_name(hr_data_format value) { return WORD_OF(formats, value); }
+const char *hr_loss_scope_name(hr_loss_scope value) { return WORD_OF(loss_scopes, value); }
+const char *hr_truncate_name(hr_truncate value) { return WORD_OF(truncations, value); }
+
+/* "false" is what some YAML writers make of off. */
+static const char *const chunk_words[] = {"auto", "off", "false", NULL};
+static const uint64_t chunk_values[] = {HR_LOSS_CHUNK_AUTO, HR_LOSS_CHUNK_OFF, HR_LOSS_CHUNK_OFF};
+static const char *const recompute_words[] = {"none", "block", "every:", "sqrt", "levels:", NULL};
+
+/* ---- the rows ---- */
 
 /* `attention` counts as mathematics: the two ways add in another order. So do `micro-batch` and `loss-chunk`; `recompute`,
- * `update` and `weight-packing` give the same bits (tests/unit/test_bits.c). */
-static const hri_field fields[] = {
-    {JOB("seq", U32, sequence_length, MATHEMATICS)},
-    {JOB("micro-batch", U32, micro_batch, MATHEMATICS)},
-    {JOB("accumulate", U32, accumulate, MATHEMATICS)},
-    {JOB("budget", U64, budget_bytes, FREE), .keep = HRI_KEEP_GIVEN},
-    {JOB("precision", ENUM, precision, MATHEMATICS), NAMES(precision)},
-    {JOB("moments", ENUM, moments, MATHEMATICS), NAMES(moments)},
-    {JOB("weight-packing", ENUM, weight_packing, FREE), NAMES(weight_packing)},
-    {JOB("recompute", RECOMPUTE, recompute, FREE)},
-    {JOB("attention", ENUM, attention, MATHEMATICS), NAMES(attention)},
-    {JOB("loss-chunk", CHUNK, loss_chunk, MATHEMATICS)},
-    {JOB("threads", U32, threads, MACHINE), .keep = HRI_KEEP_GIVEN, .given = HR_GIVEN_THREADS},
-    {JOB("check", BOOL, check, FREE)},
-    {JOB("optimizer", ENUM, optimizer, MATHEMATICS), NAMES(optimizer)},
-    {JOB("betas", BETAS, beta1, MATHEMATICS)},
-    {JOB("eps", DOUBLE, epsilon, MATHEMATICS)},
-    {JOB("weight-decay", DOUBLE, weight_decay, MATHEMATICS)},
-    {JOB("momentum", DOUBLE, momentum, MATHEMATICS)},
-    {JOB("update", ENUM, update, FREE), NAMES(update)},
-    {JOB("lr", DOUBLE, learning_rate, MATHEMATICS)},
-    {JOB("schedule", ENUM, schedule, MATHEMATICS), NAMES(schedule)},
-    {JOB("warmup", DOUBLE, warmup, MATHEMATICS)},
-    {JOB("decay", DOUBLE, decay, MATHEMATICS)},
-    {JOB("min-lr-ratio", DOUBLE, min_lr_ratio, MATHEMATICS)},
-    {JOB("clip", DOUBLE, clip, MATHEMATICS)},
-    {JOB("on-nonfinite", ENUM, on_nonfinite, MATHEMATICS), NAMES(on_nonfinite)},
-    {JOB("max-skipped", U32, max_skipped, MATHEMATICS)},
-    {JOB("steps", U64, steps, FREE)},   /* the number that results is compared by its own rule: see hri_steps_may_differ */
-    {JOB("epochs", DOUBLE, epochs, FREE)},
-    {JOB("seed", U64, seed, MATHEMATICS)},
-    {JOB("shuffle", BOOL, shuffle, MATHEMATICS)},
-    {JOB("packing", ENUM, packing, MATHEMATICS), NAMES(packing)},
-    {RUN("data", PATHS, data_paths, FREE)}, /* the bytes decide, not where they lie */
-    {RUN("eval-data", PATHS, eval_paths, FREE)},
-    {RUN("eval-every", U64, eval_every, FREE)},
-    {RUN("eval-batches", U64, eval_batches, FREE)},
-    {RUN("format", ENUM, data.format, MATHEMATICS), NAMES(format)},
-    {RUN("document-separator", TEXT, data.document_separator, MATHEMATICS)},
-    {RUN("chat-template", TEXT, data.chat_template, FREE)}, /* its text is part of `tokenizer` */
-    {RUN("loss", ENUM, data.loss, MATHEMATICS), NAMES(loss_scope)},
-    {RUN("truncate", ENUM, data.truncate, MATHEMATICS), NAMES(truncate_name)},
-    {RUN("skip-bad", BOOL, data.skip_bad, MATHEMATICS)},
-    {RUN("data-cache", TEXT, data.cache_directory, FREE)},
-    {RUN("save-every", U64, save_every, FREE)},
-    {RUN("keep", U32, keep, FREE)},
-    {RUN("save-dtype", TEXT, save_dtype, FREE)},
-    {RUN("sample", TEXT, sample_prompt, FREE)},
-    {RUN("record-memory", BOOL, record_memory, FREE), .keep = HRI_KEEP_NEVER},
-    {RUN("profile", TEXT, profile_path, FREE), .keep = HRI_KEEP_NEVER},
+ * `update` and `weight-packing` give the same bits (tests/unit/test_bits.c). Of data the bytes are compared, not where they
+ * lie; of steps the number that results (hri_steps_may_grow). */
+static const hr_field fields[] = {
+    {"model", HR_FIELD_TEXT, "Job", "MODEL", "a preset (gpt2-124m, llama-2-7b, qwen3-8b, ...), a Hugging Face directory, a config.json or a GGUF file", J,
+     RUN(model_source), ONCE, EFFECT(ALGORITHM), .positional = true},
+    {"seq", HR_FIELD_U32, "Job", "N", "tokens per row", P | T | E | D | X, JOB(sequence_length), COUNT(1, 0), .zero = "the model's positions, at most 1024",
+     MATHEMATICS(ALGORITHM), .given = HR_GIVEN_SEQUENCE, .said = 10},
+    {"micro-batch", HR_FIELD_U32, "Job", "N", "rows per micro-step", P | T | E | X, JOB(micro_batch), COUNT(1, 0), .initial = "1", MATHEMATICS(ROUNDING),
+     .given = HR_GIVEN_MICRO_BATCH, .said = 2},
+    {"accumulate", HR_FIELD_U32, "Job", "N", "micro-steps per optimizer step", P | T | X, JOB(accumulate), COUNT(1, MAX_ACCUMULATE), .initial = "1",
+     MATHEMATICS(ROUNDING), .given = HR_GIVEN_ACCUMULATE, .said = 3},
+    {"batch-tokens", HR_FIELD_U64, "Job", "N", "tokens per optimizer step; sets --accumulate to N / (seq x micro-batch)", P | T, JOB(batch_tokens), COUNT(1, 0),
+     EFFECT(ALGORITHM), ONCE, .given = HR_GIVEN_BATCH_TOKENS, .as_asked = true},
+    {"device", HR_FIELD_DEVICE, "Job", "NAME", "cpu, or a name of `headroom devices` (plan only); inspect: whose trace, 0 or cuda:0 (else the longest)",
+     J | X | HR_FOR_INSPECT, JOB(device), .initial = "cpu", ONCE, .as_asked = true},
+    {"budget", HR_FIELD_SIZE, "Job", "SIZE", "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable", J | X, JOB_PAIR(budget_bytes, budget_share),
+     .zero = "what is usable now", .keep = HR_KEEP_GIVEN, .given = HR_GIVEN_BUDGET, .as_asked = true},
+    {"precision", HR_FIELD_CHOICE, "Job", "TYPE", "fp32; bf16: with fp32 master weights; bf16-pure: without, the update rounds stochastically", J | X, JOB(precision),
+     .words = precisions, .initial = "fp32", MATHEMATICS(NUMERICS), .given = HR_GIVEN_PRECISION, .said = 9},
+    {"moments", HR_FIELD_CHOICE, "Optimizer", "TYPE", "of optimizer states; bf16 (rounded stochastically) goes with --precision bf16-pure", P | T | X, JOB(moments),
+     .words = moments, .initial = "fp32", MATHEMATICS(NUMERICS)},
+    {"weight-packing", HR_FIELD_CHOICE, "Job", "WHEN",
+     "weights rearranged for faster products: before each use (transient), once per step for all its micro-steps (persistent), where it pays (auto), or off", P | T,
+     JOB(weight_packing), .words = weight_packings, .initial = "auto", .given = HR_GIVEN_WEIGHT_PACKING},
+    {"recompute", HR_FIELD_RECOMPUTE, "Job", "HOW",
+     "what the backward makes again instead of keeping it: none, selective (norms, activations), auto (per layer, for the budget), block, every:K, sqrt, "
+     "levels:keep*4,cheap*8,...",
+     P | T | X, JOB(recompute), .suggested = recompute_words, .initial = "none", .given = HR_GIVEN_RECOMPUTE, .said = 1},
+    {"attention", HR_FIELD_CHOICE, "Job", "HOW", "flash: memory linear in the sequence; materialized: the score matrices, to show the difference", P | T | E | X,
+     JOB(attention), .words = attentions, .initial = "flash", MATHEMATICS(ROUNDING), .given = HR_GIVEN_ATTENTION},
+    {"loss-chunk", HR_FIELD_U32, "Job", "N", "tokens whose logits exist at a time: auto, off or a number", P | T | E | X, JOB(loss_chunk), COUNT(1, INT32_MAX),
+     .words = chunk_words, .word_values = chunk_values, .number = "a whole number of tokens", .initial = "auto", MATHEMATICS(ROUNDING),
+     .given = HR_GIVEN_LOSS_CHUNK, .said = 4},
+    {"threads", HR_FIELD_U32, "Job", "N", "CPU threads; part of the plan", J | HR_FOR_DEVICES, JOB(threads), COUNT(1, MAX_THREADS), .zero = "the physical cores allowed",
+     .identity = HR_IDENTITY_MACHINE, EFFECT(ROUNDING), .keep = HR_KEEP_GIVEN, .given = HR_GIVEN_THREADS},
+    {"auto", HR_FIELD_FLAG, "Job", NULL, "let the planner choose what was not given, to fit the budget in the least time", P | T, JOB(automatic), .initial = "false",
+     EFFECT(ROUNDING), ONCE},
+    {"check", HR_FIELD_FLAG, "Job", NULL, "poison dead memory and verify guard zones while running", J, JOB(check), .initial = "false"},
+    {"context", HR_FIELD_U32, "Job", "N", "tokens that the KV cache holds, prompt and new ones", P | G, JOB(context_length), COUNT(1, 0),
+     .zero = "prompt + --max-tokens; for a plan the sequence length", ONCE},
+
+    {"optimizer", HR_FIELD_CHOICE, "Optimizer", "NAME", "how gradients change the weights", P | T | X, JOB(optimizer), .words = optimizers, .initial = "adamw",
+     MATHEMATICS(ALGORITHM), .given = HR_GIVEN_OPTIMIZER, .said = 5},
+    {"betas", HR_FIELD_PAIR, "Optimizer", "B1,B2", "decay rates of AdamW's two averages", P | T, JOB_PAIR(beta1, beta2), RANGE(0, 1), .below_high = true,
+     .initial = "0.9,0.999", MATHEMATICS(ALGORITHM)},
+    {"eps", HR_FIELD_NUMBER, "Optimizer", "X", "AdamW's epsilon", P | T, JOB(epsilon), RANGE(0, 1), .initial = "1e-8", MATHEMATICS(ALGORITHM)},
+    {"weight-decay", HR_FIELD_NUMBER, "Optimizer", "X", "decay of matrices and embeddings (not of biases and norms)", P | T, JOB(weight_decay), RANGE(0, 1e3),
+     .initial = "0", MATHEMATICS(ALGORITHM)},
+    {"momentum", HR_FIELD_NUMBER, "Optimizer", "X", "of --optimizer momentum", P | T, JOB(momentum), RANGE(0, 1), .below_high = true, .initial = "0.9",
+     MATHEMATICS(ALGORITHM)},
+    {"update", HR_FIELD_CHOICE, "Optimizer", "WHEN", "after the backward, or in-backward, which lets gradients die early", P | T | X, JOB(update), .words = updates,
+     .initial = "after", .given = HR_GIVEN_UPDATE, .said = 6},
+    {"lr", HR_FIELD_NUMBER, "Optimizer", "X", "learning rate at its highest", P | T, JOB(learning_rate), RANGE(0, 1e3), .initial = "5e-5", MATHEMATICS(ALGORITHM)},
+    {"schedule", HR_FIELD_CHOICE, "Optimizer", "NAME", "course of the learning rate", P | T, JOB(schedule), .words = schedules, .initial = "linear",
+     MATHEMATICS(ALGORITHM)},
+    {"warmup", HR_FIELD_NUMBER, "Optimizer", "X", "steps of linear warm-up, or a share of the steps when below 1", P | T, JOB(warmup), RANGE(0, 1e15), .initial = "0",
+     MATHEMATICS(ALGORITHM)},
+    {"decay", HR_FIELD_NUMBER, "Optimizer", "X", "wsd: steps of the final decay, or a share when below 1", P | T, JOB(decay), RANGE(0, 1e15), .initial = "0.1",
+     MATHEMATICS(ALGORITHM)},
+    {"min-lr-ratio", HR_FIELD_NUMBER, "Optimizer", "X", "floor of the schedule as a share of --lr", P | T, JOB(min_lr_ratio), RANGE(0, 1), .initial = "0",
+     MATHEMATICS(ALGORITHM)},
+    {"clip", HR_FIELD_NUMBER, "Optimizer", "X", "largest global gradient norm; 0 turns clipping off", P | T | X, JOB(clip), RANGE(0, 1e30), .initial = "1",
+     MATHEMATICS(ALGORITHM), .given = HR_GIVEN_CLIP, .said = 7},
+    {"on-nonfinite", HR_FIELD_CHOICE, "Optimizer", "WHAT",
+     "a step whose loss or gradients are infinite or NaN: stop the run, or skip the step, which leaves weights and optimizer states as they are", P | T,
+     JOB(on_nonfinite), .words = on_nonfinites, .initial = "stop", MATHEMATICS(ALGORITHM), .said = 8},
+    {"max-skipped", HR_FIELD_U32, "Optimizer", "N", "steps in a row that may be skipped before the run stops", P | T, JOB(max_skipped), COUNT(1, 0),
+     .initial = "10", /* so many are no bad batch, the training has diverged */
+     .remedy = "give --on-nonfinite stop to end the run at the first such step", MATHEMATICS(ALGORITHM)},
+    {"steps", HR_FIELD_U64, "Optimizer", "N", "optimizer steps", P | T, JOB(steps), COUNT(1, 0), .zero = "from --epochs", EFFECT(ALGORITHM)},
+    {"epochs", HR_FIELD_NUMBER, "Optimizer", "X", "passes over the data, when --steps is not given", P | T, JOB(epochs), RANGE(0, 1e9), .initial = "3",
+     EFFECT(ALGORITHM)},
+    {"seed", HR_FIELD_U64, "Optimizer", "N", "of initial weights, row order and sampling", P | T | G, JOB(seed), .initial = "42", MATHEMATICS(ALGORITHM)},
+
+    {"data", HR_FIELD_PATHS, "Data", "PATH...", "files or directories: text, JSONL or JSON rows, token bins", T | E, RUN_PAIR(data_paths, data_path_count),
+     EFFECT(ALGORITHM)},
+    {"eval-data", HR_FIELD_PATHS, "Data", "PATH...", "held-back files, evaluated while training", T, RUN_PAIR(eval_paths, eval_path_count)},
+    {"eval-every", HR_FIELD_U64, "Data", "N", "steps between evaluations", T, RUN(eval_every), .initial = "0", .zero = "at the end"},
+    {"eval-batches", HR_FIELD_U64, "Data", "N", "batches per evaluation at most", T | E, RUN(eval_batches), .initial = "0", .zero = "all"},
+    {"format", HR_FIELD_CHOICE, "Data", "NAME", "what the files hold; auto looks at each one", T | E | D, RUN(data.format), .words = formats, .initial = "auto",
+     MATHEMATICS(ALGORITHM)},
+    {"document-separator", HR_FIELD_TEXT, "Data", "TEXT",
+     "where documents of a text file end (\\n, \\t, \\\\, \\xHH are understood); without it a file is one document", T | E | D, RUN(data.document_separator),
+     MATHEMATICS(ALGORITHM)},
+    {"chat-template", HR_FIELD_TEXT, "Data", "PRESET|FILE",
+     "chat template of conversations: a preset (chatml, llama3, ...) or a Jinja file, instead of the model's", T | E | D | G, RUN(data.chat_template),
+     EFFECT(ALGORITHM)}, /* its text is part of the identity `tokenizer` */
+    {"loss", HR_FIELD_CHOICE, "Data", "WHAT",
+     "labels that count: auto (completions, the assistant's turns, all of text), all, assistant, or completion (the last answer)", T | E | D, RUN(data.loss),
+     .words = loss_scopes, .initial = "auto", MATHEMATICS(ALGORITHM)},
+    {"truncate", HR_FIELD_CHOICE, "Data", "HOW", "documents longer than a row: split over rows, shortened to their start or end, or left out", T | E | D,
+     RUN(data.truncate), .words = truncations, .initial = "split", MATHEMATICS(ALGORITHM)},
+    {"skip-bad", HR_FIELD_FLAG, "Data", NULL, "pass over broken rows, name the first and count them, instead of refusing the file", T | E | D, RUN(data.skip_bad),
+     .initial = "false", MATHEMATICS(ALGORITHM)},
+    {"data-cache", HR_FIELD_PATH, "Data", "DIR", "keep tokenized data in DIR, and find it again (train: RUN/data-cache unless given)", T | E | D,
+     RUN(data.cache_directory)},
+    {"shuffle", HR_FIELD_FLAG, "Data", NULL, "shuffle the rows instead of keeping the order of the files", P | T, JOB(shuffle), .initial = "false",
+     MATHEMATICS(ALGORITHM)},
+    {"packing", HR_FIELD_CHOICE, "Data", "HOW",
+     "pack: several whole documents in a row, by best fit; wrapped: one behind the other, cut where a row ends; off: one. Documents do not see each other",
+     P | T | E, JOB(packing), .words = packings, .initial = "pack", MATHEMATICS(ALGORITHM)},
+
+    {"out", HR_FIELD_PATH, "Results", "RUN", "run directory to write (default with --resume: that run)", T, RUN(out_directory), ONCE},
+    {"save-every", HR_FIELD_U64, "Results", "N", "steps between checkpoints", T, RUN(save_every), .initial = "0", .zero = "only at the end"},
+    {"keep", HR_FIELD_U32, "Results", "N", "newest checkpoints to keep besides the best", T, RUN(keep), .initial = "0", .zero = "all"},
+    {"save-dtype", HR_FIELD_WORD, "Results", "TYPE", "of RUN/final; source: as loaded, f32 from scratch", T, RUN(save_dtype), .words = dtypes, .initial = "source"},
+    {"resume", HR_FIELD_PATH, "Results", "RUN", "go on from the newest checkpoint of a run; model, data and every option come from it unless given", T,
+     RUN(resume_directory), ONCE},
+    {"from", HR_FIELD_NAME, "Results", "step-N", "with --resume: go on from this checkpoint instead; later ones are moved aside", T, RUN(resume_from), ONCE},
+    {"allow-different", HR_FIELD_NAME, "Results", "NAME,...",
+     "with --resume: what may differ from the run although it changes the result (lr, data, steps, ...)", T, RUN(allow_different), ONCE},
+    {"same-bits", HR_FIELD_FLAG, "Results", NULL,
+     "with --resume: refuse where bits may differ (another instruction set, library, version, number of threads)", T, RUN(same_bits), .initial = "false", ONCE},
+    {"sample", HR_FIELD_TEXT, "Results", "TEXT", "continue TEXT after each evaluation; the plan then holds generation too", P | T, RUN(sample_prompt)},
+    {"profile", HR_FIELD_PATH, "Results", "FILE", "time every node and write a trace (JSON, for Perfetto) at the end", T, RUN(profile_path), ONCE},
+    {"record-memory", HR_FIELD_FLAG, "Results", NULL, "write the last steps' memory as a snapshot, RUN/memory/snapshot.pickle.gz", T, RUN(record_memory),
+     .initial = "false", ONCE},
 };
+enum { FIELDS = sizeof fields / sizeof *fields };
 
-const hri_special hri_specials[HRI_SPECIALS] = {
-    {"model", HRI_IDENTITY_MATHEMATICS, "the description of the model"},
-    {"data", HRI_IDENTITY_MATHEMATICS, "the bytes of the training data"},
-    {"tokenizer", HRI_IDENTITY_MATHEMATICS, "the tokenizer and the chat template"},
-    {"eval-data", HRI_IDENTITY_MATHEMATICS, "the bytes of the evaluation data"},
-    {"metrics", HRI_IDENTITY_MATHEMATICS, "the text of metrics.jsonl up to the checkpoint"},
-};
+uint32_t hr_field_count(void) { return FIELDS; }
+const hr_field *hr_field_get(uint32_t index) { return index < FIELDS ? &fields[index] : NULL; }
 
-uint32_t hri_field_count(void) { return sizeof fields / sizeof *fields; }
-const hri_field *hri_field_get(uint32_t index) { return &fields[index]; }
-
-const hri_field *hri_field_find(const char *name) {
-  for (uint32_t k = 0; k < hri_field_count(); k++)
+const hr_field *hr_field_find(const char *name) {
+  for (uint32_t k = 0; k < FIELDS; k++)
     if (strcmp(fields[k].name, name) == 0) return &fields[k];
   return NULL;
 }
 
-bool hri_field_is_kept(const hri_field *f, const hr_job *job) {
-  if (f->keep != HRI_KEEP_GIVEN) return f->keep == HRI_KEEP;
-  return f->given ? (job->given & f->given) != 0 : job->budget_given;
+const hr_field *hri_field_filed(uint32_t index) {
+  for (int home = HR_HOME_JOB; home <= HR_HOME_RUN; home++)
+    for (uint32_t k = 0; k < FIELDS; k++)
+      if ((int)fields[k].home == home && index-- == 0) return &fields[k];
+  return NULL;
 }
 
-/* ---- values as text ---- */
+bool hri_field_is_kept(const hr_field *f, const hr_job *job) {
+  return f->keep == HR_KEEP || (f->keep == HR_KEEP_GIVEN && (job->given & f->given) != 0);
+}
+
+bool hri_field_is_default(const hr_field *f, const void *home) {
+  char has[HR_FIELD_TEXT_BYTES], wanted[HR_FIELD_TEXT_BYTES];
+  hr_value value;
+  hr_field_load(f, home, &value);
+  hr_field_text(f, &value, has, sizeof has);
+  if (!f->initial || hr_field_read(f, f->initial, NULL, &value, NULL) != HR_OK) return false;
+  return strcmp(has, hr_field_text(f, &value, wanted, sizeof wanted)) == 0;
+}
+
+/* ---- as files have them ---- */
 
 void hri_field_escape(const char *text, hri_text *out) {
   for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
@@ -114,75 +228,41 @@ void hri_field_escape(const char *text, hri_text *out) {
   }
 }
 
-char *hri_number_text(double value, char out[40]) {
-  for (int digits = 6; digits <= 17; digits++) {
-    (void)snprintf(out, 40, "%.*g", digits, value);
-    if (strtod(out, NULL) == value) break;
-  }
-  for (char *c = out; *c; c++)
-    if (*c == ',') *c = '.'; /* whatever the locale of the host process */
-  return out;
-}
-
-static void add_number(hri_text *out, double value) { hri_text_add(out, "%s", hri_number_text(value, (char[40]){0})); }
-
-static void add_chunk(hri_text *out, uint32_t chunk) {
-  if (chunk == HR_LOSS_CHUNK_AUTO) hri_text_add(out, "auto");
-  else if (chunk == HR_LOSS_CHUNK_OFF) hri_text_add(out, "off");
-  else hri_text_add(out, "%u", chunk);
-}
-
-static void add_recompute(hri_text *out, const hr_job *job) {
-  char text[12 * HR_MAX_LAYERS];
-  hri_text_add(out, "%s", hr_recompute_text(&job->recompute, job->model.layer_count, text, sizeof text));
-}
-
-static bool add_path(hri_text *out, const void *at, uint32_t index) {
-  const char *const *list;
-  uint32_t count;
-  memcpy(&list, at, sizeof list);
-  memcpy(&count, (const char *)at + sizeof list, sizeof count);
-  if (index >= count) return false;
-  hri_text_add_bytes(out, list[index], strlen(list[index]));
+bool hri_field_text(const hr_field *f, const void *home, uint32_t index, hri_text *out) {
+  char text[HR_FIELD_TEXT_BYTES];
+  const char *long_text = text;
+  hr_value value;
+  hr_field_load(f, home, &value);
+  if (f->kind == HR_FIELD_SIZE) value.number[0] = 0;
+  if (index >= (f->kind == HR_FIELD_PATHS ? value.list_count : 1)) return false;
+  if (f->kind == HR_FIELD_PATHS) long_text = value.list[index];
+  else if (f->kind == HR_FIELD_WORD || f->kind == HR_FIELD_TEXT || f->kind == HR_FIELD_NAME || f->kind == HR_FIELD_PATH) long_text = value.text; /* of any length */
+  else hr_field_text(f, &value, text, sizeof text);
+  if (!long_text) return false;
+  hri_text_add_bytes(out, long_text, strlen(long_text));
   return true;
-}
-
-bool hri_field_text(const hri_field *f, const hr_job *job, const hr_run_options *options, uint32_t index, hri_text *out) {
-  const char *at = f->of_run ? (const char *)options + f->offset : (const char *)job + f->offset, *text;
-  uint64_t wide;
-  uint32_t word;
-  double number;
-  bool flag;
-  int value;
-  if (f->kind == HRI_FIELD_PATHS) return add_path(out, at, index);
-  if (index > 0) return false;
-  switch (f->kind) {
-  case HRI_FIELD_U32: memcpy(&word, at, sizeof word); hri_text_add(out, "%u", word); return true;
-  case HRI_FIELD_U64: memcpy(&wide, at, sizeof wide); hri_text_add(out, "%llu", (unsigned long long)wide); return true;
-  case HRI_FIELD_DOUBLE: memcpy(&number, at, sizeof number); add_number(out, number); return true;
-  case HRI_FIELD_BOOL: memcpy(&flag, at, sizeof flag); hri_text_add(out, flag ? "true" : "false"); return true;
-  case HRI_FIELD_ENUM: memcpy(&value, at, sizeof value); hri_text_add(out, "%s", f->value_name(value)); return true;
-  case HRI_FIELD_CHUNK: memcpy(&word, at, sizeof word); add_chunk(out, word); return true;
-  case HRI_FIELD_BETAS: add_number(out, job->beta1); hri_text_add(out, ","); add_number(out, job->beta2); return true;
-  case HRI_FIELD_RECOMPUTE: add_recompute(out, job); return true;
-  case HRI_FIELD_TEXT: memcpy(&text, at, sizeof text); if (text) hri_text_add_bytes(out, text, strlen(text)); return text != NULL;
-  case HRI_FIELD_PATHS: break;
-  }
-  return false;
 }
 
 /* ---- names that a resume may allow to differ ---- */
 
+const hri_special hri_specials[HRI_SPECIALS] = {
+    {"model", HR_IDENTITY_MATHEMATICS, "the description of the model"},
+    {"data", HR_IDENTITY_MATHEMATICS, "the bytes of the training data"},
+    {"tokenizer", HR_IDENTITY_MATHEMATICS, "the tokenizer and the chat template"},
+    {"eval-data", HR_IDENTITY_MATHEMATICS, "the bytes of the evaluation data"},
+    {"metrics", HR_IDENTITY_MATHEMATICS, "the text of metrics.jsonl up to the checkpoint"},
+};
+
 bool hri_identity_is_name(const char *name) {
-  const hri_field *f = hri_field_find(name);
+  const hr_field *f = hr_field_find(name);
   for (int k = 0; k < HRI_SPECIALS; k++)
     if (strcmp(hri_specials[k].name, name) == 0) return true;
-  return strcmp(name, "steps") == 0 || (f && f->identity == HRI_IDENTITY_MATHEMATICS);
+  return strcmp(name, "steps") == 0 || (f && f->identity == HR_IDENTITY_MATHEMATICS);
 }
 
 void hri_identity_names(hri_text *out) {
   for (int k = 0; k < HRI_SPECIALS; k++) hri_text_add(out, "%s%s", k ? ", " : "", hri_specials[k].name);
   hri_text_add(out, ", steps");
-  for (uint32_t k = 0; k < hri_field_count(); k++)
-    if (fields[k].identity == HRI_IDENTITY_MATHEMATICS) hri_text_add(out, ", %s", fields[k].name);
+  for (uint32_t k = 0; k < FIELDS; k++)
+    if (hri_field_filed(k)->identity == HR_IDENTITY_MATHEMATICS) hri_text_add(out, ", %s", hri_field_filed(k)->name);
 }

@@ -49,9 +49,6 @@ void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier);
 /* With several micro-steps every gradient is added to: `begin` makes them zero. */
 void hri_build_zero_gradients(hri_job *job);
 
-/* Tokens per loss chunk that a job uses (model/job.c); also for jobs that hr_job_finish has not seen. */
-uint64_t hri_loss_chunk(const hr_job *spec);
-
 /* Bytes of the staging buffer that one load or save node may use for a parameter of `bytes`; its team shares them out. */
 uint64_t hri_staging_bytes(uint64_t bytes, uint32_t team);
 

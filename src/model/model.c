@@ -93,6 +93,7 @@ void hri_model_set_text(char *out, size_t bytes, const char *text) {
   out[count] = 0;
 }
 
+
 /* ---- open ---- */
 
 enum { CONFIG_LIMIT_BYTES = 4 << 20 }; /* real ones are a few KiB */

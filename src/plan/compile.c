@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "job/job.h"
 #include "model/build.h"
 #include "program/check.h"
 

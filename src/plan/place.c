@@ -18,10 +18,13 @@ static const uint64_t WORK = 12u * 1000 * 1000; /* interval comparisons per prog
 
 typedef struct item {
   uint64_t bytes;
-  uint64_t low; /* offset, once placed */
+  uint64_t low; /* offset, once placed for good */
   uint32_t begin, end;
   hri_id storage;
 } item;
+
+/* Where an item lies. */
+typedef struct spot { uint64_t low, high; } spot;
 
 /* What lies there already, in order of offsets. Nine tenths of the time of a plan go into passing over it: lives stand in
  * arrays of their own, halved to 16 bits until all ticks of the program fit (`shift`), eight to a vector. Who meets in those may
@@ -47,6 +50,7 @@ typedef struct placer {
   HRI_ARRAY(item) items;      /* of the program at hand, the fixed ones behind them */
   uint32_t first_tick, shift; /* of the program; see shelf */
   shelf placed;
+  spot *spots;                /* per item */
   uint32_t *order, *best_order; /* indices into items */
   uint64_t *best_low;
   uint64_t work;
@@ -71,35 +75,43 @@ static inline uint64_t who_meets(const shelf *s, uint32_t from, lives before, li
 
 static lives spread(int16_t value) { return (lives){value, value, value, value, value, value, value, value}; }
 
-/* Lowest of the best-fitting gaps for `it`: the smallest one that holds it, else on top of everything it meets. */
+/* Whether the lives of two items that seem to meet do. */
+static bool really_meets(const placer *p, const item *it, uint32_t other) {
+  return p->shift == 0 || (p->items.items[other].end >= it->begin && p->items.items[other].begin <= it->end);
+}
+
+/* Lowest of the best-fitting gaps for `it`: the smallest one that holds it, else on top of everything it meets. Layers are
+ * alike, so a gap of just its size is common; nothing is better. */
 static uint64_t best_fit(const placer *p, const item *it) {
   uint64_t cursor = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
   const lives before = spread((int16_t)(coarse(p, it->begin) - 1)), behind = spread((int16_t)(coarse(p, it->end) + 1));
-  const item *items = p->items.items;
+  const spot *spots = p->spots;
   const shelf placed = p->placed;
+  const uint64_t bytes = it->bytes;
   for (uint32_t from = 0; from < placed.count; from += GROUP)
     for (uint64_t met = who_meets(&placed, from, before, behind); met;) {
-      const uint32_t bit = (uint32_t)__builtin_ctzll(met);
-      const item *other = &items[placed.item[from + bit / 8]];
+      const uint32_t bit = (uint32_t)__builtin_ctzll(met), other = placed.item[from + bit / 8];
+      const spot at = spots[other];
       met &= ~(UINT64_C(0xFF) << bit);
-      if (other->end < it->begin || other->begin > it->end) continue;
-      if (other->low >= cursor + it->bytes && other->low - cursor < best_gap) {
-        best_gap = other->low - cursor;
+      if (!really_meets(p, it, other)) continue;
+      if (at.low >= cursor + bytes && at.low - cursor < best_gap) {
+        best_gap = at.low - cursor;
         best = cursor;
+        if (best_gap == bytes) return best;
       }
-      if (other->low + other->bytes > cursor) cursor = other->low + other->bytes;
+      cursor = at.high > cursor ? at.high : cursor;
     }
   return best == UINT64_MAX ? cursor : best;
 }
 
 /* Behind all that lies as low or lower. */
-static void insert(placer *p, uint32_t i) {
+static void insert(placer *p, uint32_t i, uint64_t offset) {
   const item *it = &p->items.items[i];
   shelf *s = &p->placed;
   uint32_t low = 0, high = s->count, after;
   while (low < high) {
     uint32_t middle = (low + high) / 2;
-    if (p->items.items[s->item[middle]].low <= it->low) low = middle + 1;
+    if (p->spots[s->item[middle]].low <= offset) low = middle + 1;
     else high = middle;
   }
   after = s->count++ - low;
@@ -109,6 +121,7 @@ static void insert(placer *p, uint32_t i) {
   s->begin[low] = coarse(p, it->begin);
   s->end[low] = coarse(p, it->end);
   s->item[low] = i;
+  p->spots[i] = (spot){offset, offset + it->bytes};
 }
 
 static void clear(shelf *s) {
@@ -124,14 +137,14 @@ static void clear(shelf *s) {
 static uint64_t greedy(placer *p, uint32_t count, uint32_t *top) {
   uint64_t peak = 0;
   clear(&p->placed);
-  for (uint32_t i = count; i < p->items.count; i++) insert(p, i);
+  for (uint32_t i = count; i < p->items.count; i++) insert(p, i, p->items.items[i].low);
   for (uint32_t n = 0; n < count; n++) {
-    item *it = &p->items.items[p->order[n]];
+    const item *it = &p->items.items[p->order[n]];
+    const uint64_t offset = best_fit(p, it);
     p->work += p->fixed.count + n;
-    it->low = best_fit(p, it);
-    insert(p, p->order[n]);
-    if (it->low + it->bytes > peak) {
-      peak = it->low + it->bytes;
+    insert(p, p->order[n], offset);
+    if (offset + it->bytes > peak) {
+      peak = offset + it->bytes;
       *top = n;
     }
   }
@@ -175,7 +188,7 @@ static hr_status set_stage(placer *p, hri_program_span span, hr_error *error) {
 }
 
 static void keep_best(placer *p, uint32_t count) {
-  for (uint32_t i = 0; i < count; i++) p->best_low[i] = p->items.items[i].low;
+  for (uint32_t i = 0; i < count; i++) p->best_low[i] = p->spots[i].low;
 }
 
 /* Places the items of one program, all of whose lives lie in `span`; `enough` is a peak that need not be beaten. */
@@ -219,10 +232,11 @@ static hr_status reserve_scratch(placer *p, size_t count, hr_error *error) {
   p->order = hri_alloc((count + 1) * sizeof *p->order);
   p->best_order = hri_alloc((count + 1) * sizeof *p->best_order);
   p->best_low = hri_alloc((count + 1) * sizeof *p->best_low);
+  p->spots = hri_alloc((count + 1) * sizeof *p->spots);
   p->placed.begin = hri_alloc((count + GROUP) * sizeof *p->placed.begin);
   p->placed.end = hri_alloc((count + GROUP) * sizeof *p->placed.end);
   p->placed.item = hri_alloc((count + GROUP) * sizeof *p->placed.item);
-  if (!p->order || !p->best_order || !p->best_low || !p->placed.begin || !p->placed.end || !p->placed.item) return hri_fail_memory(error, count * 24, "placement");
+  if (!p->order || !p->best_order || !p->best_low || !p->spots || !p->placed.begin || !p->placed.end || !p->placed.item) return hri_fail_memory(error, count * 40, "placement");
   p->placed.count = (uint32_t)count + GROUP;
   clear(&p->placed);
   return HR_OK;
@@ -232,6 +246,7 @@ static void free_scratch(placer *p) {
   hri_free(p->order);
   hri_free(p->best_order);
   hri_free(p->best_low);
+  hri_free(p->spots);
   hri_free(p->placed.begin);
   hri_free(p->placed.end);
   hri_free(p->placed.item);

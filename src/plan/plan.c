@@ -17,9 +17,22 @@ const char *hr_phase_name(uint32_t phase) { return phase < HRI_PHASE_COUNT ? hri
 const char *hr_lane_name(uint32_t lane) { return lane < HRI_LANE_COUNT ? hri_lane_name((hri_lane)lane) : "?"; }
 const char *hr_tier_name(uint32_t tier) { return tier < HRI_TIER_COUNT ? hri_tier_name((hri_tier)tier) : "?"; }
 
-_Static_assert((int)HRI_ROLE_COUNT == (int)HR_ROLE_COUNT && (int)HRI_PHASE_COUNT == (int)HR_PHASE_COUNT && (int)HRI_LANE_COUNT == (int)HR_LANE_COUNT &&
-                   (int)HRI_TIER_COUNT == (int)HR_TIER_COUNT,
-               "public and internal enumerations agree");
+#define SAME(name) ((int)HRI_##name == (int)HR_##name)
+_Static_assert(SAME(ROLE_WEIGHT) && SAME(ROLE_MASTER_WEIGHT) && SAME(ROLE_GRADIENT) && SAME(ROLE_OPTIMIZER_STATE) &&
+               SAME(ROLE_ACTIVATION) && SAME(ROLE_LOGITS) && SAME(ROLE_WORKSPACE) && SAME(ROLE_INPUT) &&
+               SAME(ROLE_QUANTIZATION) && SAME(ROLE_COMMUNICATION) && SAME(ROLE_CACHE) && SAME(ROLE_CONTROL) &&
+               SAME(ROLE_COUNT),
+               "roles are those of the public header");
+_Static_assert(SAME(PHASE_LOAD) && SAME(PHASE_FORWARD) && SAME(PHASE_LOSS) && SAME(PHASE_BACKWARD) &&
+               SAME(PHASE_OPTIMIZER) && SAME(PHASE_EVALUATE) && SAME(PHASE_GENERATE) && SAME(PHASE_SAVE) &&
+               SAME(PHASE_COUNT),
+               "phases are those of the public header");
+_Static_assert((int)HRI_COMPUTE == (int)HR_LANE_COMPUTE && (int)HRI_COPY_IN == (int)HR_LANE_COPY_IN &&
+                   (int)HRI_COPY_OUT == (int)HR_LANE_COPY_OUT && (int)HRI_COMMUNICATION_LANE == (int)HR_LANE_COMMUNICATION &&
+                   (int)HRI_DISK_LANE == (int)HR_LANE_DISK && (int)HRI_HOST_LANE == (int)HR_LANE_HOST && SAME(LANE_COUNT),
+               "lanes are those of the public header");
+_Static_assert((int)HRI_DEVICE == (int)HR_TIER_DEVICE && (int)HRI_HOST == (int)HR_TIER_HOST && (int)HRI_DISK == (int)HR_TIER_DISK && SAME(TIER_COUNT),
+               "tiers are those of the public header");
 
 /* ---- making ---- */
 

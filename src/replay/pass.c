@@ -114,9 +114,12 @@ static uint32_t pool_of(const pass *p, uint64_t event) {
   return p->recording->event_pool ? p->pools[p->recording->event_pool[event]] : 0;
 }
 
+/* A trace may free what it never had, or twice: the allocator refuses it, and the replay goes on. */
+static void tolerate(hr_status status) { (void)status; }
+
 /* Whether its free was recorded in two halves, in one, or was begun only. */
 static void drop_block(pass *p, slot *at) {
-  if (hr_alloc_free_complete(p->alloc, at->address, NULL) != HR_OK) (void)hr_alloc_free(p->alloc, at->address, NULL);
+  if (hr_alloc_free_complete(p->alloc, at->address, NULL) != HR_OK) tolerate(hr_alloc_free(p->alloc, at->address, NULL));
   drop(p, at);
 }
 
@@ -148,7 +151,7 @@ static void failed_request(pass *p, uint64_t k) {
   hr_error error;
   if (e->size == 0 || e->size > HRI_ABSURD_BYTES) return;
   p->result->request_count++;
-  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, &error) == HR_OK) (void)hr_alloc_free(p->alloc, address, NULL); /* the program went on without it */
+  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, &error) == HR_OK) tolerate(hr_alloc_free(p->alloc, address, NULL)); /* the program went on without it */
   else if (host_refused(&error)) p->out_of_memory = true;
   else fail_at(p, k, e->size);
 }
@@ -157,7 +160,7 @@ static void free_block(pass *p, const hr_trace_event *e) {
   slot *at = find(p, e->addr);
   if (!at) return; /* its request failed here, or is lost */
   if (e->action == HR_TRACE_FREE_REQUESTED) {
-    (void)hr_alloc_free_begin(p->alloc, at->address, NULL);
+    tolerate(hr_alloc_free_begin(p->alloc, at->address, NULL));
     return;
   }
   drop_block(p, at);

@@ -88,12 +88,15 @@ static hr_status follow(hri_recording *rec, const hr_replay_options *o, hr_repla
   return HR_OK;
 }
 
+void hr_replay_options_init(hr_replay_options *options) { *options = (hr_replay_options){.trace = UINT32_MAX}; }
+
 hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_error *error) {
-  static const hr_replay_options usual = {.trace = UINT32_MAX};
+  hr_replay_options usual;
   const hr_replay_options *o = options ? options : &usual;
   hr_alloc_config config = hr_alloc_config_default();
   hri_recording rec;
   hr_status status;
+  hr_replay_options_init(&usual);
   if (o->alloc_conf) HRI_TRY(hr_alloc_config_parse(o->alloc_conf, &config, error));
   HRI_TRY(hri_recording_open(snapshot, o, &rec, error));
   status = follow(&rec, o, replay, error);
@@ -158,11 +161,12 @@ static hr_status try_all(const hri_recording *rec, const hr_replay *replay, rank
 
 hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay, hr_replay_result **results, uint32_t *count,
                            hr_error *error) {
-  static const hr_replay_options usual = {.trace = UINT32_MAX};
+  hr_replay_options usual;
   const hr_replay_options *o = options ? options : &usual;
   hri_recording rec;
   ranked *rows = NULL;
   hr_status status;
+  hr_replay_options_init(&usual);
   *results = NULL;
   *count = 0;
   HRI_TRY(hri_recording_open(snapshot, o, &rec, error));
@@ -186,4 +190,3 @@ out:
   return status;
 }
 
-void hr_replay_results_free(hr_replay_result *results) { hri_free(results); }

@@ -129,6 +129,8 @@ out:
   return status;
 }
 
+void hr_report_options_init(hr_report_options *options) { *options = (hr_report_options){0}; }
+
 hr_status hr_report_html(const hr_inspection *in, const hr_report_options *options, const char *path, hr_error *error) {
   const hri_lives *lives = hri_inspection_lives(in);
   report r = {.in = in, .options = options, .error = error};

@@ -477,6 +477,8 @@ static hr_status run(probe *p, const hr_probe_options *options, hr_error *error)
   return HR_OK;
 }
 
+void hr_probe_options_init(hr_probe_options *options) { *options = (hr_probe_options){0}; }
+
 hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error) {
   probe *p = hri_alloc_zero(1, sizeof *p);
   hr_status status;

@@ -1,20 +1,19 @@
-/* Changes of a job, as values, and their words. */
+/* Changes of a job, as values. What they are called is in which fields the job differs (hr_job_options). */
 #include <stdio.h>
 #include <string.h>
 
+#include <headroom/field.h>
+
 #include "search/search.h"
 
-/* What each choice of levels is, and what --recompute calls it. */
-static const struct {
-  const char *word;
-  hr_recompute value;
-} levels[HRI_LEVELS_COUNT] = {
-    [HRI_LEVELS_SELECTIVE] = {"selective", {.kind = HR_RECOMPUTE_SELECTIVE}},
-    [HRI_LEVELS_MLP] = {"levels:mlp", {.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_MLP}, .level_count = 1}},
-    [HRI_LEVELS_ATTENTION] = {"levels:attention", {.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_ATTENTION}, .level_count = 1}},
-    [HRI_LEVELS_BLOCK] = {"block", {.kind = HR_RECOMPUTE_BLOCK}},
-    [HRI_LEVELS_SQRT] = {"sqrt", {.kind = HR_RECOMPUTE_SQRT}},
-    [HRI_LEVELS_AUTO] = {"auto", {.kind = HR_RECOMPUTE_AUTO}},
+/* What each choice of levels is. */
+static const hr_recompute levels[HRI_LEVELS_COUNT] = {
+    [HRI_LEVELS_SELECTIVE] = {.kind = HR_RECOMPUTE_SELECTIVE},
+    [HRI_LEVELS_MLP] = {.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_MLP}, .level_count = 1},
+    [HRI_LEVELS_ATTENTION] = {.kind = HR_RECOMPUTE_LEVELS, .levels = {HR_LEVEL_ATTENTION}, .level_count = 1},
+    [HRI_LEVELS_BLOCK] = {.kind = HR_RECOMPUTE_BLOCK},
+    [HRI_LEVELS_SQRT] = {.kind = HR_RECOMPUTE_SQRT},
+    [HRI_LEVELS_AUTO] = {.kind = HR_RECOMPUTE_AUTO},
 };
 
 uint32_t hri_change_parts(const hri_change *c) {
@@ -77,8 +76,8 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
 
 bool hri_change_apply(const hri_change *c, hr_job *job) {
   if (c->levels != HRI_LEVELS_KEPT) {
-    if (same_levels(&job->recompute, &levels[c->levels].value, job->model.layer_count)) return false;
-    job->recompute = levels[c->levels].value;
+    if (same_levels(&job->recompute, &levels[c->levels], job->model.layer_count)) return false;
+    job->recompute = levels[c->levels];
   }
   if (c->split > 1) {
     if (job->micro_batch % c->split || job->micro_batch / c->split == 0 || job->update == HR_UPDATE_IN_BACKWARD) return false;
@@ -89,56 +88,20 @@ bool hri_change_apply(const hri_change *c, hr_job *job) {
   if (c->chunk) {
     if ((uint64_t)job->micro_batch * job->sequence_length <= c->chunk || job->loss_chunk == c->chunk) return false;
     job->loss_chunk = c->chunk;
+    job->given |= HR_GIVEN_LOSS_CHUNK; /* chosen, not what follows from the rows */
   }
   return apply_algorithm(c->algorithm, job) && hr_job_finish(job, NULL) == HR_OK;
 }
 
 /* ---- words ---- */
 
-static void append(char *out, const char *text) {
-  size_t used = strlen(out);
-  (void)snprintf(out + used, HR_FIX_TEXT_BYTES - used, "%s%s", used ? " " : "", text);
-}
-
-static void append_algorithm(unsigned algorithm, const hr_job *base, const hr_job *changed, char *out) {
-  char text[64];
-  if (algorithm & (HRI_CHANGE_SGD | HRI_CHANGE_MOMENTUM)) append(out, algorithm & HRI_CHANGE_SGD ? "--optimizer sgd" : "--optimizer momentum");
-  if (algorithm & HRI_CHANGE_IN_BACKWARD) {
-    append(out, base->clip > 0 ? "--update in-backward --clip 0" : "--update in-backward");
-    if (base->on_nonfinite == HR_ON_NONFINITE_SKIP) append(out, "--on-nonfinite stop");
-  }
-  if (algorithm & (HRI_CHANGE_BF16 | HRI_CHANGE_BF16_PURE)) append(out, algorithm & HRI_CHANGE_BF16 ? "--precision bf16" : "--precision bf16-pure");
-  if (algorithm & HRI_CHANGE_HALF_SEQUENCE) {
-    (void)snprintf(text, sizeof text, "--seq %u", changed->sequence_length);
-    append(out, text);
-  }
-}
-
-/* `word`: of --recompute. */
-static void write_options(const hri_change *c, const char *word, const hr_job *base, const hr_job *changed, char *out) {
-  char text[300];
-  out[0] = 0;
-  if (c->levels != HRI_LEVELS_KEPT) {
-    (void)snprintf(text, sizeof text, "--recompute %s", word);
-    append(out, text);
-  }
-  if (c->split > 1) {
-    (void)snprintf(text, sizeof text, "--micro-batch %u --accumulate %u", changed->micro_batch, changed->accumulate);
-    append(out, text);
-  }
-  if (c->chunk) {
-    (void)snprintf(text, sizeof text, "--loss-chunk %u", c->chunk);
-    append(out, text);
-  }
-  append_algorithm(c->algorithm, base, changed, out);
-}
-
 void hri_change_text(const hri_change *c, const hr_job *base, const hr_job *changed, char out[HR_FIX_TEXT_BYTES]) {
-  char chosen[256];
-  size_t used;
-  write_options(c, levels[c->levels].word, base, changed, out);
-  if (c->levels != HRI_LEVELS_AUTO || changed->recompute.kind == HR_RECOMPUTE_AUTO) return;
-  used = strlen(out) - strlen("auto");
-  hr_recompute_text(&changed->recompute, changed->model.layer_count, chosen, sizeof chosen);
-  if (used + strlen(chosen) < HR_FIX_TEXT_BYTES) write_options(c, chosen, base, changed, out); /* else auto says as much */
+  char text[HR_FIELD_TEXT_BYTES];
+  hr_job_options(base, changed, text, sizeof text);
+  if (strlen(text) >= HR_FIX_TEXT_BYTES && c->levels == HRI_LEVELS_AUTO) { /* a level for each layer: auto says as much */
+    hr_job asked = *changed;
+    asked.recompute = levels[HRI_LEVELS_AUTO];
+    hr_job_options(base, &asked, text, sizeof text);
+  }
+  (void)snprintf(out, HR_FIX_TEXT_BYTES, "%.*s", HR_FIX_TEXT_BYTES - 1, text);
 }

@@ -106,6 +106,8 @@ static uint64_t limit_of(const hr_snapshot_limits *limits) { return limits && li
 
 static uint64_t length_limit(uint64_t limit) { return limit > UINT64_MAX / LENGTH_PER_MEMORY ? UINT64_MAX : limit * LENGTH_PER_MEMORY; }
 
+void hr_snapshot_limits_init(hr_snapshot_limits *limits) { *limits = (hr_snapshot_limits){0}; }
+
 hr_status hr_snapshot_read(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
   hri_snapshot_source source;
   uint64_t limit = limit_of(limits);

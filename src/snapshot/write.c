@@ -5,6 +5,8 @@
 /* The viewer makes doubles of all integers. */
 #define LARGEST_NUMBER (((uint64_t)1 << 53) - 1)
 
+void hr_snapshot_write_options_init(hr_snapshot_write_options *options) { *options = (hr_snapshot_write_options){0}; }
+
 hr_status hr_snapshot_write(const hr_snapshot *snapshot, const char *path, const hr_snapshot_write_options *options, hr_error *error) {
   const int protocol = options && options->protocol ? options->protocol : 4;
   hri_snapshot_sink sink;

@@ -25,11 +25,11 @@ static void special_text(uint64_t value, char out[HRI_DIGEST_TEXT_BYTES]) {
 }
 
 /* As the identity has it: free text escaped, so that its bytes survive JSON. */
-static bool value_of(const hri_field *f, const hr_job *job, const hr_run_options *options, hri_text *out) {
+static bool value_of(const hr_field *f, const hr_job *job, const hr_run_options *options, hri_text *out) {
   hri_text plain = {0};
   bool set;
-  if (f->kind != HRI_FIELD_TEXT) return hri_field_text(f, job, options, 0, out);
-  set = hri_field_text(f, job, options, 0, &plain);
+  if (f->kind != HR_FIELD_TEXT) return hri_field_text(f, hri_field_home(f, job, options), 0, out);
+  set = hri_field_text(f, hri_field_home(f, job, options), 0, &plain);
   if (set) hri_field_escape(hri_text_get(&plain), out);
   out->failed = out->failed || plain.failed;
   hri_text_deinit(&plain);
@@ -44,10 +44,10 @@ void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_option
     special_text(facts->special[k], digest);
     hri_json_field_string(w, hri_specials[k].name, digest);
   }
-  for (uint32_t k = 0; k < hri_field_count(); k++) {
-    const hri_field *f = hri_field_get(k);
+  for (uint32_t k = 0; k < hr_field_count(); k++) {
+    const hr_field *f = hri_field_filed(k);
     hri_text text = {0};
-    if (f->identity == HRI_IDENTITY_MATHEMATICS && value_of(f, job, options, &text)) hri_json_field_string(w, f->name, hri_text_get(&text));
+    if (f->identity == HR_IDENTITY_MATHEMATICS && value_of(f, job, options, &text)) hri_json_field_string(w, f->name, hri_text_get(&text));
     if (text.failed) w->text->failed = true;
     hri_text_deinit(&text);
   }
@@ -142,11 +142,18 @@ static bool member_text(const hri_json *object, const char *name, char out[TEXT_
   return true;
 }
 
+/* What a word stands for, or the number itself: 0.1.0 wrote 4294967295 for off. */
+static uint64_t number_of(const hr_field *f, const char *text) {
+  for (size_t k = 0; f->words[k]; k++)
+    if (strcmp(f->words[k], text) == 0) return f->word_values[k];
+  return strtoull(text, NULL, 10);
+}
+
 /* Numbers are compared as numbers: 1e-05 is 0.00001. */
-static bool same_text(const hri_field *f, const char *a, const char *b) {
+static bool same_text(const hr_field *f, const char *a, const char *b) {
   if (strcmp(a, b) == 0) return true;
-  if (f->kind == HRI_FIELD_CHUNK && (strcmp(b, "off") == 0 || strcmp(a, "off") == 0)) return strtoull(a, NULL, 10) == HR_LOSS_CHUNK_OFF || strtoull(b, NULL, 10) == HR_LOSS_CHUNK_OFF;
-  return f->kind == HRI_FIELD_DOUBLE && strtod(a, NULL) == strtod(b, NULL);
+  if (f->words && f->kind == HR_FIELD_U32) return number_of(f, a) == number_of(f, b);
+  return f->kind == HR_FIELD_NUMBER && strtod(a, NULL) == strtod(b, NULL);
 }
 
 static bool is_text(const hri_json *object, const char *name, const char *text) {
@@ -171,16 +178,16 @@ static void differ(differences *d, const char *name, const char *then, const cha
 
 static void compare_fields(differences *d, const hri_json *identity, const hr_job *job, const hr_run_options *options) {
   char then[TEXT_BYTES];
-  for (uint32_t k = 0; k < hri_field_count(); k++) {
-    const hri_field *f = hri_field_get(k);
+  for (uint32_t k = 0; k < hr_field_count(); k++) {
+    const hr_field *f = hri_field_filed(k);
     hri_text now = {0};
     bool set, was;
-    if (f->identity != HRI_IDENTITY_MATHEMATICS) continue;
+    if (f->identity != HR_IDENTITY_MATHEMATICS) continue;
     set = value_of(f, job, options, &now);
     was = member_text(identity, f->name, then);
-    if (set && was && f->kind == HRI_FIELD_TEXT && is_text(identity, f->name, hri_text_get(&now))) was = set = false; /* however long */
-    if (set && was && (f->kind == HRI_FIELD_TEXT || !same_text(f, then, hri_text_get(&now)))) differ(d, f->name, then, hri_text_get(&now));
-    if (set && !was && f->kind == HRI_FIELD_TEXT) differ(d, f->name, "not given", hri_text_get(&now));
+    if (set && was && f->kind == HR_FIELD_TEXT && is_text(identity, f->name, hri_text_get(&now))) was = set = false; /* however long */
+    if (set && was && (f->kind == HR_FIELD_TEXT || !same_text(f, then, hri_text_get(&now)))) differ(d, f->name, then, hri_text_get(&now));
+    if (set && !was && f->kind == HR_FIELD_TEXT) differ(d, f->name, "not given", hri_text_get(&now));
     if (!set && was) differ(d, f->name, then, "not given");
     hri_text_deinit(&now);
   }

@@ -102,6 +102,8 @@ static hr_status generate(hri_session *s, const hr_generate_options *o, const in
   return HR_OK;
 }
 
+void hr_generate_options_init(hr_generate_options *options) { *options = (hr_generate_options){.max_tokens = 128, .temperature = 0.8, .top_p = 1}; }
+
 hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result, hr_error *error) {
   hri_session session;
   int32_t *ids = NULL;

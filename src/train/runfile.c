@@ -17,27 +17,24 @@ enum { PATH_BYTES = 4096 };
 /* ---- the job ---- */
 
 /* Scripts read these: names with underscores, numbers as numbers. */
-static void put_field(hri_json_writer *w, const hri_field *f, const hr_job *job) {
-  const char *at = (const char *)job + f->offset;
-  char key[64];
-  hri_text text = {0};
-  uint64_t wide;
-  uint32_t word;
-  double number;
-  bool flag;
+static void put_field(hri_json_writer *w, const hr_field *f, const hr_job *job) {
+  char key[64], text[HR_FIELD_TEXT_BYTES];
+  hr_value v;
   (void)snprintf(key, sizeof key, "%s", f->name);
   for (char *c = key; *c; c++)
     if (*c == '-') *c = '_';
+  hr_field_load(f, job, &v);
   switch (f->kind) {
-  case HRI_FIELD_U32: case HRI_FIELD_CHUNK: memcpy(&word, at, sizeof word); hri_json_field_u64(w, key, word); break;
-  case HRI_FIELD_U64: memcpy(&wide, at, sizeof wide); hri_json_field_u64(w, key, wide); break;
-  case HRI_FIELD_DOUBLE: memcpy(&number, at, sizeof number); hri_json_field_double(w, key, number); break;
-  case HRI_FIELD_BOOL: memcpy(&flag, at, sizeof flag); hri_json_field_bool(w, key, flag); break;
-  case HRI_FIELD_BETAS: hri_json_field_double(w, "beta1", job->beta1); hri_json_field_double(w, "beta2", job->beta2); break;
-  default:
-    if (hri_field_text(f, job, NULL, 0, &text)) hri_json_field_string(w, key, hri_text_get(&text));
-    if (text.failed) w->text->failed = true;
-    hri_text_deinit(&text);
+  case HR_FIELD_U32: case HR_FIELD_U64: case HR_FIELD_SIZE: hri_json_field_u64(w, key, v.count); break;
+  case HR_FIELD_NUMBER: hri_json_field_double(w, key, v.number[0]); break;
+  case HR_FIELD_FLAG: hri_json_field_bool(w, key, v.flag); break;
+  case HR_FIELD_PAIR: /* betas: beta1 and beta2 */
+    key[strlen(key) - 1] = '1';
+    hri_json_field_double(w, key, v.number[0]);
+    key[strlen(key) - 1] = '2';
+    hri_json_field_double(w, key, v.number[1]);
+    break;
+  default: hri_json_field_string(w, key, hr_field_text(f, &v, text, sizeof text));
   }
 }
 
@@ -45,19 +42,19 @@ static void put_job(hri_json_writer *w, const hr_job *job) {
   hri_json_key(w, "job");
   hri_json_begin_object(w);
   hri_json_field_string(w, "device", job->device.name);
-  for (uint32_t k = 0; k < hri_field_count(); k++)
-    if (!hri_field_get(k)->of_run) put_field(w, hri_field_get(k), job);
+  for (uint32_t k = 0; k < hr_field_count(); k++)
+    if (hri_field_filed(k)->home == HR_HOME_JOB && hri_field_filed(k)->keep != HR_KEEP_NEVER) put_field(w, hri_field_filed(k), job);
   hri_json_end_object(w);
 }
 
 /* ---- options ---- */
 
 /* JSON cannot hold other bytes than UTF-8: a value that has them is not remembered, and must be given again. */
-static bool all_utf8(const hri_field *f, const hr_job *job, const hr_run_options *o) {
+static bool all_utf8(const hr_field *f, const void *home) {
   bool all = true;
   for (uint32_t k = 0; all; k++) {
     hri_text text = {0};
-    bool more = hri_field_text(f, job, o, k, &text);
+    bool more = hri_field_text(f, home, k, &text);
     all = !more || hri_utf8_whole(hri_text_get(&text));
     hri_text_deinit(&text);
     if (!more) break;
@@ -65,18 +62,18 @@ static bool all_utf8(const hri_field *f, const hr_job *job, const hr_run_options
   return all;
 }
 
-static void put_value(hri_json_writer *w, const hri_field *f, const hr_job *job, const hr_run_options *o) {
+static void put_value(hri_json_writer *w, const hr_field *f, const void *home) {
   hri_text text = {0};
-  if (!all_utf8(f, job, o)) return;
-  if (f->kind != HRI_FIELD_PATHS) {
-    if (hri_field_text(f, job, o, 0, &text)) hri_json_field_string(w, f->name, hri_text_get(&text));
-  } else if (hri_field_text(f, job, o, 0, &text)) {
+  if (!all_utf8(f, home)) return;
+  if (f->kind != HR_FIELD_PATHS) {
+    if (hri_field_text(f, home, 0, &text)) hri_json_field_string(w, f->name, hri_text_get(&text));
+  } else if (hri_field_text(f, home, 0, &text)) {
     hri_json_key(w, f->name);
     hri_json_begin_array(w);
     for (uint32_t k = 0;; k++) {
       hri_text_deinit(&text);
       text = (hri_text){0};
-      if (!hri_field_text(f, job, o, k, &text)) break;
+      if (!hri_field_text(f, home, k, &text)) break;
       hri_json_put_string(w, hri_text_get(&text));
     }
     hri_json_end_array(w);
@@ -101,10 +98,10 @@ static void put_options(hri_json_writer *w, const hr_job *job, const hr_run_opti
   hri_json_key(w, "options");
   hri_json_begin_object(w);
   hri_json_field_string(w, "model", model_source(job, o));
-  for (uint32_t k = 0; k < hri_field_count(); k++) {
-    const hri_field *f = hri_field_get(k);
+  for (uint32_t k = 0; k < hr_field_count(); k++) {
+    const hr_field *f = hri_field_filed(k);
     if (!hri_field_is_kept(f, job) || (strcmp(f->name, "steps") == 0 && job->steps == 0)) continue; /* 0 steps: as many as --epochs makes */
-    if (strcmp(f->name, "document-separator") != 0) put_value(w, f, job, o);
+    if (strcmp(f->name, "document-separator") != 0) put_value(w, f, hri_field_home(f, job, o));
     else if (o->data.document_separator) put_escaped(w, f->name, o->data.document_separator); /* the command line reads the escapes */
   }
   hri_json_end_object(w);
@@ -358,13 +355,13 @@ hr_status hri_run_same(hri_rundir *r, hr_error *error) {
 
 /* ---- for the public ---- */
 
-struct hr_run {
+struct hr_run_record {
   char directory[PATH_BYTES], path[PATH_BYTES], checkpoint[PATH_BYTES];
   hri_json root;
 };
 
 /* The checkpoint that stands for a model that is gone: the one that the run goes on from, or the newest that looks whole. */
-static void choose_checkpoint(hr_run *run, const char *from) {
+static void choose_checkpoint(hr_run_record *run, const char *from) {
   char parent[PATH_BYTES], name[64];
   hri_file_list files = {0};
   uint64_t *steps, step;
@@ -383,8 +380,8 @@ static void choose_checkpoint(hr_run *run, const char *from) {
   if (!run->checkpoint[0]) (void)hri_checkpoint_newest(run->directory, run->checkpoint);
 }
 
-hr_status hr_run_open(const char *directory, const char *from, hr_run **run, hr_error *error) {
-  hr_run *made = hri_alloc_zero(1, sizeof *made);
+hr_status hr_run_open(const char *directory, const char *from, hr_run_record **run, hr_error *error) {
+  hr_run_record *made = hri_alloc_zero(1, sizeof *made);
   hr_status status;
   *run = NULL;
   if (!made) return hri_fail_memory(error, sizeof *made, "a run");
@@ -401,13 +398,13 @@ hr_status hr_run_open(const char *directory, const char *from, hr_run **run, hr_
   return status;
 }
 
-void hr_run_close(hr_run *run) {
+void hr_run_close(hr_run_record *run) {
   if (!run) return;
   hri_json_deinit(&run->root);
   hri_free(run);
 }
 
-const char *hr_run_state(const hr_run *run) {
+const char *hr_run_state(const hr_run_record *run) {
   const char *state;
   return hri_json_get_string(&run->root, "state", &state, NULL) == HR_OK ? state : "";
 }
@@ -429,7 +426,7 @@ static bool is_preset(const char *name) {
   return is;
 }
 
-const char *hr_run_option(const hr_run *run, const char *name, uint32_t index) {
+const char *hr_run_option(const hr_run_record *run, const char *name, uint32_t index) {
   const char *given = text_at(&run->root, "options", name, index), *absolute = text_at(&run->root, "absolute", name, index);
   if (absolute && hri_path_exists(absolute)) return absolute;
   if (strcmp(name, "model") != 0 || index > 0 || !given || hri_path_exists(given) || is_preset(given)) return given;

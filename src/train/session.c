@@ -29,7 +29,7 @@ static hr_status check_room(const hr_plan *plan, bool prepared, hr_error *error)
 /* Nobody named a budget: it is what the least limit leaves, and the refusal says whose that is. */
 static hr_status name_budget(const hr_job *job, hr_error *error) {
   hri_host_memory host = hri_host_memory_now();
-  if (job->budget_given || host.limit == HRI_LIMIT_MACHINE || !error) return HR_ERROR_BUDGET;
+  if ((job->given & HR_GIVEN_BUDGET) || host.limit == HRI_LIMIT_MACHINE || !error) return HR_ERROR_BUDGET;
   return hri_context(error, HR_ERROR_BUDGET, "within %s: ", hri_host_limit_name(host.limit));
 }
 
@@ -40,7 +40,7 @@ hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
-  if (!job->budget_given) HRI_TRY(check_room(s->plan, false, error));
+  if (!(job->given & HR_GIVEN_BUDGET)) HRI_TRY(check_room(s->plan, false, error));
   return hr_plan_verdict(s->plan, error) == HR_OK ? check_room(s->plan, false, error) : name_budget(job, error);
 }
 

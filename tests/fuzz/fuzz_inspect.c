@@ -25,11 +25,11 @@ static void check(const hr_snapshot *s, uint64_t at, uint32_t trace) {
   check_sums(&p->at);
   check_sums(&p->end);
   require(hr_inspect_text(p, 0, 7, &text, NULL) == HR_OK);
-  hr_inspect_text_free(text);
+  hr_free(text);
   require(hr_inspect_json(p, 0, &text, NULL) == HR_OK);
-  hr_inspect_text_free(text);
+  hr_free(text);
   require(hr_inspect_compare(p, p, HR_BY_STACK, &rows, &count, NULL) == HR_OK && count == 0);
-  hr_differences_free(rows);
+  hr_free(rows);
   hr_inspection_destroy(p);
 }
 

@@ -101,7 +101,7 @@ static void prints_what_pytorch_prints(void **state) {
       from += strlen(line) + 1;
     }
     assert_string_equal(from, "");
-    hr_alloc_text_free(text);
+    hr_free(text);
     cases++;
   }
   assert_int_equal(cases, CASE_COUNT);
@@ -143,7 +143,7 @@ static void writes_json(void **state) {
   assert_int_equal(w.count, KEY_COUNT);
   assert_int_equal(json_object_size(root.value), KEY_COUNT);
   hri_json_deinit(&root);
-  hr_alloc_text_free(text);
+  hr_free(text);
 }
 
 static void survives_refused_memory(void **state) {
@@ -159,7 +159,7 @@ static void survives_refused_memory(void **state) {
     status = done ? hr_alloc_stats_json(&stats, &text, &error) : hr_alloc_summary(&stats, 0, false, &text, &error);
     hri_mem_fail_after(0);
     if (status == HR_OK) {
-      hr_alloc_text_free(text);
+      hr_free(text);
       done++;
       assert_true(nth > 1);
       nth = 0;

@@ -595,7 +595,7 @@ static void run(const scenario *s, int variant, double scale, score *sum) {
   check_proofs(s, variant, scale, &e->failures[0], p.failed_request, sum);
   if (getenv("SHOW")) show(s, variant, &e->failures[0]);
   hr_explanation_destroy(e);
-  hr_replay_results_free(results);
+  hr_free(results);
   hr_inspection_destroy(inspection);
   hr_snapshot_destroy(snapshot);
   program_close(&p);
@@ -681,7 +681,7 @@ static void test_any_snapshot(void **state) {
     assert_int_equal(f->cause == HR_OOM_UNKNOWN, f->candidates != 0);
     assert_int_equal(f->cause == HR_OOM_NO_FAILURE || f->cause == HR_OOM_GROWTH, inspection->oom_count == 0 || f->cause == HR_OOM_GROWTH);
     hr_explanation_destroy(e);
-    hr_replay_results_free(results);
+    hr_free(results);
     hr_inspection_destroy(inspection);
     hr_snapshot_destroy(s);
   }

@@ -73,7 +73,7 @@ static hr_explanation *explain(const hr_snapshot *snapshot, uint64_t total) {
     evidence.results = results;
   }
   if (hr_explain_snapshot(&evidence, NULL, &e, &error) != HR_OK) fail_msg("%s", error.message);
-  hr_replay_results_free(results);
+  hr_free(results);
   hr_inspection_destroy(inspection);
   return e;
 }

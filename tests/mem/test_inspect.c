@@ -475,7 +475,7 @@ static void a_request_is_tested_not_guessed(void **unused) {
   assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
   assert_non_null(strstr(text, "OUT OF MEMORY: 20.00 MiB asked for, 1.00 MiB free on the device"));
   assert_non_null(strstr(text, "FRAGMENTED"));
-  hr_inspect_text_free(text);
+  hr_free(text);
   hr_inspection_destroy(p);
   hr_snapshot_destroy(s);
 
@@ -484,7 +484,7 @@ static void a_request_is_tested_not_guessed(void **unused) {
   assert_false(p->fragmentation.fits_compacted); /* 1 + 26 MiB */
   assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
   assert_non_null(strstr(text, "TOO BIG by 3.00 MiB"));
-  hr_inspect_text_free(text);
+  hr_free(text);
   hr_inspection_destroy(p);
   hr_snapshot_destroy(s);
 
@@ -569,10 +569,10 @@ static void comparisons_name_what_changed(void **unused) {
       assert_string_equal(x->categories[rows[0].before_category], "activation");
       assert_int_equal(rows[0].after_bytes - rows[0].before_bytes, LAYERS * ACTIVATION + LOGITS);
     }
-    hr_differences_free(rows);
+    hr_free(rows);
     assert_int_equal(hr_inspect_compare(x, x, (hr_group_by)by, &rows, &count, &error), HR_OK);
     assert_int_equal(count, 0);
-    hr_differences_free(rows);
+    hr_free(rows);
   }
   hr_inspection_destroy(x);
   hr_inspection_destroy(y);
@@ -598,11 +598,11 @@ static void texts_and_json(void **unused) {
   for (const char *line = text; *line; line += strcspn(line, "\n") + 1, lines++) assert_true(strcspn(line, "\n") <= 110);
   assert_true(lines <= 50);
   if (getenv("SHOW")) (void)fputs(text, stderr);
-  hr_inspect_text_free(text);
+  hr_free(text);
   assert_int_equal(hr_inspect_text(p, 3, 1 << HR_BY_SIZE, &text, &error), HR_OK);
   assert_non_null(strstr(text, "live by size"));
   assert_null(strstr(text, "live by stack"));
-  hr_inspect_text_free(text);
+  hr_free(text);
   assert_int_equal(hr_inspect_json(p, 5, &text, &error), HR_OK);
   root = json_loads(text, 0, NULL);
   assert_non_null(root);
@@ -611,7 +611,7 @@ static void texts_and_json(void **unused) {
   assert_int_equal(json_array_size(json_object_get(root, "by_stack")), 5);
   assert_int_equal(json_array_size(json_object_get(root, "steps")), p->step_count);
   json_decref(root);
-  hr_inspect_text_free(text);
+  hr_free(text);
   hr_inspection_destroy(p);
   hr_snapshot_destroy(s);
 }
@@ -642,9 +642,9 @@ static void little_is_enough(void **unused) {
     assert_int_equal(p->at.requested_bytes, with == 2 ? 77 : 0);
     assert_int_equal(p->device, with == 1 ? 3 : with == 2 ? -1 : 0);
     assert_int_equal(hr_inspect_text(p, 0, 7, &text, &error), HR_OK);
-    hr_inspect_text_free(text);
+    hr_free(text);
     assert_int_equal(hr_inspect_json(p, 0, &text, &error), HR_OK);
-    hr_inspect_text_free(text);
+    hr_free(text);
     hr_inspection_destroy(p);
     hr_snapshot_destroy(s);
   }
@@ -676,10 +676,10 @@ static void long_names_are_cut(void **unused) {
   p = inspect(snapshot, HR_AT_END);
   assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
   assert_true(strlen(text) < 8192);
-  hr_inspect_text_free(text);
+  hr_free(text);
   assert_int_equal(hr_inspect_json(p, 0, &text, &error), HR_OK);
   assert_true(strlen(text) < 65536);
-  hr_inspect_text_free(text);
+  hr_free(text);
   hr_inspection_destroy(p);
   hr_snapshot_destroy(snapshot);
   free(name);
@@ -727,9 +727,9 @@ static void nonsense_is_inspected(void **unused) {
       check_sums(&p->at);
       check_sums(&p->end);
       assert_int_equal(hr_inspect_text(p, 0, 7, &text, &error), HR_OK);
-      hr_inspect_text_free(text);
+      hr_free(text);
       assert_int_equal(hr_inspect_json(p, 0, &text, &error), HR_OK);
-      hr_inspect_text_free(text);
+      hr_free(text);
       hr_inspection_destroy(p);
     }
     hr_snapshot_destroy(snapshot);
@@ -756,9 +756,9 @@ static void refused_memory_is_an_error(void **unused) {
     if (status == HR_OK) status = hr_inspect_json(p, 0, &json, &error);
     if (status == HR_OK) status = hr_inspect_compare(p, p, HR_BY_STACK, &rows, &count, &error);
     hri_mem_fail_after(0);
-    hr_differences_free(rows);
-    hr_inspect_text_free(text);
-    hr_inspect_text_free(json);
+    hr_free(rows);
+    hr_free(text);
+    hr_free(json);
     hr_inspection_destroy(p);
     assert_int_equal(hri_mem_live_bytes(), held);
     if (status == HR_OK) break;

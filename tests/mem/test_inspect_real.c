@@ -372,7 +372,7 @@ static void two_runs_compare_by_place(void **unused) {
   /* The longest step is the same in both; only model.to("cuda") is called from another place. */
   assert_int_equal(count, 2);
   assert_int_equal(rows[0].before_bytes + rows[1].before_bytes, rows[0].after_bytes + rows[1].after_bytes);
-  hr_differences_free(rows);
+  hr_free(rows);
   hr_inspection_destroy(x);
   hr_inspection_destroy(y);
   close_recording(&a);
@@ -392,7 +392,7 @@ static void says(const char *file, uint64_t at, const char *const *wanted) {
   assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
   for (int k = 0; wanted[k]; k++)
     if (!strstr(text, wanted[k])) fail_msg("%s: '%s' is not in\n%s", file, wanted[k], text);
-  hr_inspect_text_free(text);
+  hr_free(text);
   hr_inspection_destroy(p);
   close_recording(&r);
 }

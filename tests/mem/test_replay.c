@@ -221,7 +221,7 @@ static void test_a_failure_by_fragmentation_is_avoided_by_expandable_segments(vo
   assert_false(results[0].failed);
   assert_non_null(strstr(results[0].alloc_conf, "expandable_segments:True"));
   for (uint32_t k = 1; k < count; k++) assert_true(results[k - 1].failed <= results[k].failed);
-  hr_replay_results_free(results);
+  hr_free(results);
   hr_snapshot_destroy(s);
   s = fragmented("expandable_segments:True", &failed); /* and that is so */
   assert_false(failed);
@@ -242,7 +242,7 @@ static void test_too_big_stays_too_big(void **state) {
   if (hr_replay_search(s, NULL, &replay, &results, &count, &error) != HR_OK) fail_msg("%s", error.message);
   for (uint32_t k = 0; k < count; k++) assert_true(results[k].failed);
   assert_string_equal(results[0].alloc_conf, ""); /* the recorded settings: nothing is better */
-  hr_replay_results_free(results);
+  hr_free(results);
   replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .capacity_bytes = MIB(200)});
   assert_false(replay.recorded.failed); /* with more room it would have gone on */
   assert_int_equal(replay.trust, HR_REPLAY_ROUGH);
@@ -436,7 +436,7 @@ static void test_absurd_addresses_are_not_handed_out(void **state) {
     assert_true(status == HR_OK || status == HR_ERROR_INPUT);
     if (status == HR_OK) assert_int_not_equal(replay.trust, HR_REPLAY_EXACT);
     if (empty) assert_int_equal(replay.same_address_count, 1); /* the plain one of 40 MiB */
-    hr_replay_results_free(results);
+    hr_free(results);
   }
   hr_snapshot_destroy(s);
 }
@@ -481,7 +481,7 @@ static void test_refused_memory_gives_an_error(void **state) {
     hri_mem_fail_after(0);
     if (done) assert_int_equal(count, 13);
     if (done) assert_memory_equal(&replay.recorded, &whole.recorded, sizeof whole.recorded);
-    hr_replay_results_free(results);
+    hr_free(results);
     assert_int_equal(hri_mem_live_bytes(), live);
     if (!done) assert_int_equal(status, HR_ERROR_MEMORY);
     refused += !done;

@@ -135,7 +135,7 @@ static void test_ranges(void **state) {
   assert_field_refused(min_lr_ratio = 1.1, "--min-lr-ratio");
   assert_field_refused(epochs = 0, "--epochs");
   assert_field_refused(threads = 5000, "--threads");
-  assert_field_refused(budget_given = true, "--budget");
+  assert_field_refused(given = HR_GIVEN_BUDGET, "--budget");
   assert_field_refused(optimizer = (hr_optimizer)9, "--optimizer");
   assert_field_refused(on_nonfinite = (hr_on_nonfinite)2, "--on-nonfinite");
   assert_field_refused(max_skipped = 0, "--max-skipped");

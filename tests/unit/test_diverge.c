@@ -93,7 +93,7 @@ static void says(const char *text, const char *part) {
 
 static void test_a_run_that_diverges_stops_and_saves_nothing_of_it(void **state) {
   attempt a = {.model = trap(), .data = rows("bad", 12, 6, 1), .steps = 12, .save_every = 2, .keep = 1, .clip = 1};
-  hr_run *run;
+  hr_run_record *run;
   char *text;
   (void)state;
   assert_int_equal(train(&a), HR_ERROR_DIVERGED);

@@ -308,7 +308,7 @@ static void open_job(const char *model, hr_precision precision, uint32_t threads
   job->sequence_length = 16;
   job->threads = threads;
   job->budget_bytes = (uint64_t)4 << 30;
-  job->budget_given = true;
+  job->given |= HR_GIVEN_BUDGET;
   assert_ok(hr_job_finish(job, &error), &error);
 }
 

@@ -13,6 +13,7 @@
 
 #include <headroom/graph.h>
 
+#include "job/job.h"
 #include "plan/plan.h"
 #include "program/check.h"
 

@@ -1,0 +1,123 @@
+/* Jobs by the names of their fields: set, get, and the options that make one job of another (headroom/field.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "job/fields.h"
+
+static const hr_field *job_field(const char *name) {
+  const hr_field *f = hr_field_find(name);
+  return f && f->home == HR_HOME_JOB ? f : NULL;
+}
+
+static hr_status no_field(const char *name, hr_error *error) {
+  hri_near search;
+  hri_fail(error, HR_ERROR_USAGE, "a job has no field '%.80s'", name);
+  hri_near_begin(&search, name);
+  for (uint32_t k = 0; k < hr_field_count(); k++)
+    if (hr_field_get(k)->home == HR_HOME_JOB) hri_near_offer(&search, hr_field_get(k)->name);
+  return hri_near_end(&search) ? hri_hint(error, HR_ERROR_USAGE, "%s", hri_near_end(&search)) : HR_ERROR_USAGE;
+}
+
+hr_status hr_job_set(hr_job *job, const char *name, const char *text, hr_error *error) {
+  const hr_field *f = job_field(name);
+  hr_value value;
+  if (!f) return no_field(name, error);
+  HRI_TRY(hr_field_read(f, text, NULL, &value, error));
+  hr_field_store(f, &value, job);
+  job->given |= f->given;
+  return HR_OK;
+}
+
+bool hr_job_get(const hr_job *job, const char *name, char *out, uint64_t out_bytes) {
+  const hr_field *f = job_field(name);
+  hr_value value;
+  if (!f) return false;
+  hr_field_load(f, job, &value);
+  hr_field_text(f, &value, out, out_bytes);
+  return true;
+}
+
+/* ---- changes ---- */
+
+/* A chunk that nobody gave, and one that was cut to fewer rows, follow from other fields: no change of their own. */
+static bool follows(const hr_field *f, const hr_job *before, const hr_job *after) {
+  uint64_t rows = (uint64_t)after->micro_batch * after->sequence_length;
+  if (f->given != HR_GIVEN_LOSS_CHUNK) return false;
+  return !((before->given | after->given) & f->given) || (after->loss_chunk == rows && before->loss_chunk > rows);
+}
+
+/* Levels are compared for all layers, and said as briefly as they were given. */
+static bool differs(const hr_field *f, const hr_job *before, const hr_job *after, char text[HR_FIELD_TEXT_BYTES]) {
+  char old[HR_FIELD_TEXT_BYTES];
+  hr_value value;
+  if (f->home != HR_HOME_JOB || follows(f, before, after)) return false;
+  hr_field_load(f, before, &value);
+  hr_field_text(f, &value, old, sizeof old);
+  hr_field_load(f, after, &value);
+  if (strcmp(old, hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES)) == 0) return false;
+  value.layer_count = 0;
+  hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES);
+  return true;
+}
+
+/* The row behind `last` in the order in which changes are said: those with a place of their own, then the rest of the table. */
+static const hr_field *next_said(const hr_field *last) {
+  const hr_field *best = NULL;
+  for (uint32_t k = 0; k < hr_field_count(); k++) {
+    const hr_field *f = hr_field_get(k);
+    uint32_t place = f->said ? f->said : UINT32_MAX, after = !last ? 0 : last->said ? last->said : UINT32_MAX;
+    if (last && (place < after || (place == after && f <= last))) continue;
+    if (!best || place < (best->said ? best->said : UINT32_MAX)) best = f;
+  }
+  return best;
+}
+
+char *hr_job_options(const hr_job *before, const hr_job *after, char *out, uint64_t out_bytes) {
+  char text[HR_FIELD_TEXT_BYTES];
+  size_t used = 0;
+  if (out_bytes) out[0] = 0;
+  for (const hr_field *f = next_said(NULL); f && used < out_bytes; f = next_said(f)) {
+    if (!differs(f, before, after, text)) continue;
+    if (f->kind == HR_FIELD_FLAG) used += (size_t)snprintf(out + used, (size_t)(out_bytes - used), "%s--%s%s", used ? " " : "", strcmp(text, "true") == 0 ? "" : "no-", f->name);
+    else if (text[0]) used += (size_t)snprintf(out + used, (size_t)(out_bytes - used), "%s--%s %s", used ? " " : "", f->name, text);
+  }
+  return out;
+}
+
+hr_effect hr_job_effect(const hr_job *before, const hr_job *after) {
+  char text[HR_FIELD_TEXT_BYTES];
+  hr_effect worst = HR_EFFECT_SAME_BITS;
+  for (uint32_t k = 0; k < hr_field_count(); k++)
+    if (hr_field_get(k)->effect > worst && differs(hr_field_get(k), before, after, text)) worst = hr_field_get(k)->effect;
+  return worst;
+}
+
+/* The word at *text and what is behind it; false at the end. */
+static bool take_word(const char **text, char out[HR_FIELD_TEXT_BYTES]) {
+  size_t length;
+  *text += strspn(*text, " ");
+  length = strcspn(*text, " ");
+  (void)snprintf(out, HR_FIELD_TEXT_BYTES, "%.*s", (int)(length < HR_FIELD_TEXT_BYTES ? length : HR_FIELD_TEXT_BYTES - 1), *text);
+  *text += length;
+  return length > 0;
+}
+
+hr_status hr_job_set_options(hr_job *job, const char *options, hr_error *error) {
+  char word[HR_FIELD_TEXT_BYTES], text[HR_FIELD_TEXT_BYTES];
+  hr_job made = *job;
+  while (take_word(&options, word)) {
+    bool negated = strncmp(word, "--no-", 5) == 0;
+    const char *name = word + (negated ? 5 : 2);
+    const hr_field *f;
+    if (strncmp(word, "--", 2) != 0) return hri_fail(error, HR_ERROR_USAGE, "'%.80s' is no option", word);
+    f = job_field(name);
+    if (!f) return no_field(name, error);
+    if (f->kind == HR_FIELD_FLAG) (void)snprintf(text, sizeof text, "%s", negated ? "false" : "true");
+    else if (negated || !take_word(&options, text)) return hri_fail(error, HR_ERROR_USAGE, "--%s wants a value", f->name);
+    HRI_TRY(hr_job_set(&made, name, text, error));
+  }
+  *job = made;
+  return HR_OK;
+}
