@@ -15,6 +15,7 @@
 #include "backend/backend.h"
 #include "backend/onednn_2_6_3.h"
 #include "ops/attention/scratch.h"
+#include "plan/plan.h"
 
 /* Every line of the record: kind, type, out, three flags, team, M, N, K, and what the library said. */
 static void test_rule_gives_every_recorded_answer(void **state) {
@@ -61,16 +62,17 @@ static void make(hr_job *job, const char *model, const char *level, const char *
   assert_int_equal(hr_job_finish(job, &error), HR_OK);
 }
 
+/* All scratch of all nodes, staging of weights included. */
 static uint64_t workspace_bytes(const char *model, const char *level, const char *libraries, uint32_t threads) {
   static hr_job job;
   hr_error error;
   hr_plan *plan;
-  uint64_t bytes;
+  uint64_t bytes = 0;
   make(&job, model, level, libraries, threads);
   if (hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
   assert_false(hr_plan_get(plan)->scratch_exact); /* nobody was asked */
-  for (uint32_t role = bytes = 0; role < HR_ROLE_COUNT; role++)
-    if (strcmp(hr_role_name(role), "workspace") == 0) bytes = hr_plan_get(plan)->tiers[0].max_by_role[role];
+  for (size_t s = 0; s < plan->job.storages.count; s++)
+    if (plan->job.storages.items[s].role == HRI_ROLE_WORKSPACE) bytes += plan->job.storages.items[s].bytes;
   hr_plan_destroy(plan);
   return bytes;
 }

@@ -72,7 +72,7 @@ typedef struct tiny_machine {
   tiny_command *program;
   uint64_t generation;      /* of programs that were begun */
   bool *node_done;          /* by node id */
-  uint32_t left, begun_high; /* positions that are not done; one past the highest that began */
+  uint32_t left, begun_high; /* lanes that are not through with it; one past the highest position that began */
   bool stopping;
   hr_status status;
   hr_error error;
@@ -384,7 +384,6 @@ static void tiny_lane_program(tiny_machine *m, const tiny_command *command, uint
     }
     if (status != HR_OK && m->status == HR_OK) m->status = status, m->error = error;
     m->node_done[id] = true;
-    m->left--;
     pthread_cond_broadcast(&m->changed);
     pthread_mutex_unlock(&m->lock);
   }
@@ -407,6 +406,8 @@ static void *tiny_lane_main(void *context) {
     pthread_mutex_unlock(&m->lock);
     tiny_lane_program(m, command, lane.lane);
     pthread_mutex_lock(&m->lock);
+    m->left--;
+    pthread_cond_broadcast(&m->changed);
   }
   pthread_mutex_unlock(&m->lock);
   return NULL;
@@ -420,7 +421,7 @@ static void tiny_run_program(tiny_machine *m, tiny_command *command) {
   if (status != HR_OK && m->status == HR_OK) m->status = status, m->error = error;
   m->node_done = calloc(job->nodes.count + 1, 1);
   if (!m->node_done) abort();
-  m->left = (uint32_t)job->programs[command->program].order.count;
+  m->left = HRI_LANE_COUNT;
   m->begun_high = 0;
   m->program = command;
   m->generation++;
