@@ -87,6 +87,7 @@ missing() {
 # The rules by which ninja makes it, so that only what changed is compiled.
 plan_rules() {
   local source object objects=("$work"/objects/jansson_*.o)
+  echo "builddir = $work"
   echo "flags = ${flags[*]} -Wall -Wextra -Wshadow -Wconversion -Wshorten-64-to-32 -Wno-sign-conversion -Wno-missing-field-initializers -Werror"
   printf 'rule cc\n  command = clang $flags -MD -MF $out.d -c $in -o $out\n  deps = gcc\n  depfile = $out.d\n'
   printf 'rule link\n  command = wasm-ld -z stack-size=1048576 -o $out /usr/lib/wasm32-wasi/crt1.o $in -L/usr/lib/wasm32-wasi -lc %s\n' "$runtime"
