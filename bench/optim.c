@@ -136,14 +136,14 @@ static void run_plain(plain_update *plain, const arrays *a, const step *s, int t
 /* ---- measuring ---- */
 
 static void run_step(const hri_cpu_kernels *k, const arrays *a, const step *s, int threads) {
-  hri_update_args u = {.n = a->n, .w = a->w, .w_real = s->w, .copy = s->copy ? a->copy : NULL, .moment_real = s->moment, .g = a->g,
+  hri_update_args u = {.n = a->n, .w = a->w, .w_real = s->w, .copy = s->copy ? a->copy : NULL, .state_real = s->moment, .g = a->g,
                        .gradient_real = s->gradient, .rounding = {.seed = 1, .step = 10, .site = 3}, .threads = threads};
-  hri_adamw_factors adamw = hri_adamw_factors_make(1e-4, 0.9, 0.999, 1e-8, 0.01, 10, 1.0);
-  hri_sgd_factors sgd = {.learning_rate = 1e-4f, .weight_decay = 0.01f, .momentum = 0.9f, .gradient_scale = 1.0f};
-  if (s->states > 0) u.m = a->m;
-  if (s->states > 1) u.v = a->v;
-  if (s->states == 2) k->adamw(&u, &adamw);
-  else k->sgd(&u, &sgd);
+  hri_update_numbers adamw = {.number = {0.9, 0.999, 1e-8}, .learning_rate = 1e-4, .weight_decay = 0.01, .gradient_scale = 1, .t = 10};
+  hri_update_numbers sgd = {.number = {0.9}, .learning_rate = 1e-4, .weight_decay = 0.01, .gradient_scale = 1, .t = 10};
+  if (s->states > 0) u.state[0] = a->m;
+  if (s->states > 1) u.state[1] = a->v;
+  if (s->states == 2) k->update[HR_OPTIMIZER_ADAMW](&u, &adamw);
+  else k->update[s->states ? HR_OPTIMIZER_MOMENTUM : HR_OPTIMIZER_SGD](&u, &sgd);
 }
 
 static void fill(void *x, int64_t n, hri_real real, bool square, uint64_t stream) {

@@ -19,7 +19,10 @@ extern "C" {
 #endif
 
 typedef enum hr_purpose { HR_PURPOSE_TRAIN = 0, HR_PURPOSE_EVALUATE, HR_PURPOSE_GENERATE } hr_purpose;
-typedef enum hr_optimizer { HR_OPTIMIZER_ADAMW = 0, HR_OPTIMIZER_SGD, HR_OPTIMIZER_MOMENTUM } hr_optimizer;
+/* X(enumerator, word of --optimizer) */
+#define HR_OPTIMIZERS(X) X(ADAMW, "adamw") X(SGD, "sgd") X(MOMENTUM, "momentum")
+#define HR_OPTIMIZER_ENUMERATOR(id, word) HR_OPTIMIZER_##id,
+typedef enum hr_optimizer { HR_OPTIMIZERS(HR_OPTIMIZER_ENUMERATOR) HR_OPTIMIZER_COUNT } hr_optimizer;
 typedef enum hr_attention { HR_ATTENTION_FLASH = 0, HR_ATTENTION_MATERIALIZED } hr_attention;
 typedef enum hr_update { HR_UPDATE_AFTER = 0, HR_UPDATE_IN_BACKWARD } hr_update;
 /* What a step does whose loss or gradient norm is infinite or NaN. STOP: the run ends. SKIP: weights, optimizer states and the

@@ -94,6 +94,9 @@ typedef struct hr_live {
   int32_t layer;
 } hr_live;
 HR_API bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *live);
+/* What is in it, where it holds parameters, their gradients or states: the name of the k-th; NULL behind the last, and for
+ * storages that hold no parameters. */
+HR_API const char *hr_plan_live_holds(const hr_plan *plan, uint32_t tier, uint32_t index, uint32_t k);
 
 /* Memory and time over the course of the job: one sample per node, program by program in issue order (samples of a
  * program stand together). Live bytes are those while the node runs. Times count from the begin of its program, which runs

@@ -46,12 +46,12 @@ typedef struct hri_window {
   hr_status (*get)(void *context, uint64_t offset, void *to, uint64_t bytes, hr_error *error);
 } hri_window;
 
-/* Moves parameters between a tensor and files or generators; implemented by the trainer. The window shows the whole stored
- * tensor, of the type that the job gave it; `staging` is the node's planned scratch, in memory that the host addresses. */
+/* Moves ranges of parameters between a tensor and files or generators; implemented by the trainer. The window shows the range's
+ * whole stored tensor (`what`: hri_moved), of the type that the job gave it; `staging` is the node's planned scratch, in memory that the host addresses. */
 typedef struct hri_transfer {
   void *context;
-  hr_status (*fill)(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
-  hr_status (*sink)(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+  hr_status (*fill)(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+  hr_status (*sink)(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 } hri_transfer;
 
 /* ---- check mode ---- */

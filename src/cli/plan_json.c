@@ -94,6 +94,11 @@ static void write_live(json_writer *json, const hr_plan *plan, uint32_t tier) {
       json_write_integer(json, "layer", live.layer);
     else
       json_write_null(json, "layer");
+    if (hr_plan_live_holds(plan, tier, i, 0)) {
+      json_write_open(json, "holds", '[');
+      for (uint32_t k = 0; hr_plan_live_holds(plan, tier, i, k); k++) json_write_text(json, NULL, hr_plan_live_holds(plan, tier, i, k));
+      json_write_close(json, ']');
+    }
     json_write_close(json, '}');
   }
   json_write_close(json, ']');

@@ -30,7 +30,9 @@ static const char *const precisions[] = {"fp32", "bf16", "bf16-pure", NULL};
 static const char *const moments[] = {"fp32", "bf16", NULL};
 static const char *const weight_packings[] = {"auto", "off", "transient", "persistent", NULL};
 static const char *const attentions[] = {"flash", "materialized", NULL};
-static const char *const optimizers[] = {"adamw", "sgd", "momentum", NULL};
+#define WORD(id, word) word,
+static const char *const optimizers[] = {HR_OPTIMIZERS(WORD) NULL};
+#undef WORD
 static const char *const updates[] = {"after", "in-backward", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", "wsd", NULL};
 static const char *const on_nonfinites[] = {"stop", "skip", NULL};
@@ -43,7 +45,7 @@ static const char *const dtypes[] = {"source", "f32", "bf16", "f16", NULL};
 
 #define LAST(words) ((int)(sizeof(words) / sizeof *(words)) - 2)
 _Static_assert(LAST(precisions) == HR_PRECISION_BF16_PURE && LAST(moments) == HR_MOMENTS_BF16 && LAST(weight_packings) == HR_WEIGHT_PACKING_PERSISTENT &&
-                   LAST(attentions) == HR_ATTENTION_MATERIALIZED && LAST(optimizers) == HR_OPTIMIZER_MOMENTUM && LAST(updates) == HR_UPDATE_IN_BACKWARD &&
+                   LAST(attentions) == HR_ATTENTION_MATERIALIZED && LAST(updates) == HR_UPDATE_IN_BACKWARD &&
                    LAST(schedules) == HR_SCHEDULE_WSD && LAST(on_nonfinites) == HR_ON_NONFINITE_SKIP && LAST(packings) == HR_PACKING_WRAPPED &&
                    LAST(formats) == HR_DATA_FORMAT_COUNT - 1 && LAST(loss_scopes) == HR_LOSS_SCOPE_COMPLETION && LAST(truncations) == HR_TRUNCATE_DROP,
                "one word for each enumerator");

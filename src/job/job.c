@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "job/fields.h"
+#include "program/optimizer.h"
 
 enum {
   DEFAULT_SEQUENCE = 1024,
@@ -60,7 +61,8 @@ static hr_status check_fields(const hr_job *job, hr_error *error) {
     HRI_TRY(check_given(f, &value, job, error));
     HRI_TRY(hr_field_check(f, &value, error));
   }
-  if (job->optimizer == HR_OPTIMIZER_ADAMW && job->epsilon == 0) return hri_fail(error, HR_ERROR_USAGE, "--eps is 0; adamw divides by it where a gradient is 0");
+  if (hri_optimizer_get(job->optimizer)->divides_by_epsilon && job->epsilon == 0)
+    return hri_fail(error, HR_ERROR_USAGE, "--eps is 0; %s divides by it where a gradient is 0", hr_optimizer_name(job->optimizer));
   return HR_OK;
 }
 

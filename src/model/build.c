@@ -4,6 +4,8 @@
  * residual stream is formed by add nodes; the fuse pass joins them with the norm that follows. */
 #include "model/build.h"
 
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/real.h"
@@ -58,11 +60,6 @@ uint64_t hri_staging_bytes(uint64_t bytes, uint32_t team) {
 
 /* ---- parameters, inputs, control ---- */
 
-static hri_state_kind state_kind(const hr_job *spec) {
-  if (spec->purpose != HR_PURPOSE_TRAIN || spec->optimizer == HR_OPTIMIZER_SGD) return HRI_STATE_NONE;
-  return spec->optimizer == HR_OPTIMIZER_ADAMW ? HRI_STATE_ADAM : HRI_STATE_MOMENTUM;
-}
-
 uint16_t hri_programs_of(const hr_job *spec) {
   uint16_t all = HRI_IN(HRI_LOAD);
   bool generate = spec->purpose == HR_PURPOSE_GENERATE || spec->with_generation;
@@ -75,46 +72,152 @@ uint16_t hri_programs_of(const hr_job *spec) {
   return all;
 }
 
-static hri_id param_tensor(hri_job *job, const hri_param_request *p, hri_role role, uint16_t scope, uint8_t program, const char *suffix) {
-  hri_place place = {.program = program, .scope = scope, .tier = HRI_DEVICE, .role = (uint8_t)role, .layer = p->layer, .unit = p->unit};
-  return hri_tensor_new(job, place, hri_name(job, "%s%s", p->name, suffix), HRI_F32, p->rank, p->dims, p->stored);
+/* What is made of a parameter, and where it is carried. */
+typedef struct maker {
+  hri_job *job;
+  const hri_param_request *p;
+  uint32_t index;           /* of the parameter */
+  uint16_t all, gradient_scope;
+} maker;
+
+static hri_place place_of(const maker *m, hri_role role, uint16_t scope, uint8_t program) {
+  return (hri_place){.program = program, .scope = scope, .tier = HRI_DEVICE, .role = (uint8_t)role, .layer = m->p->layer, .unit = m->p->unit};
+}
+
+static uint64_t columns_of(const hri_param_request *p) { return p->rank == 2 ? p->stored[1] : 1; }
+static bool is_all(const hri_param_request *p, uint64_t rows) { return rows == p->stored[0]; }
+
+/* "name.suffix", or "name[row:end].suffix" of some of the rows. */
+static uint32_t name_of(const maker *m, uint64_t row, uint64_t rows, const char *suffix) {
+  if (is_all(m->p, rows)) return hri_name(m->job, "%s%s", m->p->name, suffix);
+  return hri_name(m->job, "%s[%zu:%zu]%s", m->p->name, (size_t)row, (size_t)(row + rows), suffix);
+}
+
+/* A tensor for rows [row, row + rows) of the parameter; those behind the last logical one are padding. */
+static hri_id tensor_of_rows(const maker *m, hri_place place, uint32_t key, hri_dtype dtype, uint64_t row, uint64_t rows) {
+  const hri_param_request *p = m->p;
+  uint64_t logical = row + rows > p->dims[0] ? p->dims[0] - row : rows, dims[2] = {logical, p->dims[1]}, stored[2] = {rows, p->stored[1]};
+  return hri_tensor_new(m->job, place, key, dtype, p->rank, dims, stored);
+}
+
+/* A tensor of a range's state: shaped like the range, or a list of entries where several elements share one. */
+static hri_id state_tensor(const maker *m, const hri_param_range *range, const hri_state_tensor *s) {
+  hri_place place = place_of(m, HRI_ROLE_OPTIMIZER_STATE, m->all, 0);
+  uint64_t entries = hri_state_entries(s, range->elements);
+  char suffix[64];
+  (void)snprintf(suffix, sizeof suffix, ".%s", s->name);
+  if (s->per == 1) return tensor_of_rows(m, place, name_of(m, range->row, range->rows, suffix), s->dtype, range->row, range->rows);
+  return hri_tensor_new(m->job, place, name_of(m, range->row, range->rows, suffix), s->dtype, 1, &entries, NULL);
+}
+
+static bool make_parts(const maker *m, bool train, hri_param *param) {
+  uint64_t row = 0;
+  param->part_begin = (uint32_t)m->job->parts.count;
+  param->part_count = m->p->part_count;
+  for (uint32_t k = 0; k < m->p->part_count; k++) {
+    const hri_part_request *from = &m->p->parts[k];
+    hri_part part = {.param = m->index, .key = hri_name(m->job, "%s", from->name), .row = from->row, .rows = from->rows,
+                     .trainable = train && from->trainable, .decay = from->decay, .state_kind = (uint8_t)from->state_kind};
+    assert(part.row == row && part.rows > 0);
+    row += part.rows;
+    param->trainable = param->trainable || part.trainable;
+    if (!hri_array_push(&m->job->parts, part)) return false;
+  }
+  assert(row == m->p->dims[0]); /* every row belongs to one part */
+  return true;
+}
+
+/* Side by side, the two lie in one piece: nothing that is said of parts tells them apart, and no block may cross the border. */
+static bool one_range(const hri_part *a, const hri_part *b) {
+  return a->trainable == b->trainable && a->decay == b->decay && a->quantization == b->quantization &&
+         (!a->trainable || (a->state_kind == b->state_kind && hri_state_block(a->state_kind) == 1));
+}
+
+/* Stored rows of parts [first, first + count): what pads the vocabulary goes with the last. */
+static void rows_of_parts(const maker *m, const hri_param *param, uint32_t first, uint32_t count, uint64_t *row, uint64_t *rows) {
+  const hri_part *parts = m->job->parts.items, *last = &parts[first + count - 1];
+  uint64_t end = first + count == param->part_begin + param->part_count ? m->p->stored[0] : last->row + last->rows;
+  *row = parts[first].row;
+  *rows = end - *row;
+}
+
+static hri_id view_of_rows(const maker *m, hri_id tensor, uint64_t all_rows, uint64_t row, uint64_t rows) {
+  return rows == all_rows ? tensor : hri_tensor_rows(m->job, tensor, row, rows);
+}
+
+static bool make_runs(const maker *m, hri_param *param) {
+  const hri_part *parts = m->job->parts.items;
+  uint32_t end = param->part_begin + param->part_count;
+  param->run_begin = (uint32_t)m->job->runs.count;
+  for (uint32_t k = param->part_begin; k < end;) {
+    uint32_t count = 1;
+    hri_param_run run;
+    if (!parts[k].trainable) {
+      k++;
+      continue;
+    }
+    while (k + count < end && parts[k + count].trainable) count++;
+    rows_of_parts(m, param, k, count, &run.row, &run.rows);
+    run.gradient = tensor_of_rows(m, place_of(m, HRI_ROLE_GRADIENT, m->gradient_scope, HRI_STEP), name_of(m, run.row, run.rows, ".grad"), HRI_F32, run.row, run.rows);
+    if (!hri_array_push(&m->job->runs, run)) return false;
+    k += count;
+  }
+  param->run_count = (uint32_t)m->job->runs.count - param->run_begin;
+  return true;
+}
+
+/* The gradient of a range: its rows of the run that it is in. */
+static hri_id gradient_of(const maker *m, const hri_param *param, const hri_param_range *range) {
+  const hri_param_run *run = m->job->runs.items + param->run_begin;
+  while (range->row >= run->row + run->rows) run++;
+  assert(range->row >= run->row && range->row + range->rows <= run->row + run->rows);
+  return view_of_rows(m, run->gradient, run->rows, range->row - run->row, range->rows);
+}
+
+static bool make_ranges(const maker *m, hri_param *param) {
+  const hri_part *parts = m->job->parts.items;
+  uint32_t end = param->part_begin + param->part_count;
+  param->range_begin = (uint32_t)m->job->ranges.count;
+  for (uint32_t k = param->part_begin; k < end;) {
+    const hri_optimizer *row = hri_optimizer_get(parts[k].state_kind);
+    hri_param_range range = {.param = m->index, .segment = HRI_NONE, .part_begin = k, .part_count = 1, .gradient = HRI_NONE, .master = HRI_NONE};
+    while (k + range.part_count < end && one_range(&parts[k], &parts[k + range.part_count])) range.part_count++;
+    rows_of_parts(m, param, k, range.part_count, &range.row, &range.rows);
+    range.first = range.row * columns_of(m->p);
+    range.elements = range.rows * columns_of(m->p);
+    range.weight = view_of_rows(m, param->weight, m->p->stored[0], range.row, range.rows);
+    memset(range.state, 0xFF, sizeof range.state); /* HRI_NONE */
+    if (parts[k].trainable) range.gradient = gradient_of(m, param, &range);
+    for (uint32_t t = 0; parts[k].trainable && t < row->tensor_count; t++) range.state[t] = state_tensor(m, &range, &row->tensors[t]);
+    if (!hri_array_push(&m->job->ranges, range)) return false;
+    k += range.part_count;
+  }
+  param->range_count = (uint32_t)m->job->ranges.count - param->range_begin;
+  return true;
 }
 
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *p) {
-  hri_param param = {0};
-  bool train = spec->purpose == HR_PURPOSE_TRAIN && !p->frozen;
-  uint16_t all = hri_programs_of(spec), gradient_scope = spec->accumulate > 1 ? (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE)) : 0;
+  maker m = {.job = job, .p = p, .index = (uint32_t)job->params.count, .all = hri_programs_of(spec)};
+  hri_param param = {.spec = p->spec, .layer = p->layer, .unit = p->unit, .init = (uint8_t)p->init, .init_std = p->init_std, .site = m.index};
+  if (spec->accumulate > 1) m.gradient_scope = (uint16_t)(HRI_IN(HRI_BEGIN) | HRI_IN(HRI_MICRO) | HRI_IN(HRI_UPDATE));
   param.key = hri_name(job, "%s", p->name);
-  param.spec = p->spec;
-  param.layer = p->layer;
-  param.unit = p->unit;
-  param.segment = HRI_NONE;
-  param.trainable = train;
-  param.decay = p->decay;
-  param.state_kind = (uint8_t)(train ? state_kind(spec) : HRI_STATE_NONE);
-  param.init = (uint8_t)p->init;
-  param.init_std = p->init_std;
-  param.site = (uint32_t)job->params.count;
-  param.gradient = param.master = param.state[0] = param.state[1] = HRI_NONE;
-  param.weight = param_tensor(job, p, HRI_ROLE_WEIGHT, all, 0, "");
-  if (train) param.gradient = param_tensor(job, p, HRI_ROLE_GRADIENT, gradient_scope, HRI_STEP, ".grad");
-  if (param.state_kind != HRI_STATE_NONE) param.state[0] = param_tensor(job, p, HRI_ROLE_OPTIMIZER_STATE, all, 0, ".exp_avg");
-  if (param.state_kind == HRI_STATE_ADAM) param.state[1] = param_tensor(job, p, HRI_ROLE_OPTIMIZER_STATE, all, 0, ".exp_avg_sq");
+  param.weight = tensor_of_rows(&m, place_of(&m, HRI_ROLE_WEIGHT, m.all, 0), name_of(&m, 0, p->stored[0], ""), HRI_F32, 0, p->stored[0]);
   if (job->failed) return HRI_NONE;
   param.elements = hri_tensor_stored_elements(&job->tensors.items[param.weight]);
-  if (!hri_array_push(&job->params, param)) {
-    job->failed = true;
-    return HRI_NONE;
-  }
-  return (uint32_t)job->params.count - 1;
+  if (!make_parts(&m, spec->purpose == HR_PURPOSE_TRAIN, &param) || !make_runs(&m, &param) || !make_ranges(&m, &param) || !hri_array_push(&job->params, param)) job->failed = true;
+  return job->failed ? HRI_NONE : m.index;
 }
 
+/* By default all of a parameter is trained alike. */
 static void make_param(builder *b, uint32_t index) {
+  hri_part_request parts[HRI_PARAM_PARTS];
   hri_param_spec p;
   hri_param_request request;
   hri_param_get(b->model, index, &p);
+  for (uint32_t k = 0; k < p.part_count; k++)
+    parts[k] = (hri_part_request){.name = p.parts[k].name, .row = p.parts[k].row, .rows = p.parts[k].rows, .trainable = true, .decay = p.decay, .state_kind = b->spec->optimizer};
   request = (hri_param_request){.name = p.name, .layer = p.layer, .unit = p.unit, .rank = p.rank, .dims = {p.dims[0], p.dims[1]}, .stored = {p.dims[0], p.dims[1]},
-                                .decay = p.decay, .init = p.init, .init_std = p.init_std, .spec = index};
+                                .parts = parts, .part_count = p.part_count, .init = p.init, .init_std = p.init_std, .spec = index};
   if (p.slot == HRI_SLOT_TOKEN_EMBEDDING || p.slot == HRI_SLOT_HEAD_WEIGHT) request.stored[0] = hri_round_up(p.dims[0], HRI_VOCABULARY_ALIGN);
   b->slots[(uint32_t)(p.layer + 1) * HRI_SLOT_COUNT + p.slot] = hri_build_parameter(b->job, b->spec, &request);
 }
@@ -148,10 +251,10 @@ static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t position
 
 /* ---- load and save ---- */
 
-static void move_part(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, hri_id tensor, uint32_t param, hri_part_kind kind) {
-  hri_attr attr = {.i = {param, kind}};
+static void move_range(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what) {
+  hri_attr attr = {.i = {range, what}};
   hri_place place = {.program = emit.program, .tier = (uint8_t)staging_tier, .role = HRI_ROLE_WORKSPACE, .layer = emit.layer, .unit = emit.unit};
-  hri_id staging;
+  hri_id tensor = hri_moved_tensor(&job->ranges.items[range], what), staging;
   uint64_t dims[1];
   if (job->failed) return;
   dims[0] = hri_staging_bytes(hri_tensor_bytes(&job->tensors.items[tensor]), job->team);
@@ -161,14 +264,14 @@ static void move_part(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_t
 
 void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier) {
   hri_op op = load ? HRI_OP_FILL : HRI_OP_SINK;
-  for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
-    hri_param param = job->params.items[p];
+  for (uint32_t r = 0; r < job->ranges.count && !job->failed; r++) {
+    const hri_param_range range = job->ranges.items[r];
+    const hri_param *param = &job->params.items[range.param];
     hri_emit e = {.program = load ? HRI_LOAD : HRI_SAVE, .lane = HRI_COMPUTE, .phase = load ? HRI_PHASE_LOAD : HRI_PHASE_SAVE,
-                  .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE};
-    move_part(job, e, op, staging_tier, param.master != HRI_NONE ? param.master : param.weight, p, HRI_PART_WEIGHT);
-    if (load && param.master != HRI_NONE) hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(param.master), HRI_W(param.weight)}, 2);
-    for (uint32_t k = 0; k < 2; k++)
-      if (param.state[k] != HRI_NONE) move_part(job, e, op, staging_tier, param.state[k], p, (hri_part_kind)(HRI_PART_STATE0 + k));
+                  .layer = param->layer, .unit = param->unit, .site = param->site, .origin = HRI_NONE};
+    move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
+    if (load && range.master != HRI_NONE) hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
+    for (uint32_t k = 0; k < HRI_STATE_TENSORS && range.state[k] != HRI_NONE; k++) move_range(job, e, op, staging_tier, r, HRI_MOVED_STATE + k);
   }
 }
 
@@ -318,7 +421,7 @@ void hri_build_zero_gradients(hri_job *job) {
   for (uint32_t p = 0; p < job->params.count && !job->failed; p++) {
     const hri_param param = job->params.items[p];
     hri_emit e = {.program = HRI_BEGIN, .phase = HRI_PHASE_OPTIMIZER, .layer = param.layer, .unit = param.unit, .site = param.site, .origin = HRI_NONE};
-    if (param.trainable) hri_node_append(job, HRI_OP_ZERO, e, NULL, (hri_operand[]){HRI_W(param.gradient)}, 1);
+    for (uint32_t r = 0; r < param.run_count; r++) hri_node_append(job, HRI_OP_ZERO, e, NULL, (hri_operand[]){HRI_W(job->runs.items[param.run_begin + r].gradient)}, 1);
   }
 }
 

@@ -29,24 +29,34 @@ hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_
 /* The programs that a job has (set of HRI_IN). */
 uint16_t hri_programs_of(const hr_job *spec);
 
+/* A part of a parameter that is asked for: see hri_part. */
+typedef struct hri_part_request {
+  const char *name;
+  uint64_t row, rows;
+  bool trainable, decay;
+  hr_optimizer state_kind;
+} hri_part_request;
+
 typedef struct hri_param_request {
   const char *name;
   int32_t layer;       /* -1 outside of layers */
   uint32_t unit, rank;
   uint64_t dims[2], stored[2];
-  bool decay, frozen;
+  const hri_part_request *parts; /* all rows, in order; in a job that does not train nothing is trainable */
+  uint32_t part_count;
   hri_init init;
   double init_std;
   uint32_t spec;       /* index in the model's parameter table, HRI_NONE */
 } hri_param_request;
 
-/* Weight, gradient and states of one parameter; returns its index (HRI_NONE when memory is refused). */
+/* Weight of one parameter, its parts, ranges and runs with their gradients and states; returns its index (HRI_NONE when memory
+ * is refused). */
 uint32_t hri_build_parameter(hri_job *job, const hr_job *spec, const hri_param_request *request);
 void hri_build_control(hri_job *job, uint16_t programs);
-/* The load or save program: one node per parameter and state. Master weights are moved where there are any, and rounded to
- * the weights that the products read. Staging lies in the tier that the host addresses. */
+/* The load or save program: one node per range and thing that it has, each with a staging of its own, which lies in the tier that
+ * the host addresses. Master weights are moved where there are any, and rounded to the weights that the products read. */
 void hri_build_transfers(hri_job *job, bool load, hri_tier staging_tier);
-/* With several micro-steps every gradient is added to: `begin` makes them zero. */
+/* With several micro-steps every gradient is added to: `begin` makes them zero, one node per run until layout gathers them. */
 void hri_build_zero_gradients(hri_job *job);
 
 /* Bytes of the staging buffer that one load or save node may use for a parameter of `bytes`; its team shares them out. */

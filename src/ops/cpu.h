@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <headroom/model.h>
+#include <headroom/job.h>
 
 #include "base/real.h"
 
@@ -165,10 +165,13 @@ typedef struct hri_adamw_factors {
   float gradient_scale; /* multiplies g: clip coefficient / loss scale */
 } hri_adamw_factors;
 
-typedef struct hri_sgd_factors {
-  float learning_rate, weight_decay, momentum;
-  float gradient_scale;
-} hri_sgd_factors;
+/* The numbers of one step of any optimizer. */
+typedef struct hri_update_numbers {
+  double number[3]; /* as its row in program/optimizer.h lists them */
+  double learning_rate, weight_decay;
+  double gradient_scale; /* multiplies g: clip coefficient / loss scale */
+  int64_t t;             /* applied steps, this one counted */
+} hri_update_numbers;
 
 /* What the random bits of stochastic rounding depend on, beside the array and the logical element (ops/optim/rounding.h). */
 typedef struct hri_rounding {
@@ -184,8 +187,8 @@ typedef struct hri_update_args {
   void *w; /* [n] of type w_real */
   hri_real w_real;
   hri_bf16 *copy; /* [n] written beside an fp32 w, or NULL */
-  void *m, *v;    /* [n] of type moment_real. AdamW: both; SGD: m is the momentum or NULL, v is not looked at */
-  hri_real moment_real;
+  void *state[4]; /* the tensors of the optimizer's state, in order */
+  hri_real state_real; /* of those that --moments applies to */
   const void *g; /* [n] of type gradient_real */
   hri_real gradient_real;
   hri_rounding rounding;
@@ -247,11 +250,9 @@ typedef struct hri_cpu_kernels {
   void (*square_sum)(double *partials, const void *g, hri_real gradient_real, int64_t n, int threads);
   /* Folds partials in order; the square root of the sum over all segments is the norm. */
   double (*partial_sum)(const double *partials, int64_t n);
-  /* One step of torch.optim.AdamW. */
-  void (*adamw)(const hri_update_args *args, const hri_adamw_factors *factors);
-  /* One step of torch.optim.SGD (decay added to the gradient). The momentum of the first step is zero, which gives
-   * torch's buffer = g. */
-  void (*sgd)(const hri_update_args *args, const hri_sgd_factors *factors);
+  /* One step, by hr_optimizer. AdamW is torch.optim.AdamW; SGD and momentum are torch.optim.SGD (decay added to the
+   * gradient), where the momentum of the first step is zero, which gives torch's buffer = g. */
+  void (*update[HR_OPTIMIZER_COUNT])(const hri_update_args *args, const hri_update_numbers *numbers);
 
   /* ---- move ---- */
   void (*copy)(void *to, const void *from, int64_t bytes, int threads);

@@ -26,7 +26,6 @@ static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_ATTENTION_FULL] = "rirr", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrir", [HRI_OP_ATTENTION_CACHED] = "rrrcr",
     [HRI_OP_CROSS_ENTROPY] = "ricrf", [HRI_OP_LOSS_SUM] = "fc",
     [HRI_OP_SQUARE_NORM] = "rd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c",
-    [HRI_OP_ADAMW] = "xcxmmb", [HRI_OP_MOMENTUM] = "xcxmb", [HRI_OP_SGD] = "xcxb",
     [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
     [HRI_OP_FILL] = "x", [HRI_OP_SINK] = "x",
 };
@@ -47,8 +46,21 @@ static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
   }
 }
 
+/* g, control, w, the tensors of the state, copy: states that may be narrow are all of one type, others what the row says, which the
+ * op's rule has checked. */
+static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
+  const hri_optimizer *row = hri_optimizer_get(kind);
+  uint32_t at = 3;
+  memcpy(out, "xcx", 3);
+  for (uint32_t k = 0; k < row->tensor_count; k++) out[at++] = row->tensors[k].narrow ? 'm' : '*';
+  out[at] = 'b';
+  out[at + 1] = 0;
+  return out;
+}
+
 hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *error) {
-  const char *letters = types[node->op];
+  char update[HRI_MAX_OPERANDS];
+  const char *letters = hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
   int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
   if (!letters) return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
   for (uint32_t i = 0; letters[i] && i < node->operand_count; i++) {

@@ -93,9 +93,7 @@ HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_BACK_FN(copy); HRI_RULE_FN(accumulate);
 #define HRI_RULE_CLIP .check = hri_check_any
 #define HRI_RULE_FOUND_INF .check = hri_check_found_inf
 #define HRI_RULE_ADVANCE .check = hri_check_control_only
-#define HRI_RULE_ADAMW .check = hri_check_update, .flops = hri_flops_update, .stream = HR_STREAM_ADAMW
-#define HRI_RULE_MOMENTUM .check = hri_check_update, .flops = hri_flops_update, .stream = HR_STREAM_ADAMW
-#define HRI_RULE_SGD .check = hri_check_update, .flops = hri_flops_update, .stream = HR_STREAM_ADAMW
+#define HRI_RULE_OF_OPTIMIZERS .check = hri_check_update, .flops = hri_flops_update, .stream = HR_STREAM_ADAMW
 #define HRI_RULE_ZERO .check = hri_check_any
 #define HRI_RULE_COPY .check = hri_check_copy, .backward = hri_back_copy, .views = 1 << 0 | 1 << 1
 #define HRI_RULE_ACCUMULATE .check = hri_check_accumulate, .backward = hri_back_accumulate, .flops = hri_flops_add, \

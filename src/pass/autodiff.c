@@ -41,8 +41,12 @@ static void already_touched(hri_autodiff *ad, const hri_program *p, size_t node_
     const hri_operand *operands = hri_operands(job, node);
     for (uint32_t i = 0; i < node->operand_count; i++) {
       if (operands[i].tensor == HRI_NONE || (operands[i].access != HRI_WRITE && operands[i].access != HRI_ADD)) continue;
-      for (uint32_t q = 0; q < job->params.count; q++)
-        if (job->params.items[q].gradient == operands[i].tensor) ad->touched[q] = true;
+      for (uint32_t q = 0; q < job->params.count; q++) {
+        uint32_t count;
+        const hri_param_run *runs = hri_param_runs(job, q, &count);
+        for (uint32_t r = 0; r < count; r++)
+          if (runs[r].gradient == operands[i].tensor) ad->touched[q] = true;
+      }
     }
   }
 }

@@ -42,7 +42,7 @@ hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, 
   if (job->failed) return HRI_NONE;
   job->tensors.items[losses].stored[0] = rows;
   if (with_gradient) dhidden = make(job, emit, HRI_ROLE_ACTIVATION, dtype, "hidden.grad", rows, columns, columns, 0);
-  if (with_gradient && param != HRI_NONE && job->params.items[param].trainable) dw = job->params.items[param].gradient;
+  if (with_gradient && param != HRI_NONE && job->params.items[param].trainable) dw = job->runs.items[job->params.items[param].run_begin].gradient;
   if (chunk == 0 || chunk > rows) chunk = rows;
   for (uint64_t begin = 0; begin < rows && !job->failed; begin += chunk) {
     uint64_t count = rows - begin < chunk ? rows - begin : chunk;

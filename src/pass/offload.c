@@ -6,6 +6,7 @@
  *     copy-in lane:   copy v.host -> v.back   waits for the compute node `distance` before the first backward reader
  *     compute lane:   the first backward reader waits for the copy-in; backward readers read v.back
  * The waits make the prefetch distance visible: more distance, more overlap, more bytes. */
+#include <assert.h>
 #include <string.h>
 
 #include "pass/pass.h"
@@ -57,8 +58,10 @@ static void merge(hri_job *job, const hri_program *p, insertion *inserted, size_
     last[at] = k;
   }
   for (uint32_t at = 0; at <= p->order.count && !job->failed; at++) {
-    for (uint32_t k = first[at]; k != HRI_NONE && !job->failed; k = inserted[k].next)
+    for (uint32_t k = first[at]; k != HRI_NONE && !job->failed; k = inserted[k].next) {
+      assert(k < made && inserted); /* chains hold indices of what was made alone */
       if (!hri_array_push(order, inserted[k].node)) job->failed = true;
+    }
     if (at < p->order.count && !hri_array_push(order, p->order.items[at])) job->failed = true;
   }
 }

@@ -45,8 +45,8 @@ hr_status hri_pass_recompute(hri_job *job, uint8_t program, const uint8_t *level
 hr_status hri_pass_transient(hri_job *job, hr_error *error);
 
 typedef struct hri_update_options {
-  hri_op op;            /* ADAMW, MOMENTUM, SGD */
-  double beta1, beta2, epsilon, weight_decay;
+  double numbers[HR_OPTIMIZER_COUNT][HRI_STATE_NUMBERS]; /* per kind of state, as its row lists them */
+  double weight_decay;
   bool clip, in_backward;
   bool skip; /* a step whose loss or gradients are not finite changes nothing (not in_backward) */
 } hri_update_options;

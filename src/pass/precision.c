@@ -32,8 +32,9 @@ static void count_readers(const hri_job *job, uint32_t *readers, bool *other) {
   }
 }
 
-static hri_id make_master(hri_job *job, const hri_param *param) {
-  hri_tensor weight = job->tensors.items[param->weight];
+static hri_id make_master(hri_job *job, const hri_param_range *range) {
+  const hri_param *param = &job->params.items[range->param];
+  hri_tensor weight = job->tensors.items[range->weight];
   hri_storage storage = job->storages.items[weight.storage];
   hri_place place = {.scope = storage.scope, .tier = storage.tier, .role = HRI_ROLE_MASTER_WEIGHT, .layer = param->layer, .unit = param->unit};
   return hri_tensor_new(job, place, hri_name(job, "%s.master", hri_name_get(job, param->key)), HRI_F32, weight.rank, weight.dims, weight.stored);
@@ -41,18 +42,24 @@ static hri_id make_master(hri_job *job, const hri_param *param) {
 
 static bool is_matrix(const hri_job *job, const hri_param *param) { return job->tensors.items[param->weight].rank == 2; }
 
-/* Weights, masters, gradients and states. */
+static void mark_states(const hri_job *job, const hri_param_range *range, bool *narrow) {
+  const hri_optimizer *row = hri_optimizer_get(job->parts.items[range->part_begin].state_kind);
+  for (uint32_t k = 0; k < row->tensor_count; k++)
+    if (row->tensors[k].narrow) narrow[job->tensors.items[range->state[k]].value] = true;
+}
+
+/* Weights, gradients and states. */
 static void mark_parameters(hri_job *job, const hri_precision_options *o, const uint32_t *readers, const bool *other, bool *narrow) {
   for (size_t p = 0; p < job->params.count && !job->failed; p++) {
-    hri_param *param = &job->params.items[p];
+    const hri_param *param = &job->params.items[p];
     hri_id weight = job->tensors.items[param->weight].value;
     uint32_t uses = readers[weight] + (param->weight == o->head ? o->head_chunks : 0);
     if (!is_matrix(job, param)) continue;
     narrow[weight] = true;
-    if (!param->trainable) continue;
-    if (o->small_gradients && uses == 1 && !other[weight]) narrow[job->tensors.items[param->gradient].value] = true;
-    for (int k = 0; k < 2; k++)
-      if (o->small_moments && param->state[k] != HRI_NONE) narrow[job->tensors.items[param->state[k]].value] = true;
+    for (uint32_t r = 0; o->small_gradients && uses == 1 && !other[weight] && r < param->run_count; r++)
+      narrow[job->tensors.items[job->runs.items[param->run_begin + r].gradient].value] = true;
+    for (uint32_t r = 0; o->small_moments && r < param->range_count; r++)
+      if (job->ranges.items[param->range_begin + r].gradient != HRI_NONE) mark_states(job, &job->ranges.items[param->range_begin + r], narrow);
   }
 }
 
@@ -92,12 +99,9 @@ hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options,
   mark_parameters(job, options, readers, other, narrow);
   mark_activations(job, wide, narrow);
   apply(job, narrow, values);
-  for (size_t p = 0; options->masters && p < job->params.count && !job->failed; p++) {
-    const hri_param param = job->params.items[p];
-    hri_id master;
-    if (!param.trainable || !is_matrix(job, &param)) continue;
-    master = make_master(job, &param);
-    job->params.items[p].master = master;
+  for (size_t r = 0; options->masters && r < job->ranges.count && !job->failed; r++) {
+    const hri_param_range range = job->ranges.items[r];
+    if (range.gradient != HRI_NONE && is_matrix(job, &job->params.items[range.param])) job->ranges.items[r].master = make_master(job, &range);
   }
   status = hri_job_ok(job, error);
 out:

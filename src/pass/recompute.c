@@ -35,6 +35,7 @@ static int32_t group_of(const rewriter *r, int32_t layer) { return layer < 0 ? -
 
 /* The node whose layer and op stand for a value; NULL when the forward does not make it. */
 static const hri_node *writer_of(const rewriter *r, size_t value) {
+  assert(value >= r->values || r->first[value] == HRI_NONE || r->producers.items); /* first indexes producers */
   return value < r->values && r->first[value] != HRI_NONE ? &r->job->nodes.items[r->producers.items[r->first[value]].node] : NULL;
 }
 

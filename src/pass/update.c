@@ -1,13 +1,16 @@
-/* The optimizer: one update node per (segment, range), the range of one parameter.
+/* The optimizer: updates and norms act on (segment, ranges): one node for what lies in a segment, whose operands are groups of
+ * the ranges' tensors. The ranges of a node are attributes, so that kernels know where each begins: blocks of the norm start
+ * anew at each, and the random bits of stochastic rounding go by parameter and element, whatever segments there are.
  *
- * After the backward: partial sums of squares, the clip factor, then the updates. Inside the backward: each update stands
- * behind the last node that touches its gradient or reads its weight, so that the gradient dies there. With several
+ * After the backward: partial sums of squares, the clip factor, then the updates. Inside the backward: each range has an update
+ * of its own, behind the last node that touches its gradient or reads its weight, so that the gradient dies there. With several
  * micro-steps the gradients that `begin` zeroed and `micro` added to are used in `update`.
  *
  * A step that may be skipped takes the norm whether it clips or not: a sum of squares is finite exactly when every
  * gradient is (squares of fp32 numbers are far from overflow in fp64), so the norm and the loss together say whether the
  * step is sound. found_inf holds the answer, and guards what changes anything that a later step reads: the count of applied
  * steps (Adam's t, the key of stochastic rounding) and every update. What runs without a guard writes only values of this step. */
+#include <assert.h>
 #include <string.h>
 
 #include "pass/pass.h"
@@ -17,37 +20,74 @@ static hri_emit update_emit(uint8_t program, const hri_param *param) {
                     .unit = param ? param->unit : HRI_NONE, .site = param ? param->site : 0, .origin = HRI_NONE};
 }
 
+/* Ranges that one node acts on: [begin, begin + count) of job->laid_out, all of one segment. */
+typedef struct ranges { uint32_t begin, count; } ranges;
+typedef HRI_ARRAY(ranges) ranges_list;
+
+static const hri_param_range *range_at(const hri_job *job, uint32_t at) { return &job->ranges.items[job->laid_out.items[at]]; }
+static const hri_param *param_at(const hri_job *job, uint32_t at) { return &job->params.items[range_at(job, at)->param]; }
+
+static ranges one_range(const hri_job *job, uint32_t range) {
+  uint32_t at = job->segments.items[job->ranges.items[range].segment].range_begin;
+  while (job->laid_out.items[at] != range) at++;
+  return (ranges){at, 1};
+}
+
+typedef enum thing { WEIGHT = 0, GRADIENT, MASTER, STATE } thing;
+
+static hri_id thing_of(const hri_param_range *r, uint32_t what) {
+  return what == WEIGHT ? r->weight : what == GRADIENT ? r->gradient : what == MASTER ? r->master : r->state[what - STATE];
+}
+
+/* One operand for a thing of all ranges; `list` has room for them. HRI_NONE when they have none. */
+static hri_id group(hri_job *job, ranges r, uint32_t what, hri_id *list) {
+  for (uint32_t k = 0; k < r.count; k++) {
+    list[k] = thing_of(range_at(job, r.begin + k), what);
+    assert((list[k] == HRI_NONE) == (list[0] == HRI_NONE)); /* the ranges of a segment are alike */
+  }
+  return list[0] == HRI_NONE ? HRI_NONE : hri_tensor_group(job, list, r.count);
+}
+
 /* `guard`: a flag, HRI_NONE for an update that is never skipped. */
-static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t program, const hri_param *param, hri_id guard) {
-  double decay = param->decay ? o->weight_decay : 0;
-  hri_attr attr = {.i = {param->segment, (int64_t)param->segment_offset, (int64_t)param->elements}, .f = {o->beta1, o->beta2, o->epsilon, decay}};
-  bool master = param->master != HRI_NONE;
-  uint32_t states = o->op == HRI_OP_ADAMW ? 2 : o->op == HRI_OP_MOMENTUM ? 1 : 0, count = 5 + states;
-  hri_operand operands[7] = {HRI_R(param->gradient), HRI_R(job->control), HRI_U(master ? param->master : param->weight)};
-  for (uint32_t k = 0; k < states; k++) operands[3 + k] = HRI_U(param->state[k]);
-  operands[3 + states] = (hri_operand){master ? param->weight : HRI_NONE, HRI_UPDATE_ACCESS};
+static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t program, ranges r, hri_id guard, hri_id *list) {
+  const hri_part *part = &job->parts.items[range_at(job, r.begin)->part_begin];
+  const hri_optimizer *row = hri_optimizer_get(part->state_kind);
+  hri_attr attr = {.i = {range_at(job, r.begin)->segment, r.begin, r.count}};
+  bool master = range_at(job, r.begin)->master != HRI_NONE;
+  uint32_t states = row->tensor_count, count = 5 + states;
+  hri_operand operands[5 + HRI_STATE_TENSORS] = {HRI_R(group(job, r, GRADIENT, list)), HRI_R(job->control), HRI_U(group(job, r, master ? MASTER : WEIGHT, list))};
+  for (uint32_t k = 0; k < HRI_STATE_NUMBERS; k++) attr.f[k] = o->numbers[part->state_kind][k];
+  attr.f[HRI_STATE_NUMBERS] = part->decay ? o->weight_decay : 0;
+  for (uint32_t k = 0; k < states; k++) operands[3 + k] = HRI_U(group(job, r, STATE + k, list));
+  operands[3 + states] = (hri_operand){master ? group(job, r, WEIGHT, list) : HRI_NONE, HRI_UPDATE_ACCESS};
   operands[4 + states] = HRI_R(guard);
-  return hri_node_new(job, (uint16_t)o->op, update_emit(program, param), &attr, operands, count);
+  return hri_node_new(job, row->op, update_emit(program, param_at(job, r.begin)), &attr, operands, count);
 }
 
 static hri_id make_advance(hri_job *job, uint8_t program, hri_id guard) {
   return hri_node_new(job, HRI_OP_ADVANCE, update_emit(program, NULL), NULL, (hri_operand[]){HRI_U(job->control), HRI_R(guard)}, 2);
 }
 
-/* The norm of all gradients, and the clip factor where there is a limit. */
-static void emit_norm(hri_job *job, uint8_t program) {
-  uint64_t blocks = 0, at = 0;
+static uint64_t norm_blocks(const hri_param_range *r) { return (r->elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK; }
+
+/* The norm of all gradients, and the clip factor where there is a limit. Partial sums lie, and are folded, in the order of
+ * parameters: the sum does not depend on segments. `at`: room for a number per range. */
+static void emit_norm(hri_job *job, uint8_t program, const ranges_list *nodes, uint64_t *at, hri_id *list) {
+  uint64_t blocks = 0;
   hri_id partials;
   hri_place place = {.program = program, .tier = HRI_DEVICE, .role = HRI_ROLE_WORKSPACE, .layer = -1, .unit = HRI_NONE};
-  for (size_t p = 0; p < job->params.count; p++)
-    if (job->params.items[p].trainable) blocks += (job->params.items[p].elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK;
+  for (size_t r = 0; r < job->ranges.count; r++) {
+    at[r] = blocks;
+    if (job->ranges.items[r].gradient != HRI_NONE) blocks += norm_blocks(&job->ranges.items[r]);
+  }
   partials = hri_tensor_new(job, place, hri_name(job, "gradient.square_sums"), HRI_F64, 1, &blocks, NULL);
-  for (size_t p = 0; p < job->params.count && !job->failed; p++) {
-    const hri_param param = job->params.items[p];
-    uint64_t count = (param.elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK;
-    if (!param.trainable) continue;
-    hri_node_append(job, HRI_OP_SQUARE_NORM, update_emit(program, &param), NULL, (hri_operand[]){HRI_R(param.gradient), HRI_W(hri_tensor_rows(job, partials, at, count))}, 2);
-    at += count;
+  for (size_t n = 0; n < nodes->count && !job->failed; n++) {
+    const ranges r = nodes->items[n];
+    hri_attr attr = {.i = {range_at(job, r.begin)->segment, r.begin, r.count}};
+    hri_id gradient = group(job, r, GRADIENT, list), sums;
+    for (uint32_t k = 0; k < r.count; k++) list[k] = hri_tensor_rows(job, partials, at[job->laid_out.items[r.begin + k]], norm_blocks(range_at(job, r.begin + k)));
+    sums = hri_tensor_group(job, list, r.count);
+    hri_node_append(job, HRI_OP_SQUARE_NORM, update_emit(program, param_at(job, r.begin)), &attr, (hri_operand[]){HRI_R(gradient), HRI_W(sums)}, 2);
   }
   hri_node_append(job, HRI_OP_CLIP, update_emit(program, NULL), NULL, (hri_operand[]){HRI_R(partials), HRI_U(job->control)}, 2);
 }
@@ -59,77 +99,106 @@ static hri_id emit_found_inf(hri_job *job, uint8_t program) {
   return found;
 }
 
-/* Rebuilds the step's order with each update behind the last use of its gradient and weight. */
-static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, hr_error *error) {
-  hri_program *p = &job->programs[HRI_STEP];
-  size_t tensors = job->tensors.count, nodes = p->order.count;
-  uint32_t *param_of = hri_alloc(tensors * sizeof *param_of), *last = hri_alloc_zero(job->params.count, sizeof *last), *next = hri_alloc(job->params.count * sizeof *next),
-           *head = hri_alloc(nodes * sizeof *head);
-  HRI_ARRAY(hri_id) order = {0};
-  hr_status status = HR_OK;
-  hri_id advance = make_advance(job, HRI_STEP, HRI_NONE);
-  if (!param_of || !last || !next || !head || !hri_array_push(&order, advance)) {
-    status = hri_fail_memory(error, tensors * 4, "updates in the backward");
-    goto out;
-  }
-  memset(param_of, 0xFF, tensors * sizeof *param_of);
-  memset(head, 0xFF, nodes * sizeof *head);
-  for (uint32_t q = 0; q < job->params.count; q++) {
-    param_of[job->params.items[q].weight] = q;
-    if (job->params.items[q].gradient != HRI_NONE) param_of[job->params.items[q].gradient] = q; /* frozen ones have none */
-  }
-  for (uint32_t at = 0; at < nodes; at++) {
+/* Where each value is touched last, or where 0 when it is not. */
+static void last_touches(const hri_job *job, const hri_program *p, uint32_t *last) {
+  for (uint32_t at = 0; at < p->order.count; at++) {
     const hri_node *node = &job->nodes.items[p->order.items[at]];
     for (uint32_t i = 0; i < node->operand_count; i++) {
       hri_id t = hri_operands(job, node)[i].tensor;
-      if (t != HRI_NONE && t < tensors && param_of[t] != HRI_NONE) last[param_of[t]] = at;
+      if (t != HRI_NONE) last[job->tensors.items[t].value] = at;
     }
   }
-  for (uint32_t q = (uint32_t)job->params.count; q-- > 0;) { /* lists of parameters by position of their last use */
-    next[q] = head[last[q]];
-    head[last[q]] = q;
+}
+
+/* Rebuilds the step's order with each update behind the last use of its gradient and of the weight that it is in. */
+static hr_status insert_in_backward(hri_job *job, const hri_update_options *o, hr_error *error) {
+  hri_program *p = &job->programs[HRI_STEP];
+  size_t values = job->storages.count, nodes = p->order.count;
+  uint32_t *last = hri_alloc_zero(values, sizeof *last), *next = hri_alloc((job->ranges.count + 1) * sizeof *next), *head = hri_alloc((nodes + 1) * sizeof *head);
+  hri_order order = {0};
+  hr_status status = HR_OK;
+  hri_id advance = make_advance(job, HRI_STEP, HRI_NONE), one;
+  if (!last || !next || !head || !hri_array_push(&order, advance)) {
+    status = hri_fail_memory(error, values * 4, "updates in the backward");
+    goto out;
+  }
+  memset(head, 0xFF, (nodes + 1) * sizeof *head);
+  last_touches(job, p, last);
+  for (uint32_t r = (uint32_t)job->ranges.count; r-- > 0;) { /* lists of ranges by position of their last use */
+    const hri_param_range *range = &job->ranges.items[r];
+    uint32_t at;
+    if (range->gradient == HRI_NONE) continue; /* frozen */
+    at = last[job->tensors.items[job->params.items[range->param].weight].value];
+    if (last[job->tensors.items[range->gradient].value] > at) at = last[job->tensors.items[range->gradient].value];
+    next[r] = head[at];
+    head[at] = r;
   }
   for (uint32_t at = 0; at < nodes && !job->failed; at++) {
     if (!hri_array_push(&order, p->order.items[at])) job->failed = true;
-    for (uint32_t q = head[at]; q != HRI_NONE; q = next[q]) {
-      const hri_param param = job->params.items[q];
-      if (param.trainable && !hri_array_push(&order, make_update(job, o, HRI_STEP, &param, HRI_NONE))) job->failed = true;
-    }
+    for (uint32_t r = head[at]; r != HRI_NONE; r = next[r])
+      if (!hri_array_push(&order, make_update(job, o, HRI_STEP, one_range(job, r), HRI_NONE, &one))) job->failed = true;
   }
   status = hri_job_ok(job, error);
-  if (status == HR_OK) {
-    hri_array_free(&p->order);
-    p->order.items = order.items;
-    p->order.count = order.count;
-    p->order.capacity = order.capacity;
-    memset(&order, 0, sizeof order);
-  }
+  if (status == HR_OK) hri_order_replace(job, HRI_STEP, &order);
 out:
   hri_array_free(&order);
-  hri_free(param_of);
   hri_free(last);
   hri_free(next);
   hri_free(head);
   return status;
 }
 
+static hri_id storage_of(const hri_job *job, hri_id tensor) { return job->tensors.items[tensor].storage; }
+
+/* What of two ranges of a segment one operand can stand for: a fused weight, or the gradient of rows whose parts differ, may lie
+ * with another segment. */
+static bool together(const hri_job *job, const hri_param_range *a, const hri_param_range *b) {
+  return storage_of(job, a->weight) == storage_of(job, b->weight) && storage_of(job, a->gradient) == storage_of(job, b->gradient);
+}
+
+/* The ranges of each node. In a program of its own the update has a node for all of a segment. Behind a backward it has one per
+ * range, in the order of parameters: grouped, the gradients' lives would be shorter by some ticks, by which placement sorts, and
+ * on the plans that are recorded it found places 0.06 % worse on average. */
+static bool divide(const hri_job *job, bool whole_segments, ranges_list *nodes) {
+  for (size_t s = 0; whole_segments && s < job->segments.count; s++) {
+    const hri_segment *segment = &job->segments.items[s];
+    for (uint32_t at = 0; segment->trainable && at < segment->range_count;) {
+      ranges r = {segment->range_begin + at, 1};
+      while (at + r.count < segment->range_count && together(job, range_at(job, r.begin), range_at(job, r.begin + r.count))) r.count++;
+      if (!hri_array_push(nodes, r)) return false;
+      at += r.count;
+    }
+  }
+  for (uint32_t r = 0; !whole_segments && r < job->ranges.count; r++)
+    if (job->ranges.items[r].gradient != HRI_NONE && !hri_array_push(nodes, one_range(job, r))) return false;
+  return true;
+}
+
+/* Behind the backward, or in a program of its own. */
+static hr_status append_updates(hri_job *job, const hri_update_options *o, uint8_t program, hr_error *error) {
+  hri_id guard = HRI_NONE, *list = hri_alloc((job->ranges.count + 1) * sizeof *list);
+  uint64_t *at = hri_alloc((job->ranges.count + 1) * sizeof *at);
+  ranges_list nodes = {0};
+  hr_status status = list && at && divide(job, program == HRI_UPDATE, &nodes) ? HR_OK : hri_fail_memory(error, job->ranges.count * sizeof *at, "updates");
+  if (status == HR_OK) {
+    if (o->clip || o->skip) emit_norm(job, program, &nodes, at, list);
+    if (o->skip) guard = emit_found_inf(job, program);
+    hri_order_push(job, program, make_advance(job, program, guard));
+    for (size_t n = 0; n < nodes.count && !job->failed; n++) hri_order_push(job, program, make_update(job, o, program, nodes.items[n], guard, list));
+    status = hri_job_ok(job, error);
+  }
+  hri_array_free(&nodes);
+  hri_free(list);
+  hri_free(at);
+  return status;
+}
+
 hr_status hri_pass_update(hri_job *job, const hri_update_options *options, hr_error *error) {
   bool many = job->programs[HRI_MICRO].present;
-  uint8_t program = many ? HRI_UPDATE : HRI_STEP;
-  hri_id guard = HRI_NONE;
   job->current_pass = HRI_PASS_UPDATE;
-  if (options->in_backward) {
-    if (many || options->clip || options->skip)
-      return hri_fail(error, HR_ERROR_USAGE, "the update cannot run inside the backward with %s",
-                      many ? "gradient accumulation" : options->clip ? "a global gradient norm" : "steps that may be skipped");
-    return insert_in_backward(job, options, error);
-  }
-  if (options->clip || options->skip) emit_norm(job, program);
-  if (options->skip) guard = emit_found_inf(job, program);
-  hri_order_push(job, program, make_advance(job, program, guard));
-  for (size_t p = 0; p < job->params.count && !job->failed; p++) {
-    const hri_param param = job->params.items[p];
-    if (param.trainable) hri_order_push(job, program, make_update(job, options, program, &param, guard));
-  }
-  return hri_job_ok(job, error);
+  if (!options->in_backward) return append_updates(job, options, many ? HRI_UPDATE : HRI_STEP, error);
+  if (many || options->clip || options->skip)
+    return hri_fail(error, HR_ERROR_USAGE, "the update cannot run inside the backward with %s",
+                    many ? "gradient accumulation" : options->clip ? "a global gradient norm" : "steps that may be skipped");
+  return insert_in_backward(job, options, error);
 }

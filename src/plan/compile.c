@@ -58,15 +58,21 @@ static void emit_heads(hri_job *job, const hr_job *spec, const hri_forward *forw
   }
 }
 
+static void take_numbers(const hr_job *spec, hri_update_options *update) {
+  for (uint32_t kind = 0; kind < HR_OPTIMIZER_COUNT; kind++) {
+    const size_t *numbers = hri_optimizer_get(kind)->numbers;
+    for (uint32_t k = 0; k < HRI_STATE_NUMBERS && numbers[k]; k++) memcpy(&update->numbers[kind][k], (const char *)spec + numbers[k], sizeof(double));
+  }
+}
+
 static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_compile_options *options, const hri_forward *forwards,
                                   const hri_id *gradients, hr_error *error) {
-  static const hri_op ops[] = {[HR_OPTIMIZER_ADAMW] = HRI_OP_ADAMW, [HR_OPTIMIZER_SGD] = HRI_OP_SGD, [HR_OPTIMIZER_MOMENTUM] = HRI_OP_MOMENTUM};
   uint8_t program = spec->accumulate > 1 ? HRI_MICRO : HRI_STEP, levels[HR_MAX_LAYERS];
   uint32_t group = resolve_levels(spec, levels);
-  hri_update_options update = {.op = ops[spec->optimizer], .beta1 = spec->optimizer == HR_OPTIMIZER_MOMENTUM ? spec->momentum : spec->beta1, .beta2 = spec->beta2,
-                               .epsilon = spec->epsilon, .weight_decay = spec->weight_decay,
+  hri_update_options update = {.weight_decay = spec->weight_decay,
                                .clip = spec->clip > 0, .skip = spec->on_nonfinite == HR_ON_NONFINITE_SKIP,
                                .in_backward = spec->update == HR_UPDATE_IN_BACKWARD};
+  take_numbers(spec, &update);
   if (spec->recompute.kind == HR_RECOMPUTE_AUTO) { /* choosing takes plans; this makes one */
     hri_fail(error, HR_ERROR_USAGE, "--recompute auto: the levels of the layers have not been chosen");
     return hri_hint(error, HR_ERROR_USAGE, "call hr_plan_recompute, or hr_plan_auto, before the job is planned or run");

@@ -39,7 +39,8 @@ _Static_assert((int)HRI_DEVICE == (int)HR_TIER_DEVICE && (int)HRI_HOST == (int)H
 static uint64_t job_bytes(const hri_job *job) {
   uint64_t bytes = job->storages.capacity * sizeof(hri_storage) + job->tensors.capacity * sizeof(hri_tensor) + job->nodes.capacity * sizeof(hri_node) +
                    job->operands.capacity * sizeof(hri_operand) + job->waits.capacity * sizeof(hri_wait) + job->params.capacity * sizeof(hri_param) +
-                   job->segments.capacity * sizeof(hri_segment) + job->names.capacity;
+                   job->segments.capacity * sizeof(hri_segment) + job->ranges.capacity * (sizeof(hri_param_range) + sizeof(uint32_t)) +
+                   job->parts.capacity * sizeof(hri_part) + job->runs.capacity * sizeof(hri_param_run) + job->members.capacity * sizeof(hri_id) + job->names.capacity;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) bytes += job->programs[kind].order.capacity * sizeof(hri_id);
   return bytes + job->storages.count * 16 + job->nodes.count * 8; /* placement, prepared nodes */
 }
@@ -111,8 +112,9 @@ static void describe(hr_plan *plan) {
   for (size_t p = 0; p < plan->job.params.count; p++) {
     uint64_t elements = hri_tensor_elements(&plan->job.tensors.items[plan->job.params.items[p].weight]);
     info->parameter_count += elements;
-    if (plan->job.params.items[p].trainable) info->trainable_parameter_count += elements;
   }
+  for (size_t r = 0; r < plan->job.ranges.count; r++)
+    if (plan->job.ranges.items[r].gradient != HRI_NONE) info->trainable_parameter_count += hri_range_logical(&plan->job, &plan->job.ranges.items[r]);
   for (size_t s = 0; s < plan->job.storages.count; s++) info->storage_count += plan->placement.lives[s].begin <= plan->placement.lives[s].end;
 }
 
@@ -255,6 +257,30 @@ bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *l
     live->dims[0] = s->bytes / (t ? hri_dtype_bytes((hri_dtype)t->dtype) : 1);
   }
   return true;
+}
+
+/* The storage of a segment holds what lies in it: a weight may lie with another segment than its parts' states. */
+static bool lies_in(const hri_job *job, hri_id storage, const hri_param_range *range) {
+  if (job->tensors.items[range->weight].storage == storage || (range->gradient != HRI_NONE && job->tensors.items[range->gradient].storage == storage) ||
+      (range->master != HRI_NONE && job->tensors.items[range->master].storage == storage))
+    return true;
+  for (uint32_t t = 0; t < HRI_STATE_TENSORS; t++)
+    if (range->state[t] != HRI_NONE && job->tensors.items[range->state[t]].storage == storage) return true;
+  return false;
+}
+
+const char *hr_plan_live_holds(const hr_plan *plan, uint32_t tier, uint32_t index, uint32_t k) {
+  const hri_job *job = &plan->job;
+  if (tier >= HR_TIER_COUNT || index >= plan->breakdown[tier].live_count) return NULL;
+  for (size_t r = 0; r < job->ranges.count; r++) {
+    const hri_param_range *range = &job->ranges.items[r];
+    const hri_param *param = &job->params.items[range->param];
+    uint32_t names = param->range_count == 1 ? 1 : range->part_count;
+    if (!lies_in(job, plan->breakdown[tier].live[index], range)) continue;
+    if (k < names) return hri_name_get(job, param->range_count == 1 ? param->key : job->parts.items[range->part_begin + k].key);
+    k -= names;
+  }
+  return NULL;
 }
 
 hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *error) {

@@ -7,6 +7,8 @@
 #ifndef HRI_PLAN_PLAN_H
 #define HRI_PLAN_PLAN_H
 
+#include <assert.h>
+
 #include <headroom/plan.h>
 
 #include "backend/backend.h"
@@ -36,6 +38,7 @@ hr_status hri_plan_place(hr_plan *draft, hr_error *error);
 
 /* What a budget must hold. */
 static inline uint64_t hri_plan_need(const hr_plan *plan) {
+  assert(plan);
   const hr_tier_plan *t = &plan->info.tiers[HR_TIER_DEVICE];
   return t->reserved_bytes + t->fixed_bytes;
 }

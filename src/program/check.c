@@ -255,12 +255,13 @@ static hr_status check_node(checker *k, uint32_t at) {
   HRI_TRY(check_form(k, at));
   for (int writes = 0; writes < 2; writes++) /* a node reads before it writes */
     for (uint32_t i = 0; i < node->operand_count; i++) {
-      const hri_tensor *t;
       bool pure_write = o[i].access == HRI_WRITE || o[i].access == HRI_SCRATCH;
       if (o[i].tensor == HRI_NONE || pure_write != (writes == 1)) continue;
-      t = &job->tensors.items[o[i].tensor];
-      HRI_TRY(check_order(k, at, i, o[i].tensor, o[i].access));
-      HRI_TRY(check_value(k, at, i, t, o[i].access));
+      for (uint32_t p = 0; p < hri_piece_count(job, o[i].tensor); p++) {
+        hri_id piece = hri_piece(job, o[i].tensor, p);
+        HRI_TRY(check_order(k, at, i, piece, o[i].access));
+        HRI_TRY(check_value(k, at, i, &job->tensors.items[piece], o[i].access));
+      }
     }
   return HR_OK;
 }

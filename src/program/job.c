@@ -62,6 +62,11 @@ void hri_job_deinit(hri_job *job) {
   hri_array_free(&job->waits);
   hri_array_free(&job->segments);
   hri_array_free(&job->params);
+  hri_array_free(&job->parts);
+  hri_array_free(&job->ranges);
+  hri_array_free(&job->runs);
+  hri_array_free(&job->laid_out);
+  hri_array_free(&job->members);
   hri_array_free(&job->names);
   for (size_t i = 0; i < job->ropes.count; i++) hri_free(job->ropes.items[i].inverse);
   hri_array_free(&job->ropes);
@@ -224,6 +229,41 @@ hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint
   return push_view(job, &view);
 }
 
+hri_id hri_tensor_of_storage(hri_job *job, hri_id storage, hri_dtype dtype) {
+  hri_tensor all = {.storage = storage, .value = storage, .dtype = (uint8_t)dtype, .rank = 1, .layout = HRI_PLAIN};
+  if (job->failed || storage == HRI_NONE) return HRI_NONE;
+  assert(hri_dtype_block(dtype) == 1);
+  all.key = job->storages.items[storage].key;
+  all.dims[0] = all.stored[0] = job->storages.items[storage].bytes / hri_dtype_bytes(dtype);
+  return push_view(job, &all);
+}
+
+hri_id hri_tensor_group(hri_job *job, const hri_id *members, uint32_t count) {
+  hri_tensor group;
+  const hri_tensor *last;
+  if (job->failed) return HRI_NONE;
+  assert(count > 0 && members[0] != HRI_NONE);
+  if (count == 1) return members[0];
+  group = job->tensors.items[members[0]];
+  last = &job->tensors.items[members[count - 1]];
+  for (uint32_t k = 1; k < count; k++) {
+    const hri_tensor *t = &job->tensors.items[members[k]], *before = &job->tensors.items[members[k - 1]];
+    assert(t->storage == group.storage && t->dtype == group.dtype && t->stride == 0 && t->member_count == 0);
+    assert(before->offset + hri_tensor_bytes(before) <= t->offset);
+    (void)t, (void)before;
+  }
+  group.value = group.storage;
+  group.value_offset = group.offset;
+  group.rank = 1;
+  group.dims[0] = group.stored[0] = (last->offset + hri_tensor_bytes(last) - group.offset) / hri_dtype_size((hri_dtype)group.dtype, 1);
+  group.key = job->storages.items[group.storage].key;
+  group.member_begin = (uint32_t)job->members.count;
+  group.member_count = count;
+  for (uint32_t k = 0; k < count; k++)
+    if (!hri_array_push(&job->members, members[k])) job->failed = true;
+  return job->failed ? HRI_NONE : push_view(job, &group);
+}
+
 hri_id hri_control_double(hri_job *job, uint64_t offset, const char *name) {
   hri_tensor view;
   if (job->failed || job->control == HRI_NONE) return HRI_NONE;
@@ -376,6 +416,18 @@ uint64_t hri_tensor_stored_elements(const hri_tensor *tensor) {
 }
 
 uint64_t hri_tensor_bytes(const hri_tensor *tensor) { return hri_dtype_size((hri_dtype)tensor->dtype, hri_tensor_stored_elements(tensor)); }
+
+const hri_param_range *hri_param_whole(const hri_job *job, const hri_param *param) {
+  assert(param->range_count == 1);
+  return &job->ranges.items[param->range_begin];
+}
+
+uint64_t hri_range_logical(const hri_job *job, const hri_param_range *range) {
+  const hri_tensor *weight = &job->tensors.items[job->params.items[range->param].weight];
+  uint64_t columns = hri_tensor_stored_elements(weight) / weight->stored[0];
+  uint64_t rows = range->row + range->rows < weight->dims[0] ? range->rows : weight->dims[0] - range->row;
+  return rows * columns; /* only rows are padded: vocabularies */
+}
 
 bool hri_tensor_is_whole(const hri_job *job, const hri_tensor *tensor) {
   return tensor->stride == 0 && tensor->value_offset == 0 && hri_tensor_bytes(tensor) == job->storages.items[tensor->value].bytes;

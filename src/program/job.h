@@ -20,7 +20,7 @@
 #include "base/mem.h"
 
 #define HRI_NONE 0xFFFFFFFFu /* no tensor, node, storage, unit, name */
-enum { HRI_MAX_RANK = 5, HRI_STORAGE_ALIGN = 256, HRI_SEGMENT_ALIGN_ELEMENTS = 256, HRI_VOCABULARY_ALIGN = 64 };
+enum { HRI_MAX_RANK = 5, HRI_STORAGE_ALIGN = 256, HRI_SEGMENT_ALIGN_ELEMENTS = 256, HRI_VOCABULARY_ALIGN = 64, HRI_STATE_TENSORS = 4 };
 
 /* Types of elements. Those from U4 on are blocks: so many elements in so many bytes (a block scale may be among them), in
  * rows of whole blocks. Quantized weights are several plain tensors (codes, scales, offsets) or one tensor of blocks as GGUF
@@ -86,6 +86,7 @@ typedef struct hri_tensor {
   uint64_t dims[HRI_MAX_RANK];   /* logical */
   uint64_t stored[HRI_MAX_RANK]; /* with padding */
   uint64_t stride;     /* elements from row to row of a column view; 0: contiguous in `stored` */
+  uint32_t member_begin, member_count; /* a group: the tensors that it stands for, in job->members; count 0: itself */
 } hri_tensor;
 
 /* Operands stand at the positions that program/ops.h fixes per op; an absent optional one holds HRI_NONE. */
@@ -117,31 +118,60 @@ typedef struct hri_node {
   hri_attr attr;
 } hri_node;
 
-/* A run of one unit's parameters with the same properties: what optimizer, sharding, offload and checkpoints act on. */
+/* Parameters, from the whole to what a node acts on.
+ *
+ *   param    one tensor of the programs: a fused weight is one product. Its weight is contiguous, whatever its parts are
+ *   part     a tensor of the model's files: rows of a parameter (q, k, v of qkv; gate, up; biases too). The smallest thing
+ *            that is trained, adapted, quantized or decayed alone, or has states of its own
+ *   range    parts of a parameter side by side with equal properties, whose states lie in one piece. A part whose kind of
+ *            state has blocks is a range alone, so that no block crosses it
+ *   run      the trainable rows of a parameter side by side: one gradient tensor each, and nothing for frozen rows
+ *   segment  the ranges of one unit with equal properties and types: a storage for each thing that they have. Updates,
+ *            norms, transfers, sharding and offload act on (segment, ranges)
+ *
+ * By default the parts of a parameter are equal: it has one range and one run, which are all of it. */
+typedef struct hri_part {
+  uint32_t param, key; /* name in the model's files; of the parameter in programs built from ops */
+  uint64_t row, rows;  /* of the parameter's logical rows */
+  bool trainable, decay;
+  uint8_t state_kind, quantization; /* state_kind: a row of program/optimizer.h; of no meaning when frozen */
+} hri_part;
+
+typedef struct hri_param_range {
+  uint32_t param, segment, part_begin, part_count;
+  uint64_t row, rows;       /* of the parameter's stored rows: padding belongs to the last range */
+  uint64_t first, elements; /* the same in elements */
+  uint64_t offset;          /* of its states in the segment's, elements; a multiple of HRI_SEGMENT_ALIGN_ELEMENTS */
+  hri_id weight, gradient;  /* tensors, row views of the parameter's and of its run's; gradient HRI_NONE when frozen */
+  hri_id master, state[HRI_STATE_TENSORS]; /* tensors of its own; HRI_NONE when absent */
+} hri_param_range;
+
+typedef struct hri_param_run {
+  uint64_t row, rows;       /* of the parameter's stored rows */
+  hri_id gradient;
+} hri_param_run;
+
 typedef struct hri_segment {
   uint32_t unit;
   int32_t layer;
-  uint8_t dtype, quantization;
+  uint8_t dtype, quantization, state_kind;
   bool trainable, decay;
-  uint8_t state_kind;  /* hri_state_kind */
-  uint64_t elements;   /* each parameter padded to HRI_SEGMENT_ALIGN_ELEMENTS */
-  hri_id weight, gradient, master, state[2]; /* storages; HRI_NONE when absent */
-  uint32_t param_begin, param_count;
+  uint64_t elements;   /* of its ranges, each padded to HRI_SEGMENT_ALIGN_ELEMENTS */
+  hri_id weight, gradient, master, state[HRI_STATE_TENSORS]; /* storages; HRI_NONE when absent */
+  uint32_t range_begin, range_count; /* in job->laid_out */
 } hri_segment;
-
-typedef enum hri_state_kind { HRI_STATE_NONE = 0, HRI_STATE_MOMENTUM, HRI_STATE_ADAM } hri_state_kind;
 
 typedef struct hri_param {
   uint32_t key, spec;  /* name; index in the model's parameter table, HRI_NONE for programs built from ops */
   int32_t layer;
-  uint32_t unit, segment;
-  bool trainable, decay;
-  uint8_t state_kind, init;
+  uint32_t unit;       /* HRI_NONE: of no block, so that it is a segment alone */
+  bool trainable;      /* some of it is */
+  uint8_t init;
   double init_std;
   uint64_t elements;   /* stored */
-  uint64_t segment_offset; /* elements */
   uint32_t site;
-  hri_id weight, gradient, master, state[2]; /* tensors; HRI_NONE when absent */
+  hri_id weight;       /* tensor */
+  uint32_t part_begin, part_count, range_begin, range_count, run_begin, run_count;
 } hri_param;
 
 /* What a rotary table is made from: the inverse frequency of each pair, and a factor on cosines and sines. */
@@ -178,6 +208,11 @@ typedef struct hri_job {
   HRI_ARRAY(hri_wait) waits;
   HRI_ARRAY(hri_segment) segments;
   HRI_ARRAY(hri_param) params;
+  HRI_ARRAY(hri_part) parts;
+  HRI_ARRAY(hri_param_range) ranges; /* in the order of parameters and rows */
+  HRI_ARRAY(hri_param_run) runs;
+  HRI_ARRAY(uint32_t) laid_out; /* ranges segment by segment */
+  HRI_ARRAY(hri_id) members;   /* of groups */
   HRI_ARRAY(char) names;
   HRI_ARRAY(hri_rope_source) ropes; /* ROPE_TABLE nodes name them by index */
   hri_program programs[HRI_PROGRAM_COUNT];
@@ -220,8 +255,15 @@ hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dty
 hri_id hri_tensor_rows(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count);
 /* Columns [begin, begin + count) of a tensor's rows: the same rows, `stride` apart. Whole blocks of a blocked type. */
 hri_id hri_tensor_columns(hri_job *job, hri_id tensor, uint64_t begin, uint64_t count);
+/* All bytes of a storage as elements of one type. */
+hri_id hri_tensor_of_storage(hri_job *job, hri_id storage, hri_dtype dtype);
 /* A view of the same bytes with other dims (the stored sizes must agree). Not of a column view. */
 hri_id hri_tensor_reshape(hri_job *job, hri_id tensor, uint32_t rank, const uint64_t *dims);
+
+/* A group: one operand that stands for several tensors of one type in one storage, one behind the other with bytes between
+ * them that are nobody's (the padding of a segment), or another's. A node touches its members and nothing else. One member is
+ * returned as it is. */
+hri_id hri_tensor_group(hri_job *job, const hri_id *members, uint32_t count);
 
 /* A view of one double of the control block. Who reads or writes a single field says so through such a view, so that it
  * is ordered behind the touchers of these 8 bytes and not behind everyone who touches the block. */
@@ -262,6 +304,23 @@ uint64_t hri_dtype_size(hri_dtype dtype, uint64_t elements); /* bytes of whole b
 uint64_t hri_tensor_elements(const hri_tensor *tensor);        /* logical */
 uint64_t hri_tensor_stored_elements(const hri_tensor *tensor); /* with padding */
 uint64_t hri_tensor_bytes(const hri_tensor *tensor); /* that it shows: what lies between rows of a column view does not count */
+/* The tensors that an operand stands for: the members of a group, else itself. */
+static inline uint32_t hri_piece_count(const hri_job *job, hri_id tensor) {
+  return job->tensors.items[tensor].member_count ? job->tensors.items[tensor].member_count : 1;
+}
+static inline hri_id hri_piece(const hri_job *job, hri_id tensor, uint32_t k) {
+  const hri_tensor *t = &job->tensors.items[tensor];
+  return t->member_count ? job->members.items[t->member_begin + k] : tensor;
+}
+/* The trainable rows of a parameter with their gradients. */
+static inline const hri_param_run *hri_param_runs(const hri_job *job, uint32_t param, uint32_t *count) {
+  *count = job->params.items[param].run_count;
+  return job->runs.items + job->params.items[param].run_begin;
+}
+/* All of a parameter whose parts are equal. */
+const hri_param_range *hri_param_whole(const hri_job *job, const hri_param *param);
+/* Elements of a range without padding. */
+uint64_t hri_range_logical(const hri_job *job, const hri_param_range *range);
 /* The tensor shows all of its value. */
 bool hri_tensor_is_whole(const hri_job *job, const hri_tensor *tensor);
 static inline bool hri_access_writes(hri_access access) { return access != HRI_READ; }

@@ -10,6 +10,9 @@ static const hri_rule rules[HRI_OP_COUNT] = {
 #define HRI_OP_RULE(id, name_text, operand_text) [HRI_OP_##id] = {.name = name_text, .operands = operand_text, HRI_RULE_##id},
     HRI_OPS(HRI_OP_RULE)
 #undef HRI_OP_RULE
+#define HRI_OPTIMIZER_RULE(id, name_text, operand_text, ...) [HRI_OP_##id] = {.name = name_text, .operands = operand_text, HRI_RULE_OF_OPTIMIZERS},
+    HRI_OPTIMIZERS(HRI_OPTIMIZER_RULE)
+#undef HRI_OPTIMIZER_RULE
 };
 
 const hri_rule *hri_rule_get(uint16_t op) { return &rules[op]; }
@@ -28,13 +31,19 @@ hri_id hri_node_guard(const hri_job *job, const hri_node *node) {
   return hri_operands(job, node)[at].tensor;
 }
 
+static double bytes_of(const hri_job *job, hri_id tensor) {
+  double bytes = 0;
+  for (uint32_t k = 0; k < hri_piece_count(job, tensor); k++) bytes += (double)hri_tensor_bytes(&job->tensors.items[hri_piece(job, tensor, k)]);
+  return bytes;
+}
+
 double hri_node_bytes(const hri_job *job, const hri_node *node) {
   const hri_operand *operands = hri_operands(job, node);
   double bytes = 0;
   for (uint32_t i = 0; i < node->operand_count; i++) {
     double one;
     if (operands[i].tensor == HRI_NONE || operands[i].access == HRI_SCRATCH) continue;
-    one = (double)hri_tensor_bytes(&job->tensors.items[operands[i].tensor]);
+    one = bytes_of(job, operands[i].tensor);
     if (rules[node->op].gathers >> i & 1) one = 0; /* as many bytes as its result, which is counted */
     bytes += operands[i].access == HRI_ADD || operands[i].access == HRI_UPDATE_ACCESS ? 2 * one : one;
   }
@@ -177,8 +186,8 @@ hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor) {
   if (ad->job->failed || tensor == HRI_NONE || !hri_ad_needed(ad, tensor)) return operand;
   value = value_of(ad, tensor);
   param = ad->param_of[value];
-  assert(param != HRI_NONE && ad->job->params.items[param].gradient != HRI_NONE); /* what is needed and no result is a trainable parameter */
-  operand.tensor = ad->job->params.items[param].gradient;
+  assert(param != HRI_NONE && ad->job->params.items[param].run_count == 1); /* what is needed and no result is a parameter; all of it is trainable */
+  operand.tensor = ad->job->runs.items[ad->job->params.items[param].run_begin].gradient;
   operand.access = ad->accumulate || ad->touched[param] ? HRI_ADD : HRI_WRITE;
   ad->touched[param] = true;
   return operand;

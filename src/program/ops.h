@@ -12,6 +12,7 @@
 #include <headroom/device.h>
 
 #include "program/job.h"
+#include "program/optimizer.h"
 
 /* X(enumerator, name, operands as text for the dump and the check: one letter each) */
 #define HRI_OPS(X)                                                                                          \
@@ -48,14 +49,12 @@
   /* loss: i0 logical vocabulary, f0 logit soft-cap (0: none) */                                            \
   X(CROSS_ENTROPY, "cross_entropy", "RRRwW") /* logits[R,V], targets[R], control, dlogits?, losses[R] */    \
   X(LOSS_SUM, "loss_sum", "RU")            /* losses[M], control */                                         \
-  /* optim: f0 beta1 or momentum, f1 beta2, f2 epsilon, f3 weight decay */                                  \
+  /* optim; the updates themselves are the rows of program/optimizer.h: f0 to f2 their numbers, f3 weight decay. \
+     Operands are groups: i0 segment, i1 first and i2 number of its ranges in job->laid_out */             \
   X(SQUARE_NORM, "square_norm", "RW")      /* g, partial sums (f64, one per 65536 elements) */              \
   X(CLIP, "clip", "RU")                    /* partial sums, control: grad_norm; clip_scale, which is 1 without clip_norm */ \
   X(FOUND_INF, "found_inf", "RRW")         /* two doubles, double: 1 when one of them is not finite, else 0 */ \
   X(ADVANCE, "advance", "Ug")              /* control: applied_steps += 1; guard? */                        \
-  X(ADAMW, "adamw", "RRUUUug")             /* g, control, w (the master if there is one), m, v, bf16 copy of w?, guard? */ \
-  X(MOMENTUM, "momentum", "RRUUug")        /* g, control, w, m, bf16 copy of w?, guard? */                  \
-  X(SGD, "sgd", "RRUug")                   /* g, control, w, bf16 copy of w?, guard? */                     \
   /* move */                                                                                                \
   X(ZERO, "zero", "W")                     /* x */                                                          \
   X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers, columns of either */         \
@@ -65,18 +64,27 @@
                                               i0 hri_product - 1; i1 the product's M */   \
   X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \
   X(LAST_ROW, "last_row", "RRW")           /* x[M,C], control, y[1,C]: row row_count - 1 */                 \
-  X(FILL, "fill", "W")                     /* tensor; i0 parameter, i1 hri_part_kind */                     \
-  X(SINK, "sink", "R")                     /* tensor; i0 parameter, i1 hri_part_kind */
+  X(FILL, "fill", "W")                     /* tensor; i0 range, i1 hri_moved */                             \
+  X(SINK, "sink", "R")                     /* tensor; i0 range, i1 hri_moved */
 
 typedef enum hri_op {
 #define HRI_OP_ENUM(id, name, operands) HRI_OP_##id,
-  HRI_OPS(HRI_OP_ENUM)
+#define HRI_OP_OF_OPTIMIZER(id, name, operands, ...) HRI_OP_##id,
+  HRI_OPS(HRI_OP_ENUM) HRI_OPTIMIZERS(HRI_OP_OF_OPTIMIZER)
 #undef HRI_OP_ENUM
+#undef HRI_OP_OF_OPTIMIZER
   HRI_OP_COUNT
 } hri_op;
 
-/* What of a parameter a FILL or SINK node moves. */
-typedef enum hri_part_kind { HRI_PART_WEIGHT = 0, HRI_PART_STATE0, HRI_PART_STATE1 } hri_part_kind;
+/* What of a range a FILL or SINK node moves: the weight (the master where there is one), or HRI_MOVED_STATE + k, the
+ * k-th tensor of its state. */
+typedef enum hri_moved { HRI_MOVED_WEIGHT = 0, HRI_MOVED_STATE } hri_moved;
+
+/* The tensor that holds what is moved; HRI_NONE when the range has none. */
+static inline hri_id hri_moved_tensor(const hri_param_range *r, uint32_t what) {
+  if (what >= HRI_MOVED_STATE) return r->state[what - HRI_MOVED_STATE];
+  return r->master != HRI_NONE ? r->master : r->weight;
+}
 
 enum { HRI_NORM_BLOCK = 65536, HRI_MAX_OPERANDS = 10 };
 

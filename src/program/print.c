@@ -54,8 +54,12 @@ static void print_text(const hri_job *job, const uint64_t *offsets, hri_text *ou
   for (size_t k = 0; k < job->segments.count; k++) {
     const hri_segment *g = &job->segments.items[k];
     hri_text_add(out, "segment %zu: unit %u, %llu elements, %s%s, parameters", k, g->unit, (unsigned long long)g->elements, g->trainable ? "trainable" : "frozen", g->decay ? ", decay" : "");
-    for (size_t q = 0; q < job->params.count; q++)
-      if (job->params.items[q].segment == k) hri_text_add(out, " %s", hri_name_get(job, job->params.items[q].key));
+    for (uint32_t q = 0; q < g->range_count; q++) {
+      const hri_param_range *range = &job->ranges.items[job->laid_out.items[g->range_begin + q]];
+      const hri_param *param = &job->params.items[range->param];
+      hri_text_add(out, " %s", hri_name_get(job, param->key));
+      if (param->range_count > 1) hri_text_add(out, "[%llu:%llu]", (unsigned long long)range->row, (unsigned long long)(range->row + range->rows));
+    }
     hri_text_add(out, "\n");
   }
 }

@@ -180,6 +180,14 @@ static void add_attention(probe *p) {
   }
 }
 
+/* A range of so many elements, for an update to act on; its place in laid_out. */
+static int64_t range_of(probe *p, uint64_t elements) {
+  hri_param_range range = {.elements = elements};
+  if (!hri_array_push(&p->job.params, (hri_param){0}) || !hri_array_push(&p->job.ranges, range) || !hri_array_push(&p->job.laid_out, (uint32_t)p->job.ranges.count - 1))
+    p->job.failed = true;
+  return (int64_t)p->job.laid_out.count - 1;
+}
+
 /* Everything that passes over memory, at `bytes` in all. Rows are as wide as a small model's. */
 static void add_streams(probe *p, uint64_t bytes) {
   const bool narrow = p->dtype == HRI_BF16;
@@ -204,6 +212,8 @@ static void add_streams(probe *p, uint64_t bytes) {
               (hri_operand[]){in(p, half / 16, 16 * c), index_of(p, half / 16), control(p), out(p, half / 16, 16 * c), wide_out(p, 1, half / 16)}, 5));
   add(p, node(p, HRI_OP_SQUARE_NORM, none,
               (hri_operand[]){in(p, 1, elements), tensor(p, HRI_WRITE, HRI_F64, 1, (elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK)}, 2));
+  adam.i[1] = range_of(p, seventh * c);
+  adam.i[2] = 1;
   add(p, node(p, HRI_OP_ADAMW, adam, /* with the bf16 copy of a master weight */
               (hri_operand[]){wide_in(p, seventh, c), control(p), update(p, seventh, c), update(p, seventh, c), update(p, seventh, c),
                               narrow ? tensor(p, HRI_UPDATE_ACCESS, HRI_BF16, seventh, c) : (hri_operand){HRI_NONE, HRI_UPDATE_ACCESS},

@@ -136,7 +136,7 @@ static hr_status try_mixture(chooser *c, const mixture *m, hr_plan **keep, trial
 
 /* From bounds to what a run would reserve. */
 static hr_status place_trial(chooser *c, trial *t, hr_error *error) {
-  hr_plan *plan;
+  hr_plan *plan = NULL;
   hr_status status;
   if (t->placed) return HR_OK;
   HRI_TRY(draft_plan(c, &t->levels, c->job->weight_packing, &plan, error));

@@ -3,13 +3,6 @@
 
 #include <stdio.h>
 
-static const char *const suffixes[] = {[HRI_PART_WEIGHT] = "", [HRI_PART_STATE0] = " (exp_avg)", [HRI_PART_STATE1] = " (exp_avg_sq)"};
-
-static hri_id tensor_of(const hri_param *p, hri_part_kind kind) {
-  if (kind != HRI_PART_WEIGHT) return p->state[kind - HRI_PART_STATE0];
-  return p->master != HRI_NONE ? p->master : p->weight;
-}
-
 /* Index of the first element that is not finite, piece by piece where the tensor has no address; -1: all are, or it cannot be read. */
 static int64_t first_in(const hri_session *s, hri_id tensor, uint64_t elements, hri_real real) {
   enum { PIECE = 4096 };
@@ -29,15 +22,17 @@ static int64_t first_in(const hri_session *s, hri_id tensor, uint64_t elements, 
 
 bool hri_first_nonfinite(const hri_session *s, char *out, uint64_t out_bytes) {
   const hri_job *job = &s->plan->job;
-  for (size_t p = 0; p < job->params.count; p++) {
-    const hri_param *param = &job->params.items[p];
-    for (int kind = HRI_PART_WEIGHT; kind <= HRI_PART_STATE1; kind++) {
-      hri_id tensor = tensor_of(param, (hri_part_kind)kind);
+  for (uint32_t r = 0; r < job->ranges.count; r++) {
+    const hri_param_range *range = &job->ranges.items[r];
+    const char *name = hri_name_get(job, job->params.items[range->param].key);
+    for (uint32_t what = HRI_MOVED_WEIGHT; what < HRI_MOVED_STATE + HRI_STATE_TENSORS; what++) {
+      hri_id tensor = hri_moved_tensor(range, what);
       int64_t at;
       if (tensor == HRI_NONE) continue;
-      at = first_in(s, tensor, param->elements, hri_real_of(job, (uint32_t)p, (hri_part_kind)kind));
+      at = first_in(s, tensor, hri_tensor_stored_elements(&job->tensors.items[tensor]), hri_real_of(job, r, what));
       if (at < 0) continue;
-      (void)snprintf(out, out_bytes, "%s%s at element %lld", hri_name_get(job, param->key), suffixes[kind], (long long)at);
+      if (what == HRI_MOVED_WEIGHT) (void)snprintf(out, out_bytes, "%s at element %lld", name, (long long)(range->first + (uint64_t)at));
+      else (void)snprintf(out, out_bytes, "%s (%s) at element %lld", name, hri_optimizer_get(job->parts.items[range->part_begin].state_kind)->tensors[what - HRI_MOVED_STATE].name, (long long)(range->first + (uint64_t)at));
       return true;
     }
   }

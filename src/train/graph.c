@@ -226,8 +226,9 @@ static void make_leaves(replay *r, const hr_job *spec) {
       hri_place place = {.scope = (uint16_t)(HRI_IN(HRI_STEP) | HRI_IN(HRI_EVALUATE)), .tier = HRI_DEVICE, .role = HRI_ROLE_INPUT, .layer = -1, .unit = HRI_NONE};
       r->map[k] = hri_tensor_new(r->job, place, hri_name(r->job, "%s", e->name), HRI_I32, 1, &e->rows, NULL);
     } else if (e->kind == ENTRY_PARAMETER) {
-      hri_param_request p = {.name = e->name, .layer = -1, .unit = 0, .rank = e->columns ? 2 : 1, .dims = {e->rows, e->columns}, .stored = {e->rows, e->columns},
-                             .decay = e->decay, .frozen = e->frozen, .init = e->init_std > 0 ? HRI_INIT_NORMAL : e->init_std < 0 ? HRI_INIT_ONES : HRI_INIT_ZEROS,
+      hri_part_request all = {.name = e->name, .rows = e->rows, .trainable = !e->frozen, .decay = e->decay, .state_kind = spec->optimizer};
+      hri_param_request p = {.name = e->name, .layer = -1, .unit = HRI_NONE, .rank = e->columns ? 2 : 1, .dims = {e->rows, e->columns}, .stored = {e->rows, e->columns},
+                             .parts = &all, .part_count = 1, .init = e->init_std > 0 ? HRI_INIT_NORMAL : e->init_std < 0 ? HRI_INIT_ONES : HRI_INIT_ZEROS,
                              .init_std = e->init_std, .spec = HRI_NONE};
       uint32_t index;
       if (e->is_vocabulary) p.stored[0] = hri_round_up(e->rows, HRI_VOCABULARY_ALIGN);
@@ -344,21 +345,20 @@ struct hr_run {
 };
 
 /* The tensor that holds a parameter's true values. */
-static hri_id truth(const hri_param *param) { return param->master != HRI_NONE ? param->master : param->weight; }
+static hri_id truth(const hri_job *job, const hri_param *param) { return hri_moved_tensor(hri_param_whole(job, param), HRI_MOVED_WEIGHT); }
 
-static hr_status fill(void *context, uint32_t p, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hr_run *run = context;
   const hri_job *job = &run->plan->job;
-  const hri_param *param = &job->params.items[p];
-  const hri_tensor *t = &job->tensors.items[kind == HRI_PART_WEIGHT ? truth(param) : param->state[kind - HRI_PART_STATE0]];
+  const hri_tensor *t = &job->tensors.items[hri_moved_tensor(&job->ranges.items[range], what)];
   const hri_elements *with = &run->plan->backend->elements;
   HRI_TRY(hri_window_zero(with, tensor, 0, hri_tensor_bytes(t), staging, bytes, error));
-  if (kind != HRI_PART_WEIGHT) return HR_OK;
-  return hri_initialise(with, param, run->plan->spec.seed, hri_tensor_elements(t), t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32, tensor, staging, bytes, error);
+  if (what != HRI_MOVED_WEIGHT) return HR_OK;
+  return hri_initialise(with, job, range, run->plan->spec.seed, t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t p, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
-  (void)context, (void)p, (void)kind, (void)tensor, (void)staging, (void)bytes;
+static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+  (void)context, (void)range, (void)what, (void)tensor, (void)staging, (void)bytes;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "graphs are read with hr_run_get_parameter");
 }
 
@@ -479,10 +479,12 @@ hr_status hr_run_get_parameter(const hr_run *run, hr_tensor tensor, float *value
   const hri_param *param;
   hri_bf16 halves[PIECE];
   HRI_TRY(parameter(run, tensor, count, &param, error));
-  if (run->plan->job.tensors.items[truth(param)].dtype != HRI_BF16) return hri_executor_read(run->executor, truth(param), 0, values, count * sizeof *values, error);
+  const hri_job *job = &run->plan->job;
+  hri_id from = truth(job, param);
+  if (job->tensors.items[from].dtype != HRI_BF16) return hri_executor_read(run->executor, from, 0, values, count * sizeof *values, error);
   for (uint64_t done = 0; done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
-    HRI_TRY(hri_executor_read(run->executor, truth(param), done * sizeof *halves, halves, n * sizeof *halves, error));
+    HRI_TRY(hri_executor_read(run->executor, from, done * sizeof *halves, halves, n * sizeof *halves, error));
     hri_f32_from_bf16(values + done, halves, n);
   }
   return HR_OK;
@@ -492,8 +494,10 @@ hr_status hr_run_set_parameter(hr_run *run, hr_tensor tensor, const float *value
   const hri_param *param;
   hri_bf16 halves[PIECE];
   HRI_TRY(parameter(run, tensor, count, &param, error));
-  if (run->plan->job.tensors.items[truth(param)].dtype == HRI_F32) HRI_TRY(hri_executor_write(run->executor, truth(param), 0, values, count * sizeof *values, error));
-  for (uint64_t done = 0; run->plan->job.tensors.items[param->weight].dtype == HRI_BF16 && done < count; done += PIECE) {
+  const hri_job *job = &run->plan->job;
+  hri_id to = truth(job, param);
+  if (job->tensors.items[to].dtype == HRI_F32) HRI_TRY(hri_executor_write(run->executor, to, 0, values, count * sizeof *values, error));
+  for (uint64_t done = 0; job->tensors.items[param->weight].dtype == HRI_BF16 && done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
     hri_bf16_from_f32(halves, values + done, n);
     HRI_TRY(hri_executor_write(run->executor, param->weight, done * sizeof *halves, halves, n * sizeof *halves, error));

@@ -289,13 +289,13 @@ static uint64_t directory_bytes(const char *path) {
 /* Weights as F32 and the optimizer's states as they are; of tokenizer files what the model's directory has. */
 static void file_bytes(const hri_session *s, uint64_t *checkpoint, uint64_t *final, uint64_t *companions) {
   const hr_job *job = &s->plan->spec;
-  uint64_t parameters = hr_model_parameter_count(&job->model), states = job->optimizer == HR_OPTIMIZER_ADAMW ? 2 : job->optimizer == HR_OPTIMIZER_MOMENTUM ? 1 : 0;
+  uint64_t parameters = hr_model_parameter_count(&job->model);
   char path[PATH_BYTES];
   struct stat info;
   *companions = 0;
   if (job->model.directory[0] && hri_path_at(path, job->model.directory, "tokenizer.json", NULL) == HR_OK && stat(path, &info) == 0 && info.st_size < COMPANION_BYTES)
     *companions = (uint64_t)info.st_size;
-  *checkpoint = parameters * (4 + states * (job->moments == HR_MOMENTS_BF16 ? 2 : 4)) + *companions;
+  *checkpoint = parameters * 4 + hri_state_bytes(job->optimizer, parameters, job->moments == HR_MOMENTS_BF16) + *companions;
   *final = parameters * 4 + *companions;
 }
 

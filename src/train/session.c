@@ -51,14 +51,14 @@ hr_status hri_session_need_weights(const hr_job *job, hr_error *error) {
   return hri_hint(error, status, "name a directory with model.safetensors, such as RUN/final of a training");
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hri_session *s = context;
-  return hri_source_fill(&s->source, param, kind, tensor, staging, bytes, error);
+  return hri_source_fill(&s->source, range, what, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   hri_session *s = context;
-  return hri_sink_write(s->sink, param, kind, tensor, staging, bytes, error);
+  return hri_sink_write(s->sink, range, what, tensor, staging, bytes, error);
 }
 
 /* A variant that needs more than the plan reserved would break the plan: its rows take the next length. */

@@ -590,7 +590,7 @@ static hr_status begin_again(trainer *t, hr_error *error) {
 
 static hr_status load(trainer *t, hr_error *error) {
   const hri_checkpoint *from = &t->from;
-  bool resume = t->options->resume_directory != NULL, states = resume && t->session.plan->job.params.items[0].state_kind != HRI_STATE_NONE;
+  bool resume = t->options->resume_directory != NULL, states = resume && hri_optimizer_get(t->session.plan->spec.optimizer)->tensor_count > 0;
   hri_file_list loaded = {0};
   char path[4096];
   hr_status status;

@@ -177,9 +177,8 @@ uint32_t hri_move_type(hri_file_dtype dtype) {
   return dtype == HRI_FILE_F32 ? HRI_GGML_F32 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F16;
 }
 
-hri_real hri_real_of(const hri_job *job, uint32_t param, hri_part_kind kind) {
-  const hri_param *p = &job->params.items[param];
-  hri_id id = kind != HRI_PART_WEIGHT ? p->state[kind - HRI_PART_STATE0] : p->master != HRI_NONE ? p->master : p->weight;
+hri_real hri_real_of(const hri_job *job, uint32_t range, uint32_t what) {
+  hri_id id = hri_moved_tensor(&job->ranges.items[range], what);
   return job->tensors.items[id].dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
 }
 
@@ -219,42 +218,73 @@ static hr_status move_gguf_part(const hri_source *s, const hri_param_spec *spec,
   return HR_OK;
 }
 
-static hr_status fill_weight(hri_source *s, const hri_param_spec *spec, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
-  uint64_t columns = spec->rank == 2 ? spec->dims[1] : 1;
+/* The parts of a range are some of its parameter's, and those are what the model's table says: part k of the range. */
+static const hri_param_part *part_of(const hri_job *job, const hri_param_range *range, const hri_param_spec *spec, uint32_t k) {
+  return &spec->parts[range->part_begin - job->params.items[range->param].part_begin + k];
+}
+
+static uint64_t columns_of(const hri_param_spec *spec) { return spec->rank == 2 ? spec->dims[1] : 1; }
+
+static hr_status fill_weight(hri_source *s, const hri_param_range *range, const hri_param_spec *spec, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_move moves[HRI_PARAM_PARTS];
-  for (uint32_t k = 0; k < spec->part_count; k++) {
-    const hri_param_part *part = &spec->parts[k];
-    HRI_TRY((s->gguf ? move_gguf_part : move_part)(s, spec, k, &moves[k], error));
+  for (uint32_t k = 0; k < range->part_count; k++) {
+    const hri_param_part *part = part_of(s->job, range, spec, k);
+    HRI_TRY((s->gguf ? move_gguf_part : move_part)(s, spec, (uint32_t)(part - spec->parts), &moves[k], error));
     moves[k].rows = part->rows;
-    moves[k].columns = columns;
+    moves[k].columns = columns_of(spec);
     moves[k].window = tensor;
-    moves[k].first = part->row * columns;
+    moves[k].first = (part->row - range->row) * columns_of(spec);
     moves[k].real = real;
     moves[k].finite = true;
   }
-  return hri_moves_run(s->elements, moves, spec->part_count, staging, staging_bytes, error);
+  return hri_moves_run(s->elements, moves, range->part_count, staging, staging_bytes, error);
 }
 
-static hr_status fill_state(hri_source *s, const hri_param *param, hri_part_kind kind, uint64_t elements, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
-  char name[128];
+/* One tensor of the states' file. */
+static hr_status find_state(const hri_source *s, const hri_state_file *file, hri_real real, hri_move *move, hr_error *error) {
   const hri_safetensor *found;
-  uint32_t index;
   uint64_t have = 0;
-  hri_move move;
-  (void)snprintf(name, sizeof name, "%s.%s", hri_name_get(s->job, param->key), kind == HRI_PART_STATE0 ? "exp_avg" : "exp_avg_sq");
-  index = hri_weights_find(s->states, name);
-  if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the checkpoint's optimizer.safetensors has no tensor %s", name);
+  uint32_t index = hri_weights_find(s->states, file->name);
+  if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the checkpoint's optimizer.safetensors has no tensor %s", file->name);
   found = hri_weights_get(s->states, index);
   (void)hri_file_elements(found->rank, found->shape, &have);
-  if (have != elements || found->dtype != (real == HRI_REAL_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32))
-    return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype", hri_weights_path(s->states, index), name);
-  move = move_from(s->states, index);
-  move.rows = elements;
-  move.columns = 1;
-  move.window = tensor;
-  move.real = real;
-  move.finite = true;
-  return hri_moves_run(s->elements, &move, 1, staging, staging_bytes, error);
+  if (have != file->entries || found->dtype != (real == HRI_REAL_BF16 ? HRI_FILE_BF16 : HRI_FILE_F32))
+    return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype", hri_weights_path(s->states, index), file->name);
+  *move = move_from(s->states, index);
+  return HR_OK;
+}
+
+static hr_status fill_state(hri_source *s, uint32_t range, const hri_param_spec *spec, uint32_t what, hri_real real, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+  hri_move moves[HRI_PARAM_PARTS];
+  hri_state_file file;
+  uint32_t count = 0;
+  for (; hri_state_file_of(s->job, range, spec, what - HRI_MOVED_STATE, count, &file); count++) {
+    HRI_TRY(find_state(s, &file, real, &moves[count], error));
+    moves[count].rows = file.entries;
+    moves[count].columns = 1;
+    moves[count].window = tensor;
+    moves[count].first = file.at;
+    moves[count].real = real;
+    moves[count].finite = true;
+  }
+  return hri_moves_run(s->elements, moves, count, staging, staging_bytes, error);
+}
+
+bool hri_state_file_of(const hri_job *job, uint32_t index, const hri_param_spec *spec, uint32_t tensor, uint32_t k, hri_state_file *out) {
+  const hri_param_range *range = &job->ranges.items[index];
+  const hri_param *param = &job->params.items[range->param];
+  const hri_state_tensor *state = &hri_optimizer_get(job->parts.items[range->part_begin].state_kind)->tensors[tensor];
+  bool whole = param->range_count == 1;
+  const hri_part *part = &job->parts.items[range->part_begin + k];
+  uint64_t rows = whole ? spec->dims[0] : part->rows;
+  if (k >= (whole ? 1 : range->part_count)) return false;
+  (void)snprintf(out->name, sizeof out->name, "%s.%s", hri_name_get(job, whole ? param->key : part->key), state->name);
+  out->entries = hri_state_entries(state, rows * columns_of(spec));
+  out->at = whole ? 0 : (part->row - range->row) * columns_of(spec) / state->per;
+  out->rank = state->per == 1 ? spec->rank : 1;
+  out->shape[0] = state->per == 1 ? rows : out->entries;
+  out->shape[1] = columns_of(spec);
+  return true;
 }
 
 hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes, void *staging, uint64_t staging_bytes, hr_error *error) {
@@ -266,15 +296,18 @@ hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, ui
 }
 
 /* Values come as fp32. In the staging, what is rounded lies behind them. */
-hr_status hri_initialise(const hri_elements *with, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, const hri_window *tensor, void *staging,
+hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t index, uint64_t seed, hri_real real, const hri_window *tensor, void *staging,
                          uint64_t staging_bytes, hr_error *error) {
+  const hri_param_range *range = &job->ranges.items[index];
+  const hri_param *param = &job->params.items[range->param];
   bool narrow = real == HRI_REAL_BF16, direct = tensor->memory != NULL;
   float constant = param->init == HRI_INIT_ONES ? 1.0f : 0.0f, *list = narrow || !direct ? staging : tensor->memory;
-  uint64_t each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0), room = narrow || !direct ? staging_bytes / each : elements;
+  uint64_t elements = hri_range_logical(job, range), each = sizeof *list + (narrow && !direct ? hri_real_bytes(real) : 0);
+  uint64_t room = narrow || !direct ? staging_bytes / each : elements;
   for (uint64_t done = 0; done < elements; done += room) {
     uint64_t n = elements - done < room ? elements - done : room;
     void *rounded = direct ? hri_real_at(tensor->memory, (int64_t)done, real) : narrow ? (void *)(list + room) : list;
-    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)done, with->threads);
+    if (param->init == HRI_INIT_NORMAL) hri_fill_normal(list, (int64_t)n, param->init_std, seed, param->site, (int64_t)(range->first + done), with->threads);
     else with->fill(list, constant, (int64_t)n, with->threads);
     if (narrow) with->cast(rounded, real, list, HRI_REAL_F32, (int64_t)n, with->threads);
     if (!direct) HRI_TRY(tensor->put(tensor->context, done * hri_real_bytes(real), rounded, n * hri_real_bytes(real), error));
@@ -282,18 +315,17 @@ hr_status hri_initialise(const hri_elements *with, const hri_param *param, uint6
   return HR_OK;
 }
 
-hr_status hri_source_fill(void *context, uint32_t p, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+hr_status hri_source_fill(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_source *s = context;
-  const hri_param *param = &s->job->params.items[p];
-  hri_real real = hri_real_of(s->job, p, kind);
+  const hri_param_range *range = &s->job->ranges.items[index];
+  const hri_tensor *whole = &s->job->tensors.items[hri_moved_tensor(range, what)];
+  hri_real real = hri_real_of(s->job, index, what);
+  uint64_t bytes = hri_tensor_bytes(whole), logical = hri_tensor_elements(whole) * hri_real_bytes(real);
   hri_param_spec spec;
-  uint64_t elements;
-  hri_param_get(s->model, param->spec, &spec);
-  elements = spec.dims[0] * (spec.rank == 2 ? spec.dims[1] : 1);
-  if (kind == HRI_PART_WEIGHT && (s->weights || s->gguf)) HRI_TRY(fill_weight(s, &spec, real, tensor, staging, staging_bytes, error));
-  else if (kind == HRI_PART_WEIGHT) HRI_TRY(hri_initialise(s->elements, param, s->seed, elements, real, tensor, staging, staging_bytes, error));
-  else if (s->states) HRI_TRY(fill_state(s, param, kind, elements, real, tensor, staging, staging_bytes, error));
-  else HRI_TRY(hri_window_zero(s->elements, tensor, 0, elements * hri_real_bytes(real), staging, staging_bytes, error));
-  /* padded vocabulary rows */
-  return hri_window_zero(s->elements, tensor, elements * hri_real_bytes(real), (param->elements - elements) * hri_real_bytes(real), staging, staging_bytes, error);
+  hri_param_get(s->model, s->job->params.items[range->param].spec, &spec);
+  if (what == HRI_MOVED_WEIGHT && (s->weights || s->gguf)) HRI_TRY(fill_weight(s, range, &spec, real, tensor, staging, staging_bytes, error));
+  else if (what == HRI_MOVED_WEIGHT) HRI_TRY(hri_initialise(s->elements, s->job, index, s->seed, real, tensor, staging, staging_bytes, error));
+  else if (s->states) HRI_TRY(fill_state(s, index, &spec, what, real, tensor, staging, staging_bytes, error));
+  else HRI_TRY(hri_window_zero(s->elements, tensor, 0, logical, staging, staging_bytes, error));
+  return hri_window_zero(s->elements, tensor, logical, bytes - logical, staging, staging_bytes, error); /* padded vocabulary rows */
 }

@@ -37,11 +37,11 @@ void hri_source_close(hri_source *source);
  * hri_safetensors_digest_begin and _end. */
 hr_status hri_source_digest_begin(hri_source *source, hr_error *error);
 hr_status hri_source_digest_end(hri_source *source, hri_file_list *files, hr_error *error);
-hr_status hri_source_fill(void *source, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_source_fill(void *source, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 
-/* The initial values of a parameter's `elements` logical elements: the same numbers in either type, rounded for bf16. What is
- * rounded, or has no address, goes through the staging. */
-hr_status hri_initialise(const hri_elements *with, const hri_param *param, uint64_t seed, uint64_t elements, hri_real real, const hri_window *tensor, void *staging,
+/* The initial values of a range's logical elements: the same numbers in either type, however the parameter is cut into ranges;
+ * rounded for bf16. What is rounded, or has no address, goes through the staging. */
+hr_status hri_initialise(const hri_elements *with, const hri_job *job, uint32_t range, uint64_t seed, hri_real real, const hri_window *tensor, void *staging,
                          uint64_t staging_bytes, hr_error *error);
 /* Zeros to `bytes` of a tensor from an offset on. */
 hr_status hri_window_zero(const hri_elements *with, const hri_window *tensor, uint64_t offset, uint64_t bytes, void *staging, uint64_t staging_bytes, hr_error *error);
@@ -53,8 +53,19 @@ uint32_t hri_source_find(const hri_source *source, const hri_param_part *part);
 
 /* Shape of a part in its file; returns the rank. */
 uint32_t hri_part_shape(const hri_param_spec *spec, const hri_param_part *part, uint64_t shape[2]);
+/* A tensor of optimizer.safetensors, and where its entries are in the state of a range. A parameter that is one range has one,
+ * under its own name, whatever segments there are; of others each part has one, under the part's. */
+typedef struct hri_state_file {
+  char name[128];
+  uint64_t entries, at;
+  uint32_t rank;
+  uint64_t shape[2];
+} hri_state_file;
+/* The k-th tensor that holds some of a range's state; false when there are no more. */
+bool hri_state_file_of(const hri_job *job, uint32_t range, const hri_param_spec *spec, uint32_t tensor, uint32_t k, hri_state_file *file);
+
 /* The type of what FILL and SINK move: of the master where there is one. */
-hri_real hri_real_of(const hri_job *job, uint32_t param, hri_part_kind kind);
+hri_real hri_real_of(const hri_job *job, uint32_t range, uint32_t what);
 /* F32, BF16 or F16 as a type of hri_move. */
 uint32_t hri_move_type(hri_file_dtype dtype);
 
@@ -95,18 +106,18 @@ typedef struct hri_sink {
   hri_weights_writer *weights;
   hri_safetensors_writer *states; /* NULL: states are not saved */
   hri_safetensor *tensors;      /* of the weights, in the order of parameters and parts */
-  uint32_t *first_tensor;       /* per parameter */
   char (*names)[96];
   hri_safetensor *state_tensors;
-  char (*state_names)[96];
-  uint32_t *first_state;
+  char (*state_names)[128];
+  uint32_t tensor_count, state_count;
+  uint32_t *first_state;        /* per range: of its states, tensor by tensor, part by part */
 } hri_sink;
 
 /* Starts model.safetensors (or shards) and, with states, optimizer.safetensors in an existing directory that has none of them
  * and is not in its place yet. The carry must outlive the sink. */
 hr_status hri_sink_open(hri_sink *sink, const hr_model *model, const hri_job *job, const hri_elements *elements, const char *directory, const hri_sink_options *options, hr_error *error);
 /* DIVERGED: a value is not finite; the tensor and the element are named. */
-hr_status hri_sink_write(void *sink, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
+hr_status hri_sink_write(void *sink, uint32_t range, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error);
 /* Completes the files, and adds them to `files` (may be NULL). The directory is the caller's to sync and to publish. */
 hr_status hri_sink_finish(hri_sink *sink, hri_file_list *files, hr_error *error);
 void hri_sink_abort(hri_sink *sink); /* also after finish: frees what is left */

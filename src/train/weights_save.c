@@ -92,34 +92,42 @@ static void list_weight(hri_sink *sink, const hri_param_spec *spec, uint32_t k, 
   tensor->rank = hri_part_shape(spec, &spec->parts[k], tensor->shape);
 }
 
-static void list_state(hri_sink *sink, const hri_param *param, const hri_param_spec *spec, uint32_t k, uint32_t at) {
-  bool narrow = sink->job->tensors.items[param->state[k]].dtype == HRI_BF16;
-  (void)snprintf(sink->state_names[at], sizeof sink->state_names[at], "%s.%s", hri_name_get(sink->job, param->key), k == 0 ? "exp_avg" : "exp_avg_sq");
-  sink->state_tensors[at] = (hri_safetensor){.name = sink->state_names[at], .dtype = narrow ? HRI_FILE_BF16 : HRI_FILE_F32, .rank = spec->rank,
-                                             .shape = {spec->dims[0], spec->dims[1]}};
+static bool list_state(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t tensor, uint32_t k) {
+  bool narrow = hri_real_of(sink->job, range, HRI_MOVED_STATE + tensor) == HRI_REAL_BF16;
+  uint32_t at = sink->state_count;
+  hri_state_file file;
+  if (!hri_state_file_of(sink->job, range, spec, tensor, k, &file)) return false;
+  memcpy(sink->state_names[at], file.name, sizeof sink->state_names[at]);
+  sink->state_tensors[at] = (hri_safetensor){.name = sink->state_names[at], .dtype = narrow ? HRI_FILE_BF16 : HRI_FILE_F32, .rank = file.rank, .shape = {file.shape[0], file.shape[1]}};
+  sink->state_count++;
+  return true;
+}
+
+static void list_states(hri_sink *sink, uint32_t range, const hri_param_spec *spec) {
+  const hri_param_range *r = &sink->job->ranges.items[range];
+  sink->first_state[range] = sink->state_count;
+  for (uint32_t t = 0; sink->options.states && t < HRI_STATE_TENSORS && r->state[t] != HRI_NONE; t++)
+    for (uint32_t k = 0; list_state(sink, range, spec, t, k);) k++;
 }
 
 static hr_status list_tensors(hri_sink *sink, hr_error *error) {
-  uint32_t params = (uint32_t)sink->job->params.count, t = 0, st = 0;
-  sink->tensors = hri_alloc_zero((size_t)params * HRI_PARAM_PARTS, sizeof *sink->tensors);
-  sink->names = hri_alloc_zero((size_t)params * HRI_PARAM_PARTS, sizeof *sink->names);
-  sink->first_tensor = hri_alloc_zero((size_t)params + 1, sizeof *sink->first_tensor);
-  sink->state_tensors = hri_alloc_zero((size_t)params * 2, sizeof *sink->state_tensors);
-  sink->state_names = hri_alloc_zero((size_t)params * 2, sizeof *sink->state_names);
-  sink->first_state = hri_alloc_zero((size_t)params + 1, sizeof *sink->first_state);
-  if (!sink->tensors || !sink->names || !sink->first_tensor || !sink->state_tensors || !sink->state_names || !sink->first_state)
-    return hri_fail_memory(error, (uint64_t)params * 800, "the list of tensors to save");
-  for (uint32_t p = 0; p < params; p++) {
-    const hri_param *param = &sink->job->params.items[p];
+  const hri_job *job = sink->job;
+  size_t parts = job->parts.count, states = parts * HRI_STATE_TENSORS;
+  sink->tensors = hri_alloc_zero(parts + 1, sizeof *sink->tensors);
+  sink->names = hri_alloc_zero(parts + 1, sizeof *sink->names);
+  sink->state_tensors = hri_alloc_zero(states + 1, sizeof *sink->state_tensors);
+  sink->state_names = hri_alloc_zero(states + 1, sizeof *sink->state_names);
+  sink->first_state = hri_alloc_zero(job->ranges.count + 1, sizeof *sink->first_state);
+  if (!sink->tensors || !sink->names || !sink->state_tensors || !sink->state_names || !sink->first_state)
+    return hri_fail_memory(error, (uint64_t)parts * 800, "the list of tensors to save");
+  for (uint32_t r = 0; r < job->ranges.count; r++) {
+    const hri_param_range *range = &job->ranges.items[r];
     hri_param_spec spec;
-    hri_param_get(sink->model, param->spec, &spec);
-    sink->first_tensor[p] = t;
-    for (uint32_t k = 0; k < spec.part_count; k++) list_weight(sink, &spec, k, t++);
-    sink->first_state[p] = st;
-    for (uint32_t k = 0; sink->options.states && k < 2 && param->state[k] != HRI_NONE; k++) list_state(sink, param, &spec, k, st++);
+    hri_param_get(sink->model, job->params.items[range->param].spec, &spec);
+    for (uint32_t k = 0; k < range->part_count; k++) list_weight(sink, &spec, range->part_begin - job->params.items[range->param].part_begin + k, range->part_begin + k);
+    list_states(sink, r, &spec);
   }
-  sink->first_tensor[params] = t;
-  sink->first_state[params] = st;
+  sink->tensor_count = (uint32_t)parts;
   return HR_OK;
 }
 
@@ -138,13 +146,13 @@ static hr_status open_weights(hri_sink *sink, const char *directory, hr_error *e
     layout.shard_of = carry->shard_of;
     layout.shard_count = carry->shard_count;
   }
-  status = hri_weights_writer_open_as(directory, sink->tensors, sink->first_tensor[sink->job->params.count], &layout, &sink->weights, error);
+  status = hri_weights_writer_open_as(directory, sink->tensors, sink->tensor_count, &layout, &sink->weights, error);
   hri_free(pairs);
   return status;
 }
 
 static hr_status open_states(hri_sink *sink, const char *directory, hr_error *error) {
-  uint32_t count = sink->first_state[sink->job->params.count];
+  uint32_t count = sink->state_count;
   char *path = hri_path_join(directory, STATES_FILE);
   hr_status status;
   if (!path) return hri_fail_memory(error, strlen(directory), "a path");
@@ -178,27 +186,41 @@ static hr_status write_state_bytes(const hri_move *move, uint64_t offset, uint64
   return hri_safetensors_writer_write(move->file, move->index, offset, memory, count, error);
 }
 
-hr_status hri_sink_write(void *context, uint32_t p, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
+/* The parts of a range's weight, or of one tensor of its state, as moves to their files. */
+static uint32_t weight_moves(hri_sink *sink, const hri_param_range *range, const hri_param_spec *spec, hri_real real, const hri_window *tensor, hri_move *moves) {
+  uint64_t columns = spec->rank == 2 ? spec->dims[1] : 1;
+  for (uint32_t k = 0; k < range->part_count; k++) {
+    const hri_param_part *part = &spec->parts[range->part_begin - sink->job->params.items[range->param].part_begin + k];
+    uint32_t index = range->part_begin + k; /* weights are listed in the order of parts */
+    moves[k] = (hri_move){.bytes = write_bytes, .file = sink->weights, .index = index, .out = true, .type = hri_move_type(sink->tensors[index].dtype),
+                          .rows = part->rows, .columns = columns, .transposed = part->transposed, .window = tensor, .first = (part->row - range->row) * columns,
+                          .real = real, .finite = true, .path = HRI_WEIGHTS_FILE, .name = part->name};
+  }
+  return range->part_count;
+}
+
+static uint32_t state_moves(hri_sink *sink, uint32_t range, const hri_param_spec *spec, uint32_t which, hri_real real, const hri_window *tensor, hri_move *moves) {
+  uint32_t count = 0, index = sink->first_state[range];
+  hri_state_file file;
+  for (uint32_t t = 0; t < which; t++)
+    for (uint32_t k = 0; hri_state_file_of(sink->job, range, spec, t, k, &file); k++) index++;
+  for (; hri_state_file_of(sink->job, range, spec, which, count, &file); count++, index++)
+    moves[count] = (hri_move){.bytes = write_state_bytes, .file = sink->states, .index = index, .out = true, .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32,
+                              .rows = file.shape[0], .columns = file.rank == 2 ? file.shape[1] : 1, .window = tensor, .first = file.at, .real = real,
+                              .finite = true, .path = STATES_FILE, .name = sink->state_names[index]};
+  return count;
+}
+
+hr_status hri_sink_write(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   hri_sink *sink = context;
-  hri_real real = hri_real_of(sink->job, p, kind);
+  const hri_param_range *range = &sink->job->ranges.items[index];
+  hri_real real = hri_real_of(sink->job, index, what);
   hri_move moves[HRI_PARAM_PARTS];
   hri_param_spec spec;
-  uint64_t columns;
-  uint32_t count = kind == HRI_PART_WEIGHT ? 0 : 1;
-  hri_param_get(sink->model, sink->job->params.items[p].spec, &spec);
-  columns = spec.rank == 2 ? spec.dims[1] : 1;
-  if (kind != HRI_PART_WEIGHT && !sink->states) return HR_OK;
-  if (kind != HRI_PART_WEIGHT)
-    moves[0] = (hri_move){.bytes = write_state_bytes, .file = sink->states, .index = sink->first_state[p] + (kind == HRI_PART_STATE1), .out = true,
-                          .type = real == HRI_REAL_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32, .rows = spec.dims[0], .columns = columns, .window = tensor, .real = real,
-                          .finite = true, .path = STATES_FILE, .name = sink->state_names[sink->first_state[p] + (kind == HRI_PART_STATE1)]};
-  for (uint32_t k = 0; kind == HRI_PART_WEIGHT && k < spec.part_count; k++) {
-    const hri_param_part *part = &spec.parts[k];
-    uint32_t index = sink->first_tensor[p] + k;
-    moves[count++] = (hri_move){.bytes = write_bytes, .file = sink->weights, .index = index, .out = true, .type = hri_move_type(sink->tensors[index].dtype),
-                                .rows = part->rows, .columns = columns, .transposed = part->transposed,
-                                .window = tensor, .first = part->row * columns, .real = real, .finite = true, .path = HRI_WEIGHTS_FILE, .name = part->name};
-  }
+  uint32_t count;
+  if (what != HRI_MOVED_WEIGHT && !sink->states) return HR_OK;
+  hri_param_get(sink->model, sink->job->params.items[range->param].spec, &spec);
+  count = what == HRI_MOVED_WEIGHT ? weight_moves(sink, range, &spec, real, tensor, moves) : state_moves(sink, index, &spec, what - HRI_MOVED_STATE, real, tensor, moves);
   return hri_moves_run(sink->elements, moves, count, staging, staging_bytes, error);
 }
 
@@ -221,7 +243,6 @@ void hri_sink_abort(hri_sink *sink) {
   hri_safetensors_writer_abort(sink->states);
   hri_free(sink->tensors);
   hri_free(sink->names);
-  hri_free(sink->first_tensor);
   hri_free(sink->state_tensors);
   hri_free(sink->state_names);
   hri_free(sink->first_state);

@@ -96,13 +96,18 @@ typedef struct tiny_call {
   const tiny_run *run;
   const hri_job *job;
   const hri_node *node;
+  uint32_t piece; /* of operands that are groups */
   double *values[HRI_MAX_OPERANDS], *spare[2];
 } tiny_call;
 
 static const hri_operand *tiny_operand(const tiny_call *c, uint32_t i) { return &hri_operands(c->job, c->node)[i]; }
 static bool tiny_present(const tiny_call *c, uint32_t i) { return i < c->node->operand_count && tiny_operand(c, i)->tensor != HRI_NONE; }
-static const hri_tensor *tiny_tensor(const tiny_call *c, uint32_t i) { return &c->job->tensors.items[tiny_operand(c, i)->tensor]; }
-static void *tiny_raw(const tiny_call *c, uint32_t i) { return tiny_present(c, i) ? tiny_bytes(c->run, tiny_operand(c, i)->tensor) : NULL; }
+static hri_id tiny_id(const tiny_call *c, uint32_t i) {
+  hri_id id = tiny_operand(c, i)->tensor;
+  return hri_piece(c->job, id, hri_piece_count(c->job, id) > 1 ? c->piece : 0);
+}
+static const hri_tensor *tiny_tensor(const tiny_call *c, uint32_t i) { return &c->job->tensors.items[tiny_id(c, i)]; }
+static void *tiny_raw(const tiny_call *c, uint32_t i) { return tiny_present(c, i) ? tiny_bytes(c->run, tiny_id(c, i)) : NULL; }
 static int64_t tiny_rows(const tiny_call *c, uint32_t i) { return (int64_t)hri_rows(tiny_tensor(c, i)); }
 static int64_t tiny_columns(const tiny_call *c, uint32_t i) { return (int64_t)hri_columns(tiny_tensor(c, i)); }
 static int64_t tiny_elements(const tiny_call *c, uint32_t i) { return (int64_t)hri_tensor_stored_elements(tiny_tensor(c, i)); }
@@ -244,22 +249,17 @@ static void tiny_clip(tiny_call *c) {
 }
 static void tiny_found_inf(tiny_call *c) { V(2)[0] = isfinite(V(0)[0]) && isfinite(V(1)[0]) ? 0 : 1; }
 static void tiny_advance(tiny_call *c) { ((hri_control *)tiny_raw(c, 0))->applied_steps++; }
-/* The bf16 copy of a master weight, behind its states. */
-static void tiny_copy_weight(tiny_call *c, uint32_t at) {
-  if (tiny_present(c, at)) memcpy(V(at), V(2), (size_t)COUNT(2) * sizeof(double));
-}
-static void tiny_adamw(tiny_call *c) {
+/* With the bf16 copy of a master weight, behind its states. */
+static void tiny_update(tiny_call *c) {
   const hri_control *control = tiny_raw(c, 1);
+  uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
   const double *f = c->node->attr.f;
-  hri_ref_adamw(V(2), V(3), V(4), V(0), COUNT(2), control->learning_rate, f[0], f[1], f[2], f[3], control->applied_steps, control->clip_scale / control->loss_scale);
-  tiny_copy_weight(c, 5);
-}
-static void tiny_sgd(tiny_call *c) {
-  const hri_control *control = tiny_raw(c, 1);
-  const double *f = c->node->attr.f;
-  bool momentum = c->node->op == HRI_OP_MOMENTUM;
-  hri_ref_sgd(V(2), momentum ? V(3) : NULL, V(0), COUNT(2), control->learning_rate, f[3], f[0], control->clip_scale / control->loss_scale);
-  tiny_copy_weight(c, momentum ? 4 : 3);
+  hri_update_numbers numbers = {.number = {f[0], f[1], f[2]}, .learning_rate = control->learning_rate, .weight_decay = f[3],
+                                .gradient_scale = control->clip_scale / control->loss_scale, .t = control->applied_steps};
+  double *state[HRI_STATE_TENSORS];
+  for (uint32_t k = 0; k < states; k++) state[k] = V(3 + k);
+  hri_ref_update(kind, V(2), state, V(0), COUNT(2), &numbers);
+  if (tiny_present(c, 3 + states)) memcpy(V(3 + states), V(2), (size_t)COUNT(2) * sizeof(double));
 }
 static void tiny_zero(tiny_call *c) { memset(tiny_raw(c, 0), 0, hri_tensor_bytes(tiny_tensor(c, 0))); }
 static void tiny_copy(tiny_call *c) {
@@ -289,7 +289,10 @@ static void (*const tiny_kernels[HRI_OP_COUNT])(tiny_call *c) = {
     [HRI_OP_ROPE] = tiny_rope, [HRI_OP_ROPE_TABLE] = tiny_rope_table, [HRI_OP_ATTENTION] = tiny_attention, [HRI_OP_ATTENTION_BACKWARD] = tiny_attention_backward,
     [HRI_OP_ATTENTION_CACHED] = tiny_attention_cached, [HRI_OP_CROSS_ENTROPY] = tiny_cross_entropy, [HRI_OP_LOSS_SUM] = tiny_loss_sum,
     [HRI_OP_SQUARE_NORM] = tiny_square_norm, [HRI_OP_CLIP] = tiny_clip, [HRI_OP_FOUND_INF] = tiny_found_inf, [HRI_OP_ADVANCE] = tiny_advance,
-    [HRI_OP_ADAMW] = tiny_adamw, [HRI_OP_MOMENTUM] = tiny_sgd, [HRI_OP_SGD] = tiny_sgd, [HRI_OP_ZERO] = tiny_zero, [HRI_OP_COPY] = tiny_copy,
+#define TINY_UPDATE(id, ...) [HRI_OP_##id] = tiny_update,
+    HRI_OPTIMIZERS(TINY_UPDATE)
+#undef TINY_UPDATE
+    [HRI_OP_ZERO] = tiny_zero, [HRI_OP_COPY] = tiny_copy,
     [HRI_OP_CAST] = tiny_cast, [HRI_OP_ACCUMULATE] = tiny_accumulate, [HRI_OP_SELECT] = tiny_pick, [HRI_OP_LAST_ROW] = tiny_pick,
 };
 
@@ -313,7 +316,7 @@ static hr_status tiny_transfer(tiny_call *c, hr_error *error) {
   hri_id staging = hri_operand_find(c->job, c->node, HRI_SCRATCH, 0);
   const hri_tensor *s = &c->job->tensors.items[staging];
   if (c->job->storages.items[s->storage].tier != HRI_HOST) return hri_fail(error, HR_ERROR_INTERNAL, "staging is not where the host can reach it");
-  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0], (hri_part_kind)c->node->attr.i[1], &window, tiny_bytes(c->run, staging),
+  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0], (uint32_t)c->node->attr.i[1], &window, tiny_bytes(c->run, staging),
                                                          hri_tensor_bytes(s), error);
 }
 
@@ -323,8 +326,11 @@ static hr_status tiny_node(const tiny_run *run, hri_id id, hr_error *error) {
   hri_id guard = hri_node_guard(run->work.job, node);
   if (guard != HRI_NONE && *(const double *)tiny_bytes(run, guard) != 0) return HR_OK;
   if (node->op == HRI_OP_FILL || node->op == HRI_OP_SINK) return tiny_transfer(&c, error);
-  tiny_kernels[node->op](&c);
-  tiny_finish(&c);
+  for (; c.piece < hri_piece_count(c.job, tiny_operand(&c, 0)->tensor); c.piece++) {
+    tiny_call one = c;
+    tiny_kernels[node->op](&one);
+    tiny_finish(&one);
+  }
   return HR_OK;
 }
 
@@ -563,7 +569,7 @@ static hr_status tiny_read(void *run, hri_id tensor, uint64_t offset, void *to, 
 
 static hr_status tiny_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
   bool moves = node->op == HRI_OP_FILL || node->op == HRI_OP_SINK;
-  bool stochastic = (node->op == HRI_OP_ADAMW || node->op == HRI_OP_SGD || node->op == HRI_OP_MOMENTUM) && job->tensors.items[hri_operands(job, node)[2].tensor].dtype != HRI_F32;
+  bool stochastic = hri_optimizer_of(node->op) != HRI_NONE && job->tensors.items[hri_operands(job, node)[2].tensor].dtype != HRI_F32;
   (void)self;
   *bytes = 0;
   if (!stochastic && (moves || tiny_kernels[node->op])) return HR_OK;

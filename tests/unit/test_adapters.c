@@ -25,7 +25,8 @@ typedef struct spliced {
 /* Weight of an adapter of a layer; made by the first program that meets the layer, shared by the others. */
 static hri_id matrix_of(hri_job *job, const hr_job *spec, int32_t layer, uint32_t unit, const char *name, uint64_t rows, uint64_t columns) {
   char text[64];
-  hri_param_request request = {.name = text, .layer = layer, .unit = unit, .rank = 2, .dims = {rows, columns}, .stored = {rows, columns}, .decay = true, .spec = HRI_NONE};
+  hri_part_request all = {.name = text, .rows = rows, .trainable = true, .decay = true, .state_kind = spec->optimizer};
+  hri_param_request request = {.name = text, .layer = layer, .unit = unit, .rank = 2, .dims = {rows, columns}, .stored = {rows, columns}, .parts = &all, .part_count = 1, .spec = HRI_NONE};
   uint32_t param;
   (void)snprintf(text, sizeof text, "layers.%d.%s", layer, name);
   for (uint32_t p = 0; p < job->params.count; p++)
@@ -82,13 +83,13 @@ static hr_status build(void *context, hri_job *job, const hr_job *spec, hri_forw
   }
   for (size_t p = first; spec->accumulate > 1 && p < job->params.count && !job->failed; p++) { /* what the builder does for its own */
     hri_emit emit = {.program = HRI_BEGIN, .lane = HRI_COMPUTE, .phase = HRI_PHASE_BACKWARD, .layer = job->params.items[p].layer, .unit = job->params.items[p].unit, .origin = HRI_NONE};
-    hri_node_append(job, HRI_OP_ZERO, emit, NULL, (hri_operand[]){HRI_W(job->params.items[p].gradient)}, 1);
+    hri_node_append(job, HRI_OP_ZERO, emit, NULL, (hri_operand[]){HRI_W(hri_param_whole(job, &job->params.items[p])->gradient)}, 1);
   }
   return hri_job_ok(job, error);
 }
 
 /* What is filled is fp32 in all of these jobs: with bf16 weights it is their masters. */
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   const hr_plan *plan = context;
   const hri_param *p = &plan->job.params.items[param];
   (void)staging, (void)bytes, (void)error;
@@ -96,7 +97,7 @@ static hr_status fill(void *context, uint32_t param, hri_part_kind kind, const h
     uint32_t w[4];
     float value = 0;
     hri_philox(77, param, i, w);
-    if (kind == HRI_PART_WEIGHT) value = p->decay ? (float)(0.2 * (2 * hri_uniform(w[0], w[1]) - 1)) : 1;
+    if (what == HRI_MOVED_WEIGHT) value = plan->job.parts.items[p->part_begin].decay ? (float)(0.2 * (2 * hri_uniform(w[0], w[1]) - 1)) : 1;
     ((float *)tensor->memory)[i] = value;
   }
   return HR_OK;

@@ -129,7 +129,7 @@ static float *weights(hri_session *s, size_t *count) {
   assert_non_null(all);
   for (size_t p = 0; p < job->params.count; p++) {
     const hri_param *param = &job->params.items[p];
-    hri_id id = param->master != HRI_NONE ? param->master : param->weight;
+    hri_id id = hri_param_whole(&s->plan->job, param)->master != HRI_NONE ? hri_param_whole(&s->plan->job, param)->master : param->weight;
     assert_true(*count + param->elements <= MOST);
     assert_int_equal(job->tensors.items[id].dtype, HRI_F32);
     must(hri_executor_read(s->executor, id, 0, all + *count, param->elements * sizeof *all, &error), &error);

@@ -269,9 +269,10 @@ static uint64_t hash_parameters(const hri_session *s) {
   uint64_t hash = UINT64_C(0xCBF29CE484222325);
   for (size_t p = 0; p < job->params.count; p++) {
     const hri_param *param = &job->params.items[p];
+    const hri_param_range *whole = hri_param_whole(job, param);
     hash = hash_tensor(hash, s, param->weight);
-    hash = hash_tensor(hash, s, param->master);
-    for (int k = 0; k < 2; k++) hash = hash_tensor(hash, s, param->state[k]);
+    hash = hash_tensor(hash, s, whole->master);
+    for (int k = 0; k < HRI_STATE_TENSORS; k++) hash = hash_tensor(hash, s, whole->state[k]);
   }
   return hash;
 }

@@ -166,8 +166,9 @@ static void give_values(tiny *t, double middle, double range) {
 
 /* A parameter [rows, columns], or [rows] when columns is 0; its weight tensor. */
 static hri_id weight(tiny *t, const char *name, uint64_t rows, uint64_t columns, uint64_t stored_rows, bool frozen, double middle, double range) {
+  hri_part_request all = {.name = name, .rows = rows, .trainable = !frozen};
   hri_param_request request = {.name = name, .layer = -1, .rank = columns ? 2 : 1, .dims = {rows, columns ? columns : 1}, .stored = {stored_rows, columns ? columns : 1},
-                               .frozen = frozen, .spec = HRI_NONE};
+                               .parts = &all, .part_count = 1, .spec = HRI_NONE};
   uint32_t param = hri_build_parameter(&t->job, &t->spec, &request);
   assert_int_not_equal(param, HRI_NONE);
   give_values(t, middle, range);
@@ -386,7 +387,7 @@ static gradients exact_gradients(const tiny *t) {
   GIVE(exact, &m, t);
   RUN_STEP(exact, &m);
   for (uint32_t p = 0; p < t->job.params.count; p++)
-    for (uint64_t i = 0; g.of[p] && i < t->job.params.items[p].elements; i++) g.of[p][i] = exact_at(&m, t->job.params.items[p].gradient)[i];
+    for (uint64_t i = 0; g.of[p] && i < t->job.params.items[p].elements; i++) g.of[p][i] = exact_at(&m, hri_param_whole(&t->job, &t->job.params.items[p])->gradient)[i];
   exact_close(&m);
   return g;
 }
@@ -398,7 +399,7 @@ static gradients plain_gradients(const tiny *t) {
   GIVE(plain, &m, t);
   RUN_STEP(plain, &m);
   for (uint32_t p = 0; p < t->job.params.count; p++)
-    for (uint64_t i = 0; g.of[p] && i < t->job.params.items[p].elements; i++) g.of[p][i] = (double)plain_at(&m, t->job.params.items[p].gradient)[i];
+    for (uint64_t i = 0; g.of[p] && i < t->job.params.items[p].elements; i++) g.of[p][i] = (double)plain_at(&m, hri_param_whole(&t->job, &t->job.params.items[p])->gradient)[i];
   plain_close(&m);
   return g;
 }
@@ -419,17 +420,17 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
     if (o.tensor == HRI_NONE || (o.access != HRI_WRITE && o.access != HRI_ADD)) continue;
     for (uint32_t p = 0; p < job->params.count; p++) {
       const float *from;
-      if (job->params.items[p].gradient != o.tensor) continue;
+      if (hri_param_whole(job, &job->params.items[p])->gradient != o.tensor) continue;
       from = hri_executor_view(c->executor, o.tensor);
       for (uint64_t k = 0; k < job->params.items[p].elements; k++) c->g->of[p][k] = (double)from[k];
     }
   }
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   const captured *c = context;
   (void)staging, (void)bytes, (void)error;
-  if (kind == HRI_PART_WEIGHT) memcpy(tensor->memory, c->t->values[param], c->t->job.params.items[param].elements * sizeof(float));
+  if (what == HRI_MOVED_WEIGHT) memcpy(tensor->memory, c->t->values[param], c->t->job.params.items[param].elements * sizeof(float));
   return HR_OK;
 }
 

@@ -85,6 +85,48 @@ static void trained_parameters_move_the_same_either_way(void **state) {
   assert_memory_equal(after[0], after[1], sizeof after[0]);
 }
 
+/* Each storage of a parameter goes by the name that the user gave it; of a model's segments by unit, and says what it holds. */
+static void live_sets_name_what_is_in_them(void **state) {
+  static const char *const names[] = {"table", "head", "w", "b", "table.exp_avg", "w.exp_avg_sq"};
+  static const char *const held[] = {"qkv.weight", "attention_output.weight", "mlp_in.weight", "mlp_out.weight"};
+  hr_error error = {0};
+  hr_plan *plan = NULL;
+  uint32_t found = 0, segments = 0;
+  hr_live live;
+  hr_job job;
+  net n = make_net(false);
+  (void)state;
+  hr_job_init(&job);
+  assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
+  if (hr_graph_plan(n.graph, &job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+  for (uint32_t i = 0; hr_plan_live(plan, HR_TIER_DEVICE, i, &live); i++) {
+    const char *parameter = hr_plan_live_holds(plan, HR_TIER_DEVICE, i, 0);
+    assert_null(strstr(live.name, "matrices"));
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) found += strcmp(live.name, names[k]) == 0;
+    if (!parameter) continue;
+    assert_int_equal(strncmp(live.name, parameter, strlen(parameter)), 0);
+    assert_null(hr_plan_live_holds(plan, HR_TIER_DEVICE, i, 1));
+  }
+  assert_int_equal(found, sizeof names / sizeof *names);
+  hr_plan_destroy(plan);
+  hr_graph_destroy(n.graph);
+  assert_int_equal(hr_model_open("micro-llama-bytes", &job.model, &error), HR_OK);
+  if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+  for (uint32_t i = 0; hr_plan_live(plan, HR_TIER_DEVICE, i, &live); i++) {
+    if (strcmp(live.name, "layers.0.matrices.weight") != 0) continue;
+    for (uint32_t k = 0; k < 4; k++) {
+      const char *name = hr_plan_live_holds(plan, HR_TIER_DEVICE, i, k);
+      assert_non_null(name);
+      assert_non_null(strstr(name, held[k]));
+    }
+    assert_null(hr_plan_live_holds(plan, HR_TIER_DEVICE, i, 4));
+    segments++;
+  }
+  assert_int_equal(segments, 1);
+  assert_null(hr_plan_live_holds(plan, HR_TIER_DEVICE, UINT32_MAX, 0));
+  hr_plan_destroy(plan);
+}
+
 static void wrong_graphs_are_refused(void **state) {
   hr_error error = {0};
   hr_plan *plan = NULL;
@@ -115,6 +157,7 @@ static void wrong_graphs_are_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(frozen_parameters_stay), cmocka_unit_test(trained_parameters_move_the_same_either_way), cmocka_unit_test(wrong_graphs_are_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(frozen_parameters_stay), cmocka_unit_test(trained_parameters_move_the_same_either_way), cmocka_unit_test(live_sets_name_what_is_in_them),
+                                     cmocka_unit_test(wrong_graphs_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -291,16 +291,14 @@ static void embedding_and_loss_stay_inside(void **state) {
 /* Odd variants: bf16 weights, or fp32 weights with a bf16 copy. */
 static void update_case(const run_case *r) {
   int64_t n = r->rows * r->columns;
-  hri_adamw_factors adamw = hri_adamw_factors_make(1e-3, 0.9, 0.99, 1e-8, 0.1, 3, 1);
-  hri_sgd_factors sgd = {0.1f, 0.01f, 0.9f, 1.0f};
+  hri_update_numbers numbers = {.number = {0.9, 0.99, 1e-8}, .learning_rate = 1e-3, .weight_decay = 0.1, .gradient_scale = 1, .t = 3};
   hri_real w_real = r->variant & 1 ? r->real : HRI_REAL_F32;
-  hri_update_args a = {.n = n, .w = reals(n, w_real), .w_real = w_real, .m = reals(n, r->real), .v = reals(n, r->real),
-                       .moment_real = r->real, .g = reals(n, r->real), .gradient_real = r->real, .rounding = {1, 2, 3},
+  hri_update_args a = {.n = n, .w = reals(n, w_real), .w_real = w_real, .state = {reals(n, r->real), reals(n, r->real)},
+                       .state_real = r->real, .g = reals(n, r->real), .gradient_real = r->real, .rounding = {1, 2, 3},
                        .first_element = r->variant & 2 ? 5 : 0, .threads = r->threads};
   if (w_real == HRI_REAL_F32 && r->variant & 1) a.copy = take((uint64_t)n * sizeof *a.copy);
-  for (int64_t i = 0; i < n; i++) hri_real_put(a.v, i, 1, r->real);
-  r->l->kernels.adamw(&a, &adamw);
-  r->l->kernels.sgd(&a, &sgd);
+  for (int64_t i = 0; i < n; i++) hri_real_put(a.state[1], i, 1, r->real);
+  for (int k = 0; k < HR_OPTIMIZER_COUNT; k++) r->l->kernels.update[k](&a, &numbers);
   double *partials = take((uint64_t)hri_square_sum_count(n) * sizeof *partials);
   r->l->kernels.square_sum(partials, a.g, r->real, n, r->threads);
   (void)r->l->kernels.partial_sum(partials, hri_square_sum_count(n));

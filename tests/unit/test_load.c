@@ -787,10 +787,10 @@ static void test_no_save_of_what_is_not_finite(void **state) {
     hr_error error = {0};
     assert_ok(open_kind(&kinds[k], NULL, false, NULL, &s, &error), &error);
     for (int round = 0; round < 12; round++) {
-      hri_part_kind part = (hri_part_kind)(round % 3);
+      uint32_t part = (uint32_t)round % 3;
       uint32_t p = draw() % (uint32_t)s.plan->job.params.count;
       const hri_param *param = &s.plan->job.params.items[p];
-      hri_id id = part != HRI_PART_WEIGHT ? param->state[part - HRI_PART_STATE0] : param->master != HRI_NONE ? param->master : param->weight;
+      hri_id id = hri_moved_tensor(hri_param_whole(&s.plan->job, param), part);
       hri_real real = hri_real_of(&s.plan->job, p, part);
       hri_param_spec spec;
       void *values = hri_executor_view(s.executor, id);

@@ -21,6 +21,7 @@
 #include "ops/optim/ref.h"
 #include "ops/optim/rounding.h"
 #include "ops/scratch.h"
+#include "program/optimizer.h"
 
 typedef struct isa {
   const char *name;
@@ -92,20 +93,20 @@ static float drawn(uint64_t stream, int64_t i, double low, double high) {
 
 /* ---- stochastic rounding ---- */
 
-static const hri_sgd_factors negate = {.learning_rate = 1, .gradient_scale = 1};
-static const hri_adamw_factors keep = {.decay = 1, .one_minus_beta1 = 1, .one_minus_beta2 = 1, .inv_sqrt_bias2 = 1, .epsilon = 1, .gradient_scale = 1};
+static const hri_update_numbers negate = {.learning_rate = 1, .gradient_scale = 1, .t = 1};
+static const hri_update_numbers keep = {.number = {0, 0, 1}, .gradient_scale = 1, .t = 1};
 
 /* w[i] = -g[i], rounded. */
 static void round_weights(const hri_cpu_kernels *k, hri_bf16 *w, const float *g, int64_t n, hri_rounding r, int64_t first, int threads) {
   if (n) memset(w, 0, (size_t)n * sizeof *w);
-  k->sgd(&(hri_update_args){.n = n, .w = w, .w_real = HRI_REAL_BF16, .g = g, .rounding = r, .first_element = first, .threads = threads}, &negate);
+  k->update[HR_OPTIMIZER_SGD](&(hri_update_args){.n = n, .w = w, .w_real = HRI_REAL_BF16, .g = g, .rounding = r, .first_element = first, .threads = threads}, &negate);
 }
 
 /* m[i] = g[i], v[i] = g[i]^2, rounded. */
 static void round_moments(const hri_cpu_kernels *k, hri_bf16 *m, hri_bf16 *v, const float *g, int64_t n, hri_rounding r, int64_t first, int threads) {
   float *w = take(n, HRI_REAL_F32);
   if (n) memset(m, 0, (size_t)n * sizeof *m), memset(v, 0, (size_t)n * sizeof *v);
-  k->adamw(&(hri_update_args){.n = n, .w = w, .m = m, .v = v, .moment_real = HRI_REAL_BF16, .g = g, .rounding = r, .first_element = first, .threads = threads}, &keep);
+  k->update[HR_OPTIMIZER_ADAMW](&(hri_update_args){.n = n, .w = w, .state = {m, v}, .state_real = HRI_REAL_BF16, .g = g, .rounding = r, .first_element = first, .threads = threads}, &keep);
 }
 
 static float interesting(int64_t i) {
@@ -215,13 +216,13 @@ static void a_second_moment_falls(void **state) {
   enum { N = 4096, STEPS = 1000 };
   float *w = take(N, HRI_REAL_F32), *g = take(N, HRI_REAL_F32);
   hri_bf16 *m = take(N, HRI_REAL_BF16), *v = take(N, HRI_REAL_BF16);
-  hri_adamw_factors f = keep;
+  hri_update_numbers f = keep;
   double sum = 0;
   (void)state;
-  f.beta2 = 0.999f, f.one_minus_beta2 = 0.001f;
+  f.number[1] = 0.999;
   for (int64_t i = 0; i < N; i++) v[i] = hri_bf16_round(1.0f);
   for (uint64_t step = 1; step <= STEPS; step++)
-    isas[isa_count - 1].kernels.adamw(&(hri_update_args){.n = N, .w = w, .m = m, .v = v, .moment_real = HRI_REAL_BF16, .g = g, .rounding = {.seed = 1, .step = step}, .threads = 1}, &f);
+    isas[isa_count - 1].kernels.update[HR_OPTIMIZER_ADAMW](&(hri_update_args){.n = N, .w = w, .state = {m, v}, .state_real = HRI_REAL_BF16, .g = g, .rounding = {.seed = 1, .step = step}, .threads = 1}, &f);
   for (int64_t i = 0; i < N; i++) sum += (double)hri_bf16_widen(v[i]);
   /* A step takes 0.001 v: 0.13 of a unit of the last place where that is v / 128, 0.26 where it is v / 256. It so adds
    * less than v^2 / 2^17 of variance. */
@@ -230,49 +231,50 @@ static void a_second_moment_falls(void **state) {
 
 /* ---- every combination of types ---- */
 
+enum { STATES = 2, TYPES = 12, VARIANTS = HR_OPTIMIZER_COUNT * TYPES };
+
 typedef struct variant {
-  int states; /* 2 AdamW, 1 momentum, 0 SGD */
+  uint32_t optimizer, states;
   hri_real w, moment, gradient;
   bool copy;
 } variant;
 
-static bool variant_get(int index, variant *out) {
-  *out = (variant){.states = index / 12, .w = index % 3 == 2 ? HRI_REAL_BF16 : HRI_REAL_F32, .copy = index % 3 == 1,
+static void variant_get(int index, variant *out) {
+  *out = (variant){.optimizer = (uint32_t)(index / TYPES), .w = index % 3 == 2 ? HRI_REAL_BF16 : HRI_REAL_F32, .copy = index % 3 == 1,
                    .gradient = index / 3 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32, .moment = index / 6 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32};
-  return index < 36;
+  out->states = hri_optimizer_get(out->optimizer)->tensor_count;
+  assert_true(out->states <= STATES && hri_state_block(out->optimizer) == 1);
 }
 
 typedef struct arrays {
-  void *w, *m, *v;
+  void *w, *state[STATES];
   hri_bf16 *copy;
   void *g;
 } arrays;
 
-/* Values that bf16 holds, so that a variant and its fp32 counterpart start from the same. */
+/* Values that bf16 holds, so that a variant and its fp32 counterpart start from the same. Squares are positive. */
 static arrays make(const variant *t, int64_t n) {
-  arrays a = {take(n, t->w), take(n, t->moment), take(n, t->moment), take(n, HRI_REAL_BF16), take(n, t->gradient)};
+  arrays a = {take(n, t->w), {take(n, t->moment), take(n, t->moment)}, take(n, HRI_REAL_BF16), take(n, t->gradient)};
   for (int64_t i = 0; i < n; i++) {
     put(a.w, i, t->w, drawn(1, i, -2, 2));
-    put(a.m, i, t->moment, drawn(2, i, -0.1, 0.1));
-    put(a.v, i, t->moment, drawn(3, i, 0.001, 0.01));
     put(a.g, i, t->gradient, drawn(4, i, -1, 1));
+  }
+  for (uint32_t k = 0; k < t->states; k++) {
+    bool squares = strstr(hri_optimizer_get(t->optimizer)->tensors[k].name, "_sq") != NULL;
+    for (int64_t i = 0; i < n; i++) put(a.state[k], i, t->moment, squares ? drawn(3, i, 0.001, 0.01) : drawn(2, i, -0.1, 0.1));
   }
   return a;
 }
 
-static const double rate = 0.02, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, decay = 0.1, gradient_scale = 0.5;
-static const int64_t applied = 7;
+static const hri_update_numbers numbers = {.number = {0.9, 0.999, 1e-8}, .learning_rate = 0.02, .weight_decay = 0.1, .gradient_scale = 0.5, .t = 7};
 static const hri_rounding rounding = {.seed = 99, .step = 7, .site = 12};
 
 static void step(const hri_cpu_kernels *k, const variant *t, const arrays *a, int64_t begin, int64_t n, int threads) {
-  hri_adamw_factors adamw = hri_adamw_factors_make(rate, beta1, beta2, epsilon, decay, applied, gradient_scale);
-  hri_sgd_factors sgd = {.learning_rate = (float)rate, .weight_decay = (float)decay, .momentum = (float)beta1, .gradient_scale = (float)gradient_scale};
   hri_update_args u = {.n = n, .w = hri_real_at(a->w, begin, t->w), .w_real = t->w, .copy = t->copy ? a->copy + begin : NULL,
-                       .m = t->states > 0 ? hri_real_at(a->m, begin, t->moment) : NULL, .v = t->states > 1 ? hri_real_at(a->v, begin, t->moment) : NULL,
-                       .moment_real = t->moment, .g = hri_real_from(a->g, begin, t->gradient), .gradient_real = t->gradient, .rounding = rounding,
+                       .state_real = t->moment, .g = hri_real_from(a->g, begin, t->gradient), .gradient_real = t->gradient, .rounding = rounding,
                        .first_element = begin, .threads = threads};
-  if (t->states == 2) k->adamw(&u, &adamw);
-  else k->sgd(&u, &sgd);
+  for (uint32_t s = 0; s < t->states; s++) u.state[s] = hri_real_at(a->state[s], begin, t->moment);
+  k->update[t->optimizer](&u, &numbers);
 }
 
 static void hold_rounded(const void *got, hri_real real, const float *plain, hri_rounded array, int64_t n) {
@@ -287,18 +289,17 @@ static void each_variant_is_the_fp32_step_rounded(void **state) {
   static const int64_t sizes[] = {1, 15, 64, 1001, 20000};
   (void)state;
   for (int s = 0; s < isa_count; s++)
-    for (int c = 0; c < 36 * 5; c++) {
+    for (int c = 0; c < VARIANTS * 5; c++) {
       variant t, plain;
-      int64_t n = sizes[c / 36];
+      int64_t n = sizes[c / VARIANTS];
       arrays a, b;
-      variant_get(c % 36, &t);
-      plain = (variant){.states = t.states};
+      variant_get(c % VARIANTS, &t);
+      plain = (variant){.optimizer = t.optimizer, .states = t.states};
       a = make(&t, n), b = make(&plain, n);
       step(&isas[s].kernels, &t, &a, 0, n, 1 + c % 4);
       step(&isas[s].kernels, &plain, &b, 0, n, 1);
       hold_rounded(a.w, t.w, b.w, HRI_ROUNDED_WEIGHT, n);
-      hold_rounded(a.m, t.moment, b.m, HRI_ROUNDED_FIRST, t.states > 0 ? n : 0);
-      hold_rounded(a.v, t.moment, b.v, HRI_ROUNDED_SECOND, t.states > 1 ? n : 0);
+      for (uint32_t k = 0; k < t.states; k++) hold_rounded(a.state[k], t.moment, b.state[k], (hri_rounded)(HRI_ROUNDED_FIRST + k), n);
       for (int64_t i = 0; t.copy && i < n; i++) assert_int_equal(a.copy[i], hri_bf16_round(((float *)b.w)[i]));
       assert_true(t.copy || a.copy[0] == 0);
       release(NULL);
@@ -314,21 +315,22 @@ static void hold_near(const void *got, hri_real real, const double *want, double
 
 static void each_variant_is_near_the_double_reference(void **state) {
   enum { N = 3001 };
-  static double w[N], m[N], v[N], g[N];
+  static double w[N], first[N], second[N], g[N];
+  double *const states[STATES] = {first, second};
   (void)state;
   for (int s = 0; s < isa_count; s++)
-    for (int c = 0; c < 36; c++) {
+    for (int c = 0; c < VARIANTS; c++) {
       variant t;
       arrays a;
       variant_get(c, &t);
       a = make(&t, N);
-      for (int64_t i = 0; i < N; i++) w[i] = get(a.w, i, t.w), m[i] = get(a.m, i, t.moment), v[i] = get(a.v, i, t.moment), g[i] = get(a.g, i, t.gradient);
+      for (int64_t i = 0; i < N; i++) w[i] = get(a.w, i, t.w), g[i] = get(a.g, i, t.gradient);
+      for (uint32_t k = 0; k < t.states; k++)
+        for (int64_t i = 0; i < N; i++) states[k][i] = get(a.state[k], i, t.moment);
       step(&isas[s].kernels, &t, &a, 0, N, 2);
-      if (t.states == 2) hri_ref_adamw(w, m, v, g, N, rate, beta1, beta2, epsilon, decay, applied, gradient_scale);
-      else hri_ref_sgd(w, t.states ? m : NULL, g, N, rate, decay, beta1, gradient_scale);
+      hri_ref_update(t.optimizer, w, states, g, N, &numbers);
       hold_near(a.w, t.w, w, 4.0, N);
-      hold_near(a.m, t.moment, m, 1.0, t.states > 0 ? N : 0);
-      hold_near(a.v, t.moment, v, 0.25, t.states > 1 ? N : 0);
+      for (uint32_t k = 0; k < t.states; k++) hold_near(a.state[k], t.moment, states[k], k ? 0.25 : 1.0, N);
       release(NULL);
     }
 }
@@ -338,7 +340,7 @@ static void teams_and_slices_do_not_show(void **state) {
   static const int64_t cuts[] = {0, 1, 64, 129, 8192, 20011, 20012, N};
   (void)state;
   for (int s = 0; s < isa_count; s++)
-    for (int c = 0; c < 36; c++)
+    for (int c = 0; c < VARIANTS; c++)
       for (int way = 2; way <= 5; way++) { /* teams of 2, 3, 4; slices */
         variant t;
         arrays a, b;
@@ -348,8 +350,7 @@ static void teams_and_slices_do_not_show(void **state) {
         if (way < 5) step(&isas[s].kernels, &t, &b, 0, N, way);
         for (int k = 0; way == 5 && k < 7; k++) step(&isas[s].kernels, &t, &b, cuts[k], cuts[k + 1] - cuts[k], 2);
         assert_same(a.w, b.w, N, t.w);
-        assert_same(a.m, b.m, N, t.moment);
-        assert_same(a.v, b.v, N, t.moment);
+        for (uint32_t k = 0; k < STATES; k++) assert_same(a.state[k], b.state[k], N, t.moment);
         assert_same(a.copy, b.copy, N, HRI_REAL_BF16);
         release(NULL);
       }
@@ -359,7 +360,7 @@ static void nan_and_infinite_gradients_show(void **state) {
   enum { N = 100, BAD = 37, INFINITE = 99 };
   (void)state;
   for (int s = 0; s < isa_count; s++)
-    for (int c = 0; c < 36; c++) {
+    for (int c = 0; c < VARIANTS; c++) {
       variant t;
       arrays a;
       variant_get(c, &t);
@@ -371,8 +372,7 @@ static void nan_and_infinite_gradients_show(void **state) {
       for (int64_t i = 0; i < N; i++) {
         bool bad = i == BAD || i == INFINITE;
         assert_int_equal(isfinite(get(a.w, i, t.w)) == 0, bad);
-        if (t.states > 0) assert_int_equal(isfinite(get(a.m, i, t.moment)) == 0, bad);
-        if (t.states > 1) assert_int_equal(isfinite(get(a.v, i, t.moment)) == 0, bad);
+        for (uint32_t k = 0; k < t.states; k++) assert_int_equal(isfinite(get(a.state[k], i, t.moment)) == 0, bad);
         if (t.copy) assert_int_equal(isfinite(get(a.copy, i, HRI_REAL_BF16)) == 0, bad);
       }
       assert_true(isnan(get(a.w, BAD, t.w)));

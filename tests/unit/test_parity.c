@@ -134,7 +134,7 @@ typedef struct engine {
   uint64_t step;
 } engine;
 
-static bool is_update(uint16_t op) { return op == HRI_OP_ADAMW || op == HRI_OP_MOMENTUM || op == HRI_OP_SGD; }
+static bool is_update(uint16_t op) { return hri_optimizer_of(op) != HRI_NONE; }
 
 /* The first `count` elements of a tensor in the arena, widened. */
 static void widened(const engine *e, hri_id id, uint64_t count, float *to) {
@@ -148,21 +148,22 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
   const hri_node *node = &job->nodes.items[id];
   (void)seconds;
   if (!is_update(node->op)) return;
-  for (uint32_t p = 0; p < job->params.count; p++) {
-    if (hri_operands(job, node)[0].tensor != job->params.items[p].gradient) continue;
-    widened(e, job->params.items[p].gradient, job->params.items[p].elements, e->gradients[p]);
-    e->captured[p]++;
+  for (uint32_t k = 0; k < hri_piece_count(job, hri_operands(job, node)[0].tensor); k++) {
+    const hri_param_range *range = &job->ranges.items[job->laid_out.items[node->attr.i[1] + k]];
+    assert_int_equal(hri_piece(job, hri_operands(job, node)[0].tensor, k), range->gradient);
+    widened(e, range->gradient, range->elements, e->gradients[range->param]);
+    e->captured[range->param]++;
   }
 }
 
-static hr_status fill(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   engine *e = context;
-  return hri_source_fill(&e->session.source, param, kind, tensor, staging, bytes, error);
+  return hri_source_fill(&e->session.source, param, what, tensor, staging, bytes, error);
 }
 
-static hr_status sink(void *context, uint32_t param, hri_part_kind kind, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status sink(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   engine *e = context;
-  return hri_sink_write(e->session.sink, param, kind, tensor, staging, bytes, error);
+  return hri_sink_write(e->session.sink, param, what, tensor, staging, bytes, error);
 }
 
 /* hri_session_load with a hook in the executor. */
@@ -283,8 +284,9 @@ static double gradient_norm(const engine *e) {
 /* The weights as the optimizer keeps them, one of our parameters: its masters where it has some. */
 static const float *true_weight(parity_case *c, const engine *e, uint32_t p) {
   const hri_param *param = &e->session.plan->job.params.items[p];
+  const hri_param_range *whole = hri_param_whole(&e->session.plan->job, param);
   float *to = parity_buffer(c, param->elements * sizeof *to);
-  widened(e, param->master != HRI_NONE ? param->master : param->weight, param->elements, to);
+  widened(e, whole->master != HRI_NONE ? whole->master : param->weight, param->elements, to);
   return to;
 }
 
@@ -354,7 +356,7 @@ static void check_program(const engine *e, const variant *v) {
     updates += is_update(node->op);
     early += is_update(node->op) && backward_after;
   }
-  for (size_t p = 0; p < job->params.count; p++) masters += job->params.items[p].master != HRI_NONE;
+  for (size_t p = 0; p < job->params.count; p++) masters += hri_param_whole(job, &job->params.items[p])->master != HRI_NONE;
   is_as_named(v, "precision", (narrow > 0) == (v->precision != HR_PRECISION_FP32));
   is_as_named(v, "kind of weight", (masters > 0) == (v->precision == HR_PRECISION_BF16));
   is_as_named(v, "recomputation", (clones > 0) == (v->recompute != NULL));

@@ -86,8 +86,6 @@ static const struct {
     {HRI_OP_SOFTCAP, "ww"},
 };
 
-#define OPERANDS(enumerator, name, operands) operands,
-static const char *const operands_of[] = {HRI_OPS(OPERANDS)};
 
 static bool holds(char want, uint8_t type, hr_precision precision) {
   bool pure = precision == HR_PRECISION_BF16_PURE;
@@ -101,7 +99,7 @@ static bool holds(char want, uint8_t type, hr_precision precision) {
 static uint32_t check_node(const hri_job *job, const hri_node *node, hr_precision precision) {
   for (size_t k = 0; k < sizeof types_of / sizeof *types_of; k++) {
     if (types_of[k].op != node->op) continue;
-    assert_int_equal(strlen(types_of[k].types), strlen(operands_of[node->op]));
+    assert_int_equal(strlen(types_of[k].types), strlen(hri_rule_get(node->op)->operands));
     for (uint32_t i = 0; i < node->operand_count && types_of[k].types[i]; i++) { /* scratch stands behind */
       char want = types_of[k].types[i];
       hri_id id = hri_operands(job, node)[i].tensor;
@@ -144,21 +142,22 @@ static bool narrow_gradient(const setting *s, const hr_plan *plan, const hri_par
 }
 
 static void check_param(const setting *s, const hr_plan *plan, const hri_param *param) {
+  const hri_param_range *whole = hri_param_whole(&plan->job, param);
   const hri_tensor *t = plan->job.tensors.items;
   const char *name = hri_name_get(&plan->job, param->key);
   bool matrix = t[param->weight].rank == 2, narrow = matrix && s->precision != HR_PRECISION_FP32;
   uint8_t state = narrow && s->moments == HR_MOMENTS_BF16 ? HRI_BF16 : HRI_F32, gradient = matrix && narrow_gradient(s, plan, param) ? HRI_BF16 : HRI_F32;
   if (t[param->weight].dtype != (narrow ? HRI_BF16 : HRI_F32)) fail_msg("%s: weight %s is %s", s->model, name, hri_dtype_name(t[param->weight].dtype));
-  if ((param->master != HRI_NONE) != (narrow && s->precision == HR_PRECISION_BF16 && s->purpose == HR_PURPOSE_TRAIN)) fail_msg("%s: the master of %s", s->model, name);
-  if (param->master != HRI_NONE) {
-    assert_int_equal(t[param->master].dtype, HRI_F32);
-    assert_int_equal(hri_tensor_stored_elements(&t[param->master]), hri_tensor_stored_elements(&t[param->weight]));
-    assert_int_equal(plan->job.storages.items[t[param->master].storage].role, HRI_ROLE_MASTER_WEIGHT);
+  if ((whole->master != HRI_NONE) != (narrow && s->precision == HR_PRECISION_BF16 && s->purpose == HR_PURPOSE_TRAIN)) fail_msg("%s: the master of %s", s->model, name);
+  if (whole->master != HRI_NONE) {
+    assert_int_equal(t[whole->master].dtype, HRI_F32);
+    assert_int_equal(hri_tensor_stored_elements(&t[whole->master]), hri_tensor_stored_elements(&t[param->weight]));
+    assert_int_equal(plan->job.storages.items[t[whole->master].storage].role, HRI_ROLE_MASTER_WEIGHT);
   }
   if (s->purpose != HR_PURPOSE_TRAIN) return;
-  if (t[param->gradient].dtype != gradient) fail_msg("%s, accumulate %u, %s: the gradient of %s is %s", s->model, s->accumulate, hr_precision_name(s->precision), name, hri_dtype_name(t[param->gradient].dtype));
-  for (int k = 0; k < 2; k++)
-    if (param->state[k] != HRI_NONE && t[param->state[k]].dtype != state) fail_msg("%s: state %d of %s is %s", s->model, k, name, hri_dtype_name(t[param->state[k]].dtype));
+  if (t[whole->gradient].dtype != gradient) fail_msg("%s, accumulate %u, %s: the gradient of %s is %s", s->model, s->accumulate, hr_precision_name(s->precision), name, hri_dtype_name(t[whole->gradient].dtype));
+  for (int k = 0; k < HRI_STATE_TENSORS; k++)
+    if (whole->state[k] != HRI_NONE && t[whole->state[k]].dtype != state) fail_msg("%s: state %d of %s is %s", s->model, k, name, hri_dtype_name(t[whole->state[k]].dtype));
 }
 
 /* Bytes of the storages in which parameters' tensors of one sort lie. A segment is as long as its parameters, each padded. */
@@ -179,11 +178,12 @@ static void check_bytes(const setting *s, const hri_job *job) {
   uint64_t weight = 0, master = 0, gradient = 0, states = 0;
   for (size_t p = 0; p < job->params.count; p++) {
     const hri_param *param = &job->params.items[p];
+    const hri_param_range *whole = hri_param_whole(job, param);
     uint64_t elements = hri_round_up(param->elements, HRI_SEGMENT_ALIGN_ELEMENTS);
     weight += expected_bytes(job, param->weight, elements);
-    master += expected_bytes(job, param->master, elements);
-    gradient += expected_bytes(job, param->gradient, elements);
-    for (int k = 0; k < 2; k++) states += expected_bytes(job, param->state[k], elements);
+    master += expected_bytes(job, whole->master, elements);
+    gradient += expected_bytes(job, whole->gradient, elements);
+    for (int k = 0; k < HRI_STATE_TENSORS; k++) states += expected_bytes(job, whole->state[k], elements);
   }
   assert_int_equal(role_bytes(job, HRI_ROLE_WEIGHT), weight);
   assert_int_equal(role_bytes(job, HRI_ROLE_MASTER_WEIGHT), master);
@@ -284,13 +284,13 @@ static void test_frozen_matrices_have_no_master(void **state) {
     assert_int_equal(plan->job.params.count, 4);
     for (int p = 0; p < 2; p++) {
       assert_int_equal(plan->job.tensors.items[params[p].weight].dtype, precision ? HRI_BF16 : HRI_F32);
-      assert_int_equal(params[p].master, HRI_NONE);
+      assert_int_equal(hri_param_whole(&plan->job, &params[p])->master, HRI_NONE);
       assert_false(params[p].trainable);
     }
     assert_int_equal(plan->job.tensors.items[params[2].weight].dtype, HRI_F32);
-    assert_int_equal(params[2].master, HRI_NONE);
+    assert_int_equal(hri_param_whole(&plan->job, &params[2])->master, HRI_NONE);
     assert_int_equal(plan->job.tensors.items[params[3].weight].dtype, precision ? HRI_BF16 : HRI_F32);
-    assert_true((params[3].master != HRI_NONE) == (precision == HR_PRECISION_BF16));
+    assert_true((hri_param_whole(&plan->job, &params[3])->master != HRI_NONE) == (precision == HR_PRECISION_BF16));
     hr_plan_destroy(plan);
     hr_graph_destroy(g);
   }

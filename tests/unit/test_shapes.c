@@ -99,10 +99,10 @@ static void test_variants_carry_the_same_in_the_same_arena(void **state) {
       if (hri_executor_create_beside(base, &variant->job, &variant->placement, hri_variant_programs(), &beside, &error) != HR_OK) fail_msg("%s", error.message);
       assert_ptr_equal(hri_executor_control(beside), hri_executor_control(base));
       for (size_t p = 0; p < plan->job.params.count; p++) {
-        assert_ptr_equal(hri_executor_view(beside, variant->job.params.items[p].weight), hri_executor_view(base, plan->job.params.items[p].weight));
-        for (int m = 0; m < 2; m++)
-          if (plan->job.params.items[p].state[m] != HRI_NONE)
-            assert_ptr_equal(hri_executor_view(beside, variant->job.params.items[p].state[m]), hri_executor_view(base, plan->job.params.items[p].state[m]));
+        const hri_param_range *here = hri_param_whole(&plan->job, &plan->job.params.items[p]), *there = hri_param_whole(&variant->job, &variant->job.params.items[p]);
+        assert_ptr_equal(hri_executor_view(beside, there->weight), hri_executor_view(base, here->weight));
+        for (int m = 0; m < HRI_STATE_TENSORS; m++)
+          if (here->state[m] != HRI_NONE) assert_ptr_equal(hri_executor_view(beside, there->state[m]), hri_executor_view(base, here->state[m]));
       }
       assert_int_equal(hri_executor_run(beside, HRI_LOAD, &error), HR_ERROR_INTERNAL); /* only what it was prepared for */
       hri_executor_destroy(beside);

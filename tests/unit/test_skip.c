@@ -111,6 +111,7 @@ typedef enum harm { NOTHING, GRADIENTS, ONE_GRADIENT, LOSS, HARM_COUNT } harm;
 
 static void train_step(const mode *m, hri_session *s, uint64_t step, harm what, int32_t token) {
   const hri_param *last = &s->plan->job.params.items[s->plan->job.params.count - 1];
+  const hri_param_range *last_whole = hri_param_whole(&s->plan->job, last);
   float kept = get(s, last->weight, 3);
   feed(m, s, step, token);
   HRI_CONTROL_SET(s->executor, step, (int64_t)step);
@@ -125,7 +126,7 @@ static void train_step(const mode *m, hri_session *s, uint64_t step, harm what, 
   for (uint32_t k = 0; m->accumulate > 1 && k < m->accumulate; k++) {
     HRI_CONTROL_SET(s->executor, micro_index, k);
     run(s, HRI_MICRO);
-    if (what == ONE_GRADIENT && k == 0) put(s, last->gradient, 5, NAN);
+    if (what == ONE_GRADIENT && k == 0) put(s, last_whole->gradient, 5, NAN);
   }
   if (m->accumulate > 1) run(s, HRI_UPDATE);
   if (what != LOSS) return;
@@ -151,9 +152,10 @@ static copy take(const hri_session *s) {
   copy c = {0};
   for (size_t p = 0; p < s->plan->job.params.count; p++) {
     const hri_param *param = &s->plan->job.params.items[p];
+    const hri_param_range *whole = hri_param_whole(&s->plan->job, param);
     take_tensor(s, param->weight, &c);
-    take_tensor(s, param->master, &c);
-    for (int k = 0; k < 2; k++) take_tensor(s, param->state[k], &c);
+    take_tensor(s, whole->master, &c);
+    for (int k = 0; k < HRI_STATE_TENSORS; k++) take_tensor(s, whole->state[k], &c);
   }
   assert_true(c.count > 1000);
   return c;
@@ -261,7 +263,7 @@ static void one_bad_element_of_any_parameter_is_found(void **state) {
   train_step(&m, &s, 0, NOTHING, -1);
   before = take(&s);
   for (size_t p = 0; p < s.plan->job.params.count; p++) {
-    hri_id gradient = s.plan->job.params.items[p].gradient;
+    hri_id gradient = hri_param_whole(&s.plan->job, &s.plan->job.params.items[p])->gradient;
     uint64_t count = s.plan->job.params.items[p].elements, places[] = {0, 1, count / 2 | 1, count - 2, count - 1};
     for (size_t k = 0; k < sizeof places / sizeof *places; k++)
       for (size_t v = 0; v < 3; v++) expect_found(&s, gradient, places[k], values[v]);
@@ -339,7 +341,7 @@ static void the_norm_without_a_clip_is_in_the_plan(void **state) {
     must(hr_plan_create(&job, &plan, &error), &error);
     for (size_t p = 0; p < plan->job.params.count; p++) want += (plan->job.params.items[p].elements + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK * sizeof(double);
     assert_int_equal(partial_bytes(&plan->job), norm ? want : 0);
-    assert_int_equal(count_ops(&plan->job, HRI_OP_SQUARE_NORM), norm ? plan->job.params.count : 0);
+    assert_int_equal(count_ops(&plan->job, HRI_OP_SQUARE_NORM), !norm ? 0 : m.accumulate > 1 ? plan->job.segments.count : plan->job.params.count);
     assert_int_equal(count_ops(&plan->job, HRI_OP_FOUND_INF), m.on_nonfinite);
     hr_plan_destroy(plan);
   }

@@ -250,8 +250,15 @@ static hr_status run_loss_sum(call *c) {
   return HR_OK;
 }
 
+/* The k-th tensor that an operand stands for. */
+static hri_id piece(const call *c, uint32_t index, uint32_t k) { return hri_piece(c->job, operand(c, index)->tensor, k); }
+static void *piece_pointer(const call *c, uint32_t index, uint32_t k) { return present(c, index) ? hri_launch_pointer(c->launch, piece(c, index, k)) : NULL; }
+static uint32_t pieces(const call *c, uint32_t index) { return hri_piece_count(c->job, operand(c, index)->tensor); }
+static int64_t piece_elements(const call *c, uint32_t index, uint32_t k) { return (int64_t)hri_tensor_stored_elements(&c->job->tensors.items[piece(c, index, k)]); }
+
 static hr_status run_square_norm(call *c) {
-  c->cpu->kernels.square_sum(pointer(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), threads(c));
+  for (uint32_t k = 0; k < pieces(c, 0); k++)
+    c->cpu->kernels.square_sum(piece_pointer(c, 1, k), piece_pointer(c, 0, k), real(c, 0), piece_elements(c, 0, k), threads(c));
   return HR_OK;
 }
 
@@ -276,33 +283,25 @@ static hr_status run_advance(call *c) {
   return HR_OK;
 }
 
-/* g, control, w, `states` moments, bf16 copy of w?, guard? (the executor's). The step of the random bits is the one that ADVANCE has just counted. */
-static hri_update_args update_args(const call *c, uint32_t states) {
+/* g, control, w, the tensors of the state, bf16 copy of w?, guard? (the executor's), range by range. The step of the random bits is
+ * the one that ADVANCE has just counted; they go by the element of the parameter, wherever its ranges lie. */
+static hr_status run_update(call *c) {
   const hri_control *control = pointer(c, 1);
-  hri_update_args a = {.n = elements(c, 2), .w = pointer(c, 2), .w_real = real(c, 2), .copy = pointer(c, 3 + states), .g = pointer(c, 0),
-                       .gradient_real = real(c, 0), .threads = threads(c)};
-  if (states > 0) a.m = pointer(c, 3), a.moment_real = real(c, 3);
-  if (states > 1) a.v = pointer(c, 4);
-  a.rounding = (hri_rounding){.seed = control->seed, .step = (uint64_t)control->applied_steps, .site = c->node->site};
-  return a;
-}
-
-static hr_status run_adamw(call *c) {
-  const hri_control *control = pointer(c, 1);
+  uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
   const double *f = c->node->attr.f;
-  hri_adamw_factors factors = hri_adamw_factors_make(control->learning_rate, f[0], f[1], f[2], f[3], control->applied_steps, control->clip_scale / control->loss_scale);
-  hri_update_args a = update_args(c, 2);
-  c->cpu->kernels.adamw(&a, &factors);
-  return HR_OK;
-}
-
-static hr_status run_sgd(call *c) {
-  const hri_control *control = pointer(c, 1);
-  const double *f = c->node->attr.f;
-  hri_sgd_factors factors = {.learning_rate = (float)control->learning_rate, .weight_decay = (float)f[3], .momentum = (float)f[0],
-                             .gradient_scale = (float)(control->clip_scale / control->loss_scale)};
-  hri_update_args a = update_args(c, c->node->op == HRI_OP_MOMENTUM ? 1 : 0);
-  c->cpu->kernels.sgd(&a, &factors);
+  hri_update_numbers n = {.number = {f[0], f[1], f[2]}, .learning_rate = control->learning_rate, .weight_decay = f[3],
+                          .gradient_scale = control->clip_scale / control->loss_scale, .t = control->applied_steps};
+  for (uint32_t k = 0; k < pieces(c, 0); k++) {
+    const hri_param_range *range = &c->job->ranges.items[c->job->laid_out.items[c->node->attr.i[1] + k]];
+    hri_update_args a = {.n = piece_elements(c, 2, k), .w = piece_pointer(c, 2, k), .w_real = real(c, 2), .copy = piece_pointer(c, 3 + states, k),
+                         .g = piece_pointer(c, 0, k), .gradient_real = real(c, 0), .first_element = (int64_t)range->first, .threads = threads(c),
+                         .rounding = {.seed = control->seed, .step = (uint64_t)control->applied_steps, .site = c->job->params.items[range->param].site}};
+    for (uint32_t t = 0; t < states; t++) {
+      a.state[t] = piece_pointer(c, 3 + t, k);
+      if (hri_optimizer_get(kind)->tensors[t].narrow) a.state_real = real(c, 3 + t);
+    }
+    c->cpu->kernels.update[kind](&a, &n);
+  }
   return HR_OK;
 }
 
@@ -368,7 +367,7 @@ static hr_status get(void *context, uint64_t offset, void *to, uint64_t bytes, h
 static hr_status run_transfer(call *c) {
   const hri_transfer *t = c->launch->transfer;
   hri_window window = {.memory = pointer(c, 0), .context = pointer(c, 0), .put = put, .get = get};
-  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0], (hri_part_kind)c->node->attr.i[1], &window, scratch(c),
+  return (c->node->op == HRI_OP_FILL ? t->fill : t->sink)(t->context, (uint32_t)c->node->attr.i[0], (uint32_t)c->node->attr.i[1], &window, scratch(c),
                                                            scratch_bytes(c), c->error);
 }
 
@@ -386,7 +385,9 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_ATTENTION_CACHED] = run_attention_cached,
     [HRI_OP_CROSS_ENTROPY] = run_cross_entropy, [HRI_OP_LOSS_SUM] = run_loss_sum,
     [HRI_OP_SQUARE_NORM] = run_square_norm, [HRI_OP_CLIP] = run_clip, [HRI_OP_FOUND_INF] = run_found_inf, [HRI_OP_ADVANCE] = run_advance,
-    [HRI_OP_ADAMW] = run_adamw, [HRI_OP_MOMENTUM] = run_sgd, [HRI_OP_SGD] = run_sgd,
+#define HRI_RUN_UPDATE(id, ...) [HRI_OP_##id] = run_update,
+    HRI_OPTIMIZERS(HRI_RUN_UPDATE)
+#undef HRI_RUN_UPDATE
     [HRI_OP_ZERO] = run_zero, [HRI_OP_COPY] = run_copy, [HRI_OP_ACCUMULATE] = run_accumulate, [HRI_OP_CAST] = run_cast, [HRI_OP_SELECT] = run_select, [HRI_OP_LAST_ROW] = run_last_row,
     [HRI_OP_FILL] = run_transfer, [HRI_OP_SINK] = run_transfer,
 };

@@ -181,9 +181,12 @@ typedef struct kind {
   hri_real w, moment, gradient;
   bool copy;
 } kind;
+typedef struct sgd_factors {
+  float learning_rate, weight_decay, momentum, gradient_scale;
+} sgd_factors;
 typedef struct factors {
   hri_adamw_factors adamw;
-  hri_sgd_factors sgd;
+  sgd_factors sgd;
 } factors;
 
 INLINE void store_weight(const hri_update_args *a, kind k, int64_t i, int64_t n, hri_vf w, const uint16_t *random) {
@@ -193,23 +196,23 @@ INLINE void store_weight(const hri_update_args *a, kind k, int64_t i, int64_t n,
 
 /* Elements [i, i + n), n <= HRI_LANES; random[array]: the bits for them. */
 INLINE void adamw_part(const hri_update_args *a, const hri_adamw_factors *f, kind k, int64_t i, int64_t n, const uint16_t *const *random) {
-  hri_vf grad = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale, first = hri_vload_real_n(a->m, i, n, k.moment);
-  hri_vf second = hri_vload_real_n(a->v, i, n, k.moment), weight = hri_vload_real_n(a->w, i, n, k.w) * f->decay, denominator;
+  hri_vf grad = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale, first = hri_vload_real_n(a->state[0], i, n, k.moment);
+  hri_vf second = hri_vload_real_n(a->state[1], i, n, k.moment), weight = hri_vload_real_n(a->w, i, n, k.w) * f->decay, denominator;
   first = first + (grad - first) * f->one_minus_beta1;
   second = second * f->beta2 + grad * grad * f->one_minus_beta2;
   denominator = hri_vsqrt(second) * f->inv_sqrt_bias2 + f->epsilon;
   weight = weight - f->step_size * first / denominator;
-  store_state(a->m, i, first, n, k.moment, random[HRI_ROUNDED_FIRST]);
-  store_state(a->v, i, second, n, k.moment, random[HRI_ROUNDED_SECOND]);
+  store_state(a->state[0], i, first, n, k.moment, random[HRI_ROUNDED_FIRST]);
+  store_state(a->state[1], i, second, n, k.moment, random[HRI_ROUNDED_SECOND]);
   store_weight(a, k, i, n, weight, random[HRI_ROUNDED_WEIGHT]);
 }
 
-INLINE void sgd_part(const hri_update_args *a, const hri_sgd_factors *f, kind k, int64_t i, int64_t n, const uint16_t *const *random) {
+INLINE void sgd_part(const hri_update_args *a, const sgd_factors *f, kind k, int64_t i, int64_t n, const uint16_t *const *random) {
   hri_vf weight = hri_vload_real_n(a->w, i, n, k.w);
   hri_vf step = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale + weight * f->weight_decay;
   if (k.rule == MOMENTUM) {
-    step = hri_vload_real_n(a->m, i, n, k.moment) * f->momentum + step;
-    store_state(a->m, i, step, n, k.moment, random[HRI_ROUNDED_FIRST]);
+    step = hri_vload_real_n(a->state[0], i, n, k.moment) * f->momentum + step;
+    store_state(a->state[0], i, step, n, k.moment, random[HRI_ROUNDED_FIRST]);
   }
   store_weight(a, k, i, n, weight - step * f->learning_rate, random[HRI_ROUNDED_WEIGHT]);
 }
@@ -243,7 +246,7 @@ INLINE void update_range(const hri_update_args *args, const factors *all, int64_
 
 /* The types of the call as constants, one after the other. */
 INLINE void with_moment(const hri_update_args *a, const factors *f, int64_t begin, int64_t end, kind k) {
-  if (k.rule != SGD && a->moment_real == HRI_REAL_BF16) {
+  if (k.rule != SGD && a->state_real == HRI_REAL_BF16) {
     k.moment = HRI_REAL_BF16;
     update_range(a, f, begin, end, k);
   } else {
@@ -276,19 +279,29 @@ static void update(const hri_update_args *a, const factors *f, step_rule rule) {
   }
 }
 
-static void adamw(const hri_update_args *args, const hri_adamw_factors *f) {
-  factors all = {.adamw = *f};
+static void adamw(const hri_update_args *args, const hri_update_numbers *n) {
+  factors all = {.adamw = hri_adamw_factors_make(n->learning_rate, n->number[0], n->number[1], n->number[2], n->weight_decay, n->t, n->gradient_scale)};
   update(args, &all, ADAMW);
 }
 
-static void sgd(const hri_update_args *args, const hri_sgd_factors *f) {
-  factors all = {.sgd = *f};
-  update(args, &all, args->m ? MOMENTUM : SGD);
+static factors sgd_factors_make(const hri_update_numbers *n) {
+  return (factors){.sgd = {.learning_rate = (float)n->learning_rate, .weight_decay = (float)n->weight_decay, .momentum = (float)n->number[0], .gradient_scale = (float)n->gradient_scale}};
+}
+
+static void momentum(const hri_update_args *args, const hri_update_numbers *n) {
+  factors all = sgd_factors_make(n);
+  update(args, &all, MOMENTUM);
+}
+
+static void sgd(const hri_update_args *args, const hri_update_numbers *n) {
+  factors all = sgd_factors_make(n);
+  update(args, &all, SGD);
 }
 
 void HRI_ISA_NAME(hri_optim_kernels)(hri_cpu_kernels *table) {
   table->square_sum = square_sum;
   table->partial_sum = partial_sum;
-  table->adamw = adamw;
-  table->sgd = sgd;
+  table->update[HR_OPTIMIZER_ADAMW] = adamw;
+  table->update[HR_OPTIMIZER_MOMENTUM] = momentum;
+  table->update[HR_OPTIMIZER_SGD] = sgd;
 }

@@ -4,12 +4,10 @@
 
 #include <stdint.h>
 
+#include "ops/cpu.h"
+
 double hri_ref_square_sum(const double *g, int64_t n);
-/* AdamW (Loshchilov and Hutter, 2019), step t from 1; g is multiplied by gradient_scale. */
-void hri_ref_adamw(double *w, double *m, double *v, const double *g, int64_t n, double learning_rate, double beta1,
-                   double beta2, double epsilon, double weight_decay, int64_t t, double gradient_scale);
-/* buffer may be NULL. */
-void hri_ref_sgd(double *w, double *buffer, const double *g, int64_t n, double learning_rate, double weight_decay,
-                 double momentum, double gradient_scale);
+/* One step of an hr_optimizer: w[n] and the tensors of its state, in the order of its row. */
+void hri_ref_update(uint32_t optimizer, double *w, double *const *state, const double *g, int64_t n, const hri_update_numbers *numbers);
 
 #endif

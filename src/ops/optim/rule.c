@@ -2,14 +2,31 @@
 
 static bool fp32_or_bf16(const hri_tensor *t) { return t->dtype == HRI_F32 || t->dtype == HRI_BF16; }
 
+/* The k-th tensor that an operand stands for; NULL when it is absent or stands for fewer. */
+static const hri_tensor *piece_at(const hri_job *job, const hri_node *node, uint32_t index, uint32_t k) {
+  hri_id id = hri_operands(job, node)[index].tensor;
+  return id == HRI_NONE || k >= hri_piece_count(job, id) ? NULL : &job->tensors.items[hri_piece(job, id, k)];
+}
+
+static uint32_t pieces(const hri_job *job, const hri_node *node, uint32_t index) { return hri_piece_count(job, hri_operands(job, node)[index].tensor); }
+
+static double elements_at(const hri_job *job, const hri_node *node, uint32_t index) {
+  double sum = 0;
+  for (uint32_t k = 0; k < pieces(job, node, index); k++) sum += (double)hri_tensor_elements(piece_at(job, node, index, k));
+  return sum;
+}
+
 hr_status hri_check_square_norm(const hri_job *job, const hri_node *node, hr_error *error) {
-  HRI_SHAPE(fp32_or_bf16(hri_at(job, node, 0)));
-  HRI_SHAPE(hri_at(job, node, 1)->dtype == HRI_F64);
-  HRI_SHAPE(hri_tensor_elements(hri_at(job, node, 1)) == (hri_tensor_stored_elements(hri_at(job, node, 0)) + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK);
+  HRI_SHAPE(pieces(job, node, 0) == pieces(job, node, 1));
+  for (uint32_t k = 0; k < pieces(job, node, 0); k++) {
+    const hri_tensor *g = piece_at(job, node, 0, k), *sums = piece_at(job, node, 1, k);
+    HRI_SHAPE(fp32_or_bf16(g) && sums->dtype == HRI_F64);
+    HRI_SHAPE(hri_tensor_elements(sums) == (hri_tensor_stored_elements(g) + HRI_NORM_BLOCK - 1) / HRI_NORM_BLOCK);
+  }
   return HR_OK;
 }
 
-double hri_flops_square_norm(const hri_job *job, const hri_node *node) { return 2.0 * (double)hri_tensor_elements(hri_at(job, node, 0)); }
+double hri_flops_square_norm(const hri_job *job, const hri_node *node) { return 2.0 * elements_at(job, node, 0); }
 
 hr_status hri_check_found_inf(const hri_job *job, const hri_node *node, hr_error *error) {
   for (uint32_t i = 0; i < 3; i++) HRI_SHAPE(hri_at(job, node, i)->dtype == HRI_F64 && hri_tensor_stored_elements(hri_at(job, node, i)) == 1);
@@ -21,20 +38,37 @@ hr_status hri_check_control_only(const hri_job *job, const hri_node *node, hr_er
   return HR_OK;
 }
 
-/* g, control, w, states, bf16 copy of w?, guard?. The states are all of one type; a copy mirrors an fp32 master. */
-hr_status hri_check_update(const hri_job *job, const hri_node *node, hr_error *error) {
-  uint32_t states = node->op == HRI_OP_ADAMW ? 2 : node->op == HRI_OP_MOMENTUM ? 1 : 0;
-  const hri_tensor *g = hri_at(job, node, 0), *w = hri_at(job, node, 2), *copy = hri_at(job, node, 3 + states);
-  uint64_t elements = hri_tensor_stored_elements(g);
-  HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 1)) == sizeof(hri_control));
-  HRI_SHAPE(fp32_or_bf16(g) && fp32_or_bf16(w));
+/* One range. The states are what the optimizer's row says, those that may be narrow all of one type; a copy mirrors an fp32
+ * master. */
+static hr_status check_range(const hri_job *job, const hri_node *node, const hri_optimizer *row, uint32_t index, hr_error *error) {
+  const hri_tensor *g = piece_at(job, node, 0, index), *w = piece_at(job, node, 2, index), *copy = piece_at(job, node, 3 + row->tensor_count, index), *narrow = NULL;
+  uint64_t elements;
+  HRI_SHAPE(g && w && fp32_or_bf16(g) && fp32_or_bf16(w));
+  elements = hri_tensor_stored_elements(g);
   HRI_SHAPE(hri_tensor_stored_elements(w) == elements);
-  for (uint32_t k = 3; k < 3 + states; k++) {
-    HRI_SHAPE(hri_tensor_stored_elements(hri_at(job, node, k)) == elements);
-    HRI_SHAPE(fp32_or_bf16(hri_at(job, node, k)) && hri_at(job, node, k)->dtype == hri_at(job, node, 3)->dtype);
+  for (uint32_t k = 0; k < row->tensor_count; k++) {
+    const hri_tensor *state = piece_at(job, node, 3 + k, index);
+    HRI_SHAPE(state && hri_tensor_stored_elements(state) == hri_state_entries(&row->tensors[k], elements));
+    if (!row->tensors[k].narrow) HRI_SHAPE(state->dtype == row->tensors[k].dtype);
+    else HRI_SHAPE((state->dtype == HRI_BF16 || state->dtype == row->tensors[k].dtype) && (!narrow || narrow->dtype == state->dtype));
+    if (row->tensors[k].narrow) narrow = state;
   }
   if (copy) HRI_SHAPE(w->dtype == HRI_F32 && copy->dtype == HRI_BF16 && hri_tensor_stored_elements(copy) == elements);
   return HR_OK;
 }
 
-double hri_flops_update(const hri_job *job, const hri_node *node) { return 12.0 * (double)hri_tensor_elements(hri_at(job, node, 0)); }
+/* g, control, w, states, bf16 copy of w?, guard?; i0 segment, i1 and i2 its ranges in job->laid_out. */
+hr_status hri_check_update(const hri_job *job, const hri_node *node, hr_error *error) {
+  const hri_optimizer *row = hri_optimizer_get(hri_optimizer_of(node->op));
+  const hri_operand *o = hri_operands(job, node);
+  HRI_SHAPE(hri_tensor_bytes(hri_at(job, node, 1)) == sizeof(hri_control));
+  HRI_SHAPE(node->attr.i[2] == pieces(job, node, 0));
+  for (uint32_t k = 2; k < 4 + row->tensor_count; k++) HRI_SHAPE(o[k].tensor == HRI_NONE || pieces(job, node, k) == pieces(job, node, 0));
+  for (uint32_t k = 0; k < pieces(job, node, 0); k++) {
+    HRI_TRY(check_range(job, node, row, k, error));
+    HRI_SHAPE(job->ranges.items[job->laid_out.items[node->attr.i[1] + k]].elements == hri_tensor_stored_elements(piece_at(job, node, 0, k)));
+  }
+  return HR_OK;
+}
+
+double hri_flops_update(const hri_job *job, const hri_node *node) { return 12.0 * elements_at(job, node, 0); }
