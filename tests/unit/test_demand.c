@@ -56,7 +56,7 @@ static void test_same_scratch_without_the_backend(void **state) {
     hr_device device;
     hri_backend *theirs, *ours;
     hr_error error;
-    hr_plan *plan;
+    hr_plan *plan = NULL;
     hr_job_init(&job);
     assert_int_equal(hr_model_open(jobs[i].model, &job.model, &error), HR_OK);
     assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
