@@ -192,3 +192,23 @@ hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor) {
   ad->touched[param] = true;
   return operand;
 }
+
+void hri_ad_param_rows(hri_autodiff *ad, hri_id tensor, hri_id dy, hri_id other, hri_ad_rows emit) {
+  hri_job *job = ad->job;
+  hri_access access;
+  uint32_t param, count;
+  uint64_t columns;
+  if (job->failed || tensor == HRI_NONE || dy == HRI_NONE || !hri_ad_needed(ad, tensor)) return;
+  param = ad->param_of[value_of(ad, tensor)];
+  assert(param != HRI_NONE);
+  columns = job->tensors.items[dy].stored[job->tensors.items[dy].rank - 1];
+  access = ad->accumulate || ad->touched[param] ? HRI_ADD : HRI_WRITE;
+  (void)hri_param_runs(job, param, &count);
+  for (uint32_t k = 0; k < count && !job->failed; k++) {
+    const hri_param_run run = hri_param_runs(job, param, &count)[k]; /* emitting moves pools */
+    hri_id part = run.rows == columns ? dy : hri_tensor_columns(job, dy, run.row, run.rows);
+    assert(run.row + run.rows <= columns);
+    emit(ad, part, (hri_operand){run.gradient, (uint8_t)access}, other);
+  }
+  ad->touched[param] = true;
+}

@@ -170,8 +170,12 @@ hri_id hri_ad_like(hri_autodiff *ad, hri_id like, const char *suffix);
 /* Records another contribution to a tensor: a second one becomes an add node, one to a part of a value goes into a gradient
  * of the whole value that begins as zero. */
 void hri_ad_contribute(hri_autodiff *ad, hri_id tensor, hri_id gradient);
-/* The gradient operand of a parameter: WRITE at the first touch without accumulation, else ADD. */
+/* The gradient operand of a parameter that trains as a whole: WRITE at the first touch without accumulation, else ADD. */
 hri_operand hri_ad_param(hri_autodiff *ad, hri_id tensor);
+/* Emits the gradient of each stretch of rows of a parameter that trains (v of a fused qkv): `emit` gets the columns of dy that
+ * belong to them, or dy itself where all rows train. Nothing where none is wanted. */
+typedef void (*hri_ad_rows)(hri_autodiff *ad, hri_id dy, hri_operand gradient, hri_id other);
+void hri_ad_param_rows(hri_autodiff *ad, hri_id tensor, hri_id dy, hri_id other, hri_ad_rows emit);
 hri_id hri_ad_emit(hri_autodiff *ad, hri_op op, const hri_attr *attr, const hri_operand *operands, uint32_t count);
 
 #define HRI_R(t) ((hri_operand){(t), HRI_READ})

@@ -380,14 +380,36 @@ static void free_gradients(gradients *g) {
   for (uint32_t p = 0; p < MOST_PARAMS; p++) free(g->of[p]);
 }
 
+/* Elements of a parameter before the first of a run's. */
+static uint64_t before_run(const tiny *t, uint32_t p, const hri_param_run *run) {
+  return run->row * (t->job.params.items[p].elements / t->job.tensors.items[t->job.params.items[p].weight].stored[0]);
+}
+static bool row_trains(const tiny *t, uint32_t p, uint64_t element) {
+  uint32_t count;
+  const hri_param_run *runs = hri_param_runs(&t->job, p, &count);
+  uint64_t row = element / (t->job.params.items[p].elements / t->job.tensors.items[t->job.params.items[p].weight].stored[0]);
+  for (uint32_t k = 0; k < count; k++)
+    if (row >= runs[k].row && row < runs[k].row + runs[k].rows) return true;
+  return false;
+}
+
+/* What a backend left in the gradients of the runs of a parameter; rows that do not train keep zero. */
+#define COLLECT(prefix, memory, t, g)                                                                            \
+  for (uint32_t p_ = 0; p_ < (t)->job.params.count; p_++) {                                                      \
+    uint32_t count_;                                                                                             \
+    const hri_param_run *runs_ = hri_param_runs(&(t)->job, p_, &count_);                                         \
+    for (uint32_t k_ = 0; (g)->of[p_] && k_ < count_; k_++)                                                      \
+      for (uint64_t i = 0; i < hri_tensor_stored_elements(&(t)->job.tensors.items[runs_[k_].gradient]); i++)     \
+        (g)->of[p_][before_run((t), p_, &runs_[k_]) + i] = (double)prefix##_at((memory), runs_[k_].gradient)[i]; \
+  }
+
 static gradients exact_gradients(const tiny *t) {
   gradients g = new_gradients(t);
   exact_memory m;
   exact_open(&m, &t->job);
   GIVE(exact, &m, t);
   RUN_STEP(exact, &m);
-  for (uint32_t p = 0; p < t->job.params.count; p++)
-    for (uint64_t i = 0; g.of[p] && i < t->job.params.items[p].elements; i++) g.of[p][i] = exact_at(&m, hri_param_whole(&t->job, &t->job.params.items[p])->gradient)[i];
+  COLLECT(exact, &m, t, &g)
   exact_close(&m);
   return g;
 }
@@ -398,8 +420,7 @@ static gradients plain_gradients(const tiny *t) {
   plain_open(&m, &t->job);
   GIVE(plain, &m, t);
   RUN_STEP(plain, &m);
-  for (uint32_t p = 0; p < t->job.params.count; p++)
-    for (uint64_t i = 0; g.of[p] && i < t->job.params.items[p].elements; i++) g.of[p][i] = (double)plain_at(&m, hri_param_whole(&t->job, &t->job.params.items[p])->gradient)[i];
+  COLLECT(plain, &m, t, &g)
   plain_close(&m);
   return g;
 }
@@ -419,18 +440,23 @@ static void capture(void *context, const hri_job *job, hri_id id, double seconds
     hri_operand o = hri_operands(job, n)[i];
     if (o.tensor == HRI_NONE || (o.access != HRI_WRITE && o.access != HRI_ADD)) continue;
     for (uint32_t p = 0; p < job->params.count; p++) {
-      const float *from;
-      if (hri_param_whole(job, &job->params.items[p])->gradient != o.tensor) continue;
-      from = hri_executor_view(c->executor, o.tensor);
-      for (uint64_t k = 0; k < job->params.items[p].elements; k++) c->g->of[p][k] = (double)from[k];
+      uint32_t count;
+      const hri_param_run *runs = hri_param_runs(job, p, &count);
+      for (uint32_t r = 0; r < count; r++) {
+        const float *from;
+        if (runs[r].gradient != o.tensor) continue;
+        from = hri_executor_view(c->executor, o.tensor);
+        for (uint64_t k = 0; k < hri_tensor_stored_elements(&job->tensors.items[o.tensor]); k++) c->g->of[p][before_run(c->t, p, &runs[r]) + k] = (double)from[k];
+      }
     }
   }
 }
 
-static hr_status fill(void *context, uint32_t param, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
+static hr_status fill(void *context, uint32_t index, uint32_t what, const hri_window *tensor, void *staging, uint64_t bytes, hr_error *error) {
   const captured *c = context;
   (void)staging, (void)bytes, (void)error;
-  if (what == HRI_MOVED_WEIGHT) memcpy(tensor->memory, c->t->values[param], c->t->job.params.items[param].elements * sizeof(float));
+  const hri_param_range *r = &c->t->job.ranges.items[index];
+  if (what == HRI_MOVED_WEIGHT) memcpy(tensor->memory, c->t->values[r->param] + r->first, r->elements * sizeof(float));
   return HR_OK;
 }
 
@@ -604,7 +630,7 @@ static void compare_along(differences *d, const way *w, tiny *t, uint32_t first,
     double size, off;
     if (!exact->of[p]) continue;
     direction[p] = calloc(n, sizeof(double));
-    for (uint64_t i = 0; i < logical; i++) direction[p][i] = uniform(t->seed, 500 + p, i);
+    for (uint64_t i = 0; i < logical; i++) direction[p][i] = row_trains(t, p, i) ? uniform(t->seed, 500 + p, i) : 0;
     for (uint64_t i = 0; i < n; i++) rounding += fabs(exact->of[p][i] * direction[p][i]);
     size = l2(exact->of[p], NULL, n);
     off = l2(engine->of[p], exact->of[p], n);
@@ -1113,6 +1139,61 @@ static void further_producers_and_columns(void **state) {
   HOLD(build_halves, 1, 4, 1);
 }
 
+/* ---- parts of a fused weight that train alone ---- */
+
+/* M, C; then rows and whether they train of three parts: weight and bias of a product. */
+static void build_parts(tiny *t, const void *shape) {
+  const int *s = shape;
+  hri_part_request parts[3] = {{.name = "q"}, {.name = "k"}, {.name = "v"}};
+  hri_param_request request = {.name = "qkv", .layer = -1, .rank = 2, .parts = parts, .part_count = 3, .spec = HRI_NONE};
+  uint64_t rows = 0;
+  hri_id x = variable(t, (uint64_t)s[0], (uint64_t)s[1], false), w, bias;
+  uint32_t param;
+  for (int k = 0; k < 3; k++) {
+    parts[k].row = rows;
+    parts[k].rows = (uint64_t)s[2 + 2 * k];
+    parts[k].trainable = s[3 + 2 * k];
+    rows += parts[k].rows;
+  }
+  request.dims[0] = request.stored[0] = rows;
+  request.dims[1] = request.stored[1] = (uint64_t)s[1];
+  param = hri_build_parameter(&t->job, &t->spec, &request);
+  assert_int_not_equal(param, HRI_NONE);
+  give_values(t, 0, 1);
+  w = t->job.params.items[param].weight;
+  request.name = "qkv.bias";
+  request.rank = 1;
+  request.dims[1] = request.stored[1] = 1;
+  param = hri_build_parameter(&t->job, &t->spec, &request);
+  assert_int_not_equal(param, HRI_NONE);
+  give_values(t, 0, 1);
+  bias = t->job.params.items[param].weight;
+  t->emit.layer = 0;
+  result(t, linear(t, x, w, bias));
+}
+
+static void inspect_one_run(const tiny *t, const way *w) {
+  (void)w;
+  assert_int_equal(count_nodes(t, HRI_OP_LINEAR_DW, -1), 1);
+  assert_int_equal(count_nodes(t, HRI_OP_BIAS_GRADIENT, -1), 1);
+}
+
+static void inspect_two_runs(const tiny *t, const way *w) {
+  (void)w;
+  assert_int_equal(count_nodes(t, HRI_OP_LINEAR_DW, -1), 2); /* none for the rows between that are frozen */
+  assert_int_equal(count_nodes(t, HRI_OP_BIAS_GRADIENT, -1), 2);
+  assert_int_equal(count_nodes(t, HRI_OP_LINEAR_DX, -1), 1); /* x needs all of them */
+}
+
+static void parts_that_train_alone(void **state) {
+  static const int all[] = {9, 5, 4, 1, 2, 1, 3, 1}, last[] = {9, 5, 4, 0, 2, 0, 3, 1}, ends[] = {33, 17, 6, 1, 3, 0, 5, 1}, middle[] = {7, 3, 1, 0, 1, 1, 1, 0};
+  (void)state;
+  hold("all of qkv trains", build_parts, all, inspect_one_run);
+  hold("v trains alone", build_parts, last, inspect_one_run);
+  hold("q and v train", build_parts, ends, inspect_two_runs);
+  hold("one row of k trains", build_parts, middle, inspect_one_run);
+}
+
 /* ---- frozen parameters: no node is emitted for what nobody wants ---- */
 
 /* Which of x, w, bias train. */
@@ -1398,6 +1479,7 @@ int main(void) {
       cmocka_unit_test(loss_head),
       cmocka_unit_test(things_used_twice),
       cmocka_unit_test(further_producers_and_columns),
+      cmocka_unit_test(parts_that_train_alone),
       cmocka_unit_test(frozen_inputs_get_no_nodes),
       cmocka_unit_test(unreached_parameters_are_refused),
       cmocka_unit_test(ways_are_different_programs),

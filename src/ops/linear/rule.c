@@ -18,12 +18,21 @@ double hri_flops_linear(const hri_job *job, const hri_node *node) {
   return 2.0 * (double)hri_rows(a) * (double)hri_rows(b) * (double)hri_columns(b);
 }
 
+static void bias_gradient(hri_autodiff *ad, hri_id dy, hri_operand gradient, hri_id x) {
+  (void)x;
+  hri_ad_emit(ad, HRI_OP_BIAS_GRADIENT, NULL, (hri_operand[]){HRI_R(dy), gradient}, 2);
+}
+
+static void weight_gradient(hri_autodiff *ad, hri_id dy, hri_operand gradient, hri_id x) {
+  hri_ad_emit(ad, HRI_OP_LINEAR_DW, NULL, (hri_operand[]){HRI_R(dy), HRI_R(x), gradient}, 3);
+}
+
 void hri_back_linear(hri_autodiff *ad, hri_id node) {
   hri_job *job = ad->job;
   hri_id x = hri_id_at(job, node, 0), w = hri_id_at(job, node, 1), bias = hri_id_at(job, node, 2), y = hri_id_at(job, node, 3);
   hri_id dy = hri_ad_gradient(ad, y);
-  if (hri_ad_needed(ad, bias)) hri_ad_emit(ad, HRI_OP_BIAS_GRADIENT, NULL, (hri_operand[]){HRI_R(dy), hri_ad_param(ad, bias)}, 2);
-  if (hri_ad_needed(ad, w)) hri_ad_emit(ad, HRI_OP_LINEAR_DW, NULL, (hri_operand[]){HRI_R(dy), HRI_R(x), hri_ad_param(ad, w)}, 3);
+  hri_ad_param_rows(ad, bias, dy, HRI_NONE, bias_gradient);
+  hri_ad_param_rows(ad, w, dy, x, weight_gradient);
   if (hri_ad_needed(ad, x)) {
     hri_id dx = hri_ad_like(ad, x, ".grad");
     hri_ad_emit(ad, HRI_OP_LINEAR_DX, NULL, (hri_operand[]){HRI_R(dy), HRI_R(w), HRI_W(dx)}, 3);
