@@ -99,8 +99,10 @@ static uint64_t buffer(int64_t team, int64_t elements, uint64_t size) { return (
 static uint64_t scratch(const problem *q, const blocks *b) {
   uint64_t size = q->small ? 2 : 4, bytes = (uint64_t)q->team * BATCH_BYTES + PADDING;
   int64_t line = q->small ? 32 : 16, terms = rounded(b->depth, line);
-  bool shared = b->depth_team > 1 && q->depth > b->depth, apart = q->sums_apart && (q->depth > b->depth || q->depth % b->depth > 0);
-  assert(b->rows >= 1 && b->columns >= 1 && b->depth >= 1);
+  bool shared, apart;
+  assert(b->rows >= 1 && b->columns >= 1 && b->depth >= 1); /* the search found them */
+  shared = b->depth_team > 1 && q->depth > b->depth;
+  apart = q->sums_apart && (q->depth > b->depth || q->depth % b->depth > 0);
   if (q->copies_a) bytes += buffer(q->team, b->rows * (terms + (terms >= 512 && power_of_two(terms) ? line : 0)), size);
   if (q->copies_b) bytes += buffer(q->team, COLUMN_BLOCK * terms, size);
   if (shared || apart)

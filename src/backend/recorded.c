@@ -23,11 +23,6 @@ typedef struct recorded {
   HRI_ARRAY(known) products;
 } recorded;
 
-static bool same(const hri_gemm_shape *a, const hri_gemm_shape *b) {
-  return a->kind == b->kind && a->type == b->type && a->out == b->out && a->m == b->m && a->n == b->n && a->k == b->k && a->bias == b->bias &&
-         a->accumulate == b->accumulate && a->packed == b->packed && a->threads == b->threads;
-}
-
 static hr_status ask(void *self, const hri_gemm_shape *shape, hri_onednn_answer *answer, hr_error *error) {
   (void)error;
   hri_onednn_recorded(((const recorded *)self)->demand.level, shape, answer);
@@ -38,7 +33,7 @@ static hr_status decide(recorded *r, const hri_gemm_shape *shape, hri_gemm_decis
   hri_gemm_library library = {.self = r, .ask = ask};
   known one = {.shape = *shape};
   for (size_t i = r->products.count; i-- > 0;)
-    if (same(&r->products.items[i].shape, shape)) {
+    if (hri_gemm_shape_same(&r->products.items[i].shape, shape)) {
       *how = r->products.items[i].how;
       return HR_OK;
     }

@@ -197,7 +197,7 @@ uint32_t hri_demand_distinct_products(const hri_job *job) {
       size_t k;
       if (!hri_demand_is_product(node->op)) continue;
       s = hri_demand_product(job, node, job->team);
-      for (k = 0; k < seen.count && memcmp(&seen.items[k], &s, sizeof s) != 0; k++) {
+      for (k = 0; k < seen.count && !hri_gemm_shape_same(&seen.items[k], &s); k++) {
       }
       if (k == seen.count && !hri_array_push(&seen, s)) break;
     }

@@ -106,15 +106,10 @@ static uint64_t hash_of(const hri_gemm_shape *s) {
   return mix(mix(mix(mix(mix(0, flags), (uint64_t)s->m), (uint64_t)s->n), (uint64_t)s->k), (uint64_t)s->threads);
 }
 
-static bool same(const hri_gemm_shape *a, const hri_gemm_shape *b) {
-  return a->kind == b->kind && a->type == b->type && a->out == b->out && a->m == b->m && a->n == b->n && a->k == b->k &&
-         a->bias == b->bias && a->accumulate == b->accumulate && a->packed == b->packed && a->threads == b->threads;
-}
-
 /* The slot of a shape, or the free one where it belongs. */
 static uint32_t *slot_of(const hri_gemm_cache *cache, const hri_gemm_shape *shape) {
   uint32_t at = (uint32_t)hash_of(shape) & (cache->slot_count - 1);
-  while (cache->slots[at] && !same(&cache->entries.items[cache->slots[at] - 1]->shape, shape)) at = (at + 1) & (cache->slot_count - 1);
+  while (cache->slots[at] && !hri_gemm_shape_same(&cache->entries.items[cache->slots[at] - 1]->shape, shape)) at = (at + 1) & (cache->slot_count - 1);
   return &cache->slots[at];
 }
 

@@ -32,6 +32,12 @@ typedef struct hri_gemm_shape {
   int threads;     /* the team, >= 1; 1 runs inside the calling thread, also within a parallel region */
 } hri_gemm_shape;
 
+/* One prepared product serves both. */
+static inline bool hri_gemm_shape_same(const hri_gemm_shape *a, const hri_gemm_shape *b) {
+  return a->kind == b->kind && a->type == b->type && a->out == b->out && a->m == b->m && a->n == b->n && a->k == b->k &&
+         a->bias == b->bias && a->accumulate == b->accumulate && a->packed == b->packed && a->threads == b->threads;
+}
+
 enum { HRI_GEMM_ALIGNMENT = 64 }; /* of scratch, bytes; operands need 4 */
 
 /* INTERNAL when it is no shape, USAGE when it does not fit the address space. */
