@@ -139,9 +139,9 @@ static bench_case make_case(const variant *v, hri_attention_shape shape, int thr
   c.y = random_reals(rows * shape.heads * d, shape.real);
   c.dy = random_reals(rows * shape.heads * d, shape.real);
   c.lse = random_floats(rows * shape.heads);
-  uint64_t bytes = most(most(c.table.forward_scratch(&shape, threads), c.table.backward_scratch(&shape, threads)),
-                        most(c.table.materialized_scratch(&shape, threads),
-                             c.table.materialized_backward_scratch(&shape, threads)));
+  uint64_t bytes = most(most(hri_attention_forward_scratch(c.table.level, &shape, threads), hri_attention_backward_scratch(c.table.level, &shape, threads)),
+                        most(hri_attention_materialized_scratch(c.table.level, &shape, threads),
+                             hri_attention_backward_scratch(c.table.level, &shape, threads)));
   c.scratch = random_floats((int64_t)bytes / 4);
   return c;
 }
@@ -183,7 +183,7 @@ static void bench_decode(const variant *v, int64_t kv_heads, int64_t rows, hri_r
   int64_t elements = hri_attention_cache_elements(&shape), past = shape.capacity - rows;
   void *keys = random_reals(elements, real), *values = random_reals(elements, real);
   void *qkv = random_reals(rows * (32 + 2 * kv_heads) * 64, real), *y = random_reals(rows * 32 * 64, real);
-  void *scratch = random_floats((int64_t)table.cached_scratch(&shape, threads) / 4);
+  void *scratch = random_floats((int64_t)hri_attention_cached_scratch(table.level, &shape, threads) / 4);
   double best = 1e30, start = now(), bytes = 2e-9 * (double)elements * (double)hri_real_bytes(real);
   for (int n = 0; n < 2 || now() - start < seconds; n++) {
     double t = now();

@@ -174,7 +174,7 @@ static void line_few(hri_onednn *onednn, hri_gemm_shape s) {
 #endif
   double gigabytes = 1e-9 * (double)s.n * (double)s.k * (double)hri_real_bytes(s.type), best[2] = {1e9, 1e9};
   operands o = operands_make(&s);
-  void *scratch = room(ours.scratch_bytes(&s)), *theirs = NULL;
+  void *scratch = room(hri_portable_scratch(isa, &s)), *theirs = NULL;
 #if defined(HRI_HAVE_ONEDNN)
   hri_onednn_answer answer;
   hri_onednn_gemm *gemm = NULL;

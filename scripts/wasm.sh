@@ -2,6 +2,9 @@
 # wasm.sh OUT PROGRAM.c SOURCE.c ...: compiles a program for WebAssembly (clang, Debian's wasi-libc) into OUT, with jansson, whose
 # sources come from the distribution. scripts/wasm/include has what WASI lacks and one thread does not need.
 # wasm.sh --test: tests/wasm/formats.c over base and formats prints the same here and under wasmtime.
+# wasm.sh --plan BUILD: libheadroom-plan, from the sources that BUILD/plan_sources.txt (of CMake) lists. Byte counts of 64 bits that lose
+# some on a 32-bit machine are errors. Runs tests/plan/jobs.c under wasmtime, without files, and compares its plans with those of
+# BUILD/plan_jobs. Exits with 77 and the reason where a tool is missing (./dev setup wasm tools).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$PWD/build/wasm
@@ -69,7 +72,53 @@ run_test() {
   echo "wasm: $(wc -l <"$work/wasm.txt") lines, as here"
 }
 
-if [[ $1 == --test ]]; then
+skip() { echo "SKIP: $*"; exit 77; }
+
+# Why libheadroom-plan cannot be built and run as WebAssembly here; nothing when it can.
+missing() {
+  command -v clang >/dev/null || { echo "clang is not installed"; return; }
+  command -v wasm-ld >/dev/null || { echo "wasm-ld (lld) is not installed"; return; }
+  [[ -f /usr/lib/wasm32-wasi/libc.a ]] || { echo "wasi-libc is not installed"; return; }
+  [[ -f $runtime ]] || { echo "clang has no builtins for wasm32"; return; }
+  build/tools/bin/python -c 'import wasmtime' 2>/dev/null || { echo "wasmtime is not installed in build/tools"; return; }
+  fetch_jansson 2>/dev/null || echo "the sources of jansson could not be fetched by apt ($work/apt.log)"
+}
+
+# The rules by which ninja makes it, so that only what changed is compiled.
+plan_rules() {
+  local source object objects=("$work"/objects/jansson_*.o)
+  echo "builddir = $work"
+  echo "flags = ${flags[*]} -Wall -Wextra -Wshadow -Wconversion -Wshorten-64-to-32 -Wno-sign-conversion -Wno-missing-field-initializers -Werror"
+  printf 'rule cc\n  command = clang $flags -MD -MF $out.d -c $in -o $out\n  deps = gcc\n  depfile = $out.d\n'
+  printf 'rule link\n  command = wasm-ld -z stack-size=1048576 -o $out /usr/lib/wasm32-wasi/crt1.o $in -L/usr/lib/wasm32-wasi -lc %s\n' "$runtime"
+  while read -r source; do
+    object=$work/objects/plan_$(tr / _ <<<"${source%.c}").o
+    echo "build $object: cc $source"
+    objects+=("$object")
+  done < <(cat "$1/plan_sources.txt" && echo tests/plan/jobs.c)
+  echo "build $work/plan_jobs.wasm: link ${objects[*]}"
+}
+
+run_plan() {
+  local build=$1 reason
+  reason=$(missing)
+  if [[ -n $reason ]]; then skip "$reason"; fi
+  prepare
+  plan_rules "$build" >"$work/plan.ninja"
+  ninja -f "$work/plan.ninja" -j "${DEV_JOBS:-$(nproc)}" "$work/plan_jobs.wasm" >"$work/plan.log" || { grep -v '^\[' "$work/plan.log"; return 1; }
+  mkdir -p "$work/empty"
+  build/tools/bin/python scripts/wasm/run.py "$work/empty" "$work/plan_jobs.wasm" >"$work/plans.wasm.json"
+  "$build/plan_jobs" >"$work/plans.json"
+  if ! cmp "$work/plans.json" "$work/plans.wasm.json"; then
+    diff "$work/plans.json" "$work/plans.wasm.json" | cut -c1-400 | head -n 20
+    return 1
+  fi
+  echo "wasm: $(grep -c '"model"' "$work/plans.json") jobs, $(wc -c <"$work/plans.json") bytes of JSON, as here; the module has $(wc -c <"$work/plan_jobs.wasm") bytes"
+}
+
+if [[ $1 == --plan ]]; then
+  run_plan "$2"
+elif [[ $1 == --test ]]; then
   run_test
 else
   prepare

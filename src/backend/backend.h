@@ -103,6 +103,7 @@ struct hri_backend {
   const char *name;
   uint32_t team;                          /* threads of a job; 1 where there is no team */
   char instruction_set[16], libraries[64]; /* with the team: what a plan is exact for */
+  bool estimated;                         /* its scratch is what was recorded or a formula, not what the code that runs asks for */
   hr_device device;                       /* with what was measured for this very team, instruction set and library */
   uint64_t granule;                       /* a reservation is rounded up to a multiple of it */
   uint8_t staging_tier;                   /* hri_tier that the host addresses: staging of FILL and SINK lies there */
@@ -165,5 +166,9 @@ bool hri_backend_measured(hr_device *device, uint32_t threads);
 
 /* The backend of a device that jobs can only be planned for: scratch by formulas, nothing runs. */
 hr_status hri_estimates_open(const hr_device *device, hri_backend **backend, hr_error *error);
+/* A CPU that jobs can only be planned for: level and library are what device.rates says (instruction_set, libraries), else
+ * AVX-512, with pairs where the device has bf16 products, and the library that answers were recorded of. Its kernels' scratch
+ * is exact; the library's is that of the recorded version. USAGE when the level is unknown. */
+hr_status hri_recorded_cpu_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error);
 
 #endif

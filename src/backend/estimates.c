@@ -34,6 +34,7 @@ hr_status hri_estimates_open(const hr_device *device, hri_backend **out, hr_erro
   b->team = 1;
   (void)snprintf(b->instruction_set, sizeof b->instruction_set, "device");
   (void)snprintf(b->libraries, sizeof b->libraries, "recorded formulas");
+  b->estimated = true;
   b->device = *device;
   b->granule = 4096;
   b->self = b;

@@ -112,10 +112,13 @@ out:
   return status;
 }
 
+/* What one call reads or writes at most: systems take less than 2 GiB. */
+static size_t piece_of(uint64_t bytes) { return (size_t)(bytes < (1u << 30) ? bytes : (1u << 30)); }
+
 hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uint64_t offset, hr_error *error) {
   char *next = to;
   while (bytes > 0) {
-    ssize_t got = pread(fd, next, bytes < (1u << 30) ? bytes : (1u << 30), (off_t)offset);
+    ssize_t got = pread(fd, next, piece_of(bytes), (off_t)offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return hri_fail_errno(error, errno, "read", path);
     if (got == 0) return hri_fail(error, HR_ERROR_INPUT, "%s ended at byte %llu, %llu bytes early", path,
@@ -130,7 +133,7 @@ hr_status hri_file_pread(int fd, const char *path, void *to, uint64_t bytes, uin
 hr_status hri_file_pwrite(int fd, const char *path, const void *from, uint64_t bytes, uint64_t offset, hr_error *error) {
   const char *next = from;
   while (bytes > 0) {
-    ssize_t put = pwrite(fd, next, bytes < (1u << 30) ? bytes : (1u << 30), (off_t)offset);
+    ssize_t put = pwrite(fd, next, piece_of(bytes), (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return hri_fail_errno(error, errno, "write", path);
     next += put;
@@ -169,7 +172,7 @@ hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *e
 hr_status hri_file_write_all(int fd, const char *path, const void *from, uint64_t bytes, hr_error *error) {
   const char *next = from;
   while (bytes > 0) {
-    ssize_t put = write(fd, next, bytes < (1u << 30) ? bytes : (1u << 30));
+    ssize_t put = write(fd, next, piece_of(bytes));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return hri_fail_errno(error, errno, "write", path);
     next += put;
@@ -306,7 +309,11 @@ char *hri_path_join(const char *dir, const char *name) {
 
 bool hri_path_exists(const char *path) {
   struct stat info;
-  return lstat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR); /* what cannot be looked at is not taken for absent: opening it will say why */
+  if (lstat(path, &info) == 0) return true;
+#ifdef __wasi__
+  if (errno == ENOTCAPABLE) return false; /* outside of the directories that this program was given, there is nothing */
+#endif
+  return errno != ENOENT && errno != ENOTDIR; /* what cannot be looked at is not taken for absent: opening it will say why */
 }
 
 bool hri_path_is_dir(const char *path) {

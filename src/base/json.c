@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <float.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,19 @@
  * The tree is jansson's, the parser is not: jansson 2.14's lexer ignores a refused allocation (lex_save) and then aborts
  * on an assertion or cuts a number short, and drops NUL bytes behind a number. Its constructors report everything. */
 
-static void set_allocator(void) { json_set_alloc_funcs(hri_alloc, hri_free); }
+static void *allocate(size_t bytes) { return hri_alloc(bytes); }
 
 static void init_once(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  (void)pthread_once(&once, set_allocator);
+  enum { NEVER, NOW, DONE };
+  static atomic_int state = NEVER;
+  int expected = NEVER;
+  if (atomic_load(&state) == DONE) return;
+  if (atomic_compare_exchange_strong(&state, &expected, NOW)) {
+    json_set_alloc_funcs(allocate, hri_free);
+    atomic_store(&state, DONE);
+  }
+  while (atomic_load(&state) != DONE) { /* another thread sets two pointers */
+  }
 }
 
 static hr_status refused(const hri_json_scan *scan, hr_error *error) { return hri_fail_memory(error, sizeof(json_t), scan->file); }
@@ -115,7 +123,7 @@ hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hr
   char *copy = hri_alloc(count + 1);
   hr_status status;
   if (!copy) return hri_fail_memory(error, count + 1, file);
-  if (count > 0) memcpy(copy, bytes, count);
+  if (count > 0) memcpy(copy, bytes, (size_t)count);
   copy[count] = 0;
   status = parse_in_place(copy, count, file, root, error);
   hri_free(copy);

@@ -2,7 +2,7 @@
 
 #include <locale.h>
 #include <math.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,12 +196,17 @@ static hr_status skip_number(hri_json_scan *scan, hr_error *error) {
 }
 
 /* JSON's point is '.', whatever locale the embedding program has set. glibc's "C" locale is static: nothing is allocated. */
-static locale_t c_locale;
-static void make_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
+static locale_t the_c_locale(void) {
+  static _Atomic(locale_t) made;
+  locale_t old = atomic_load(&made), new;
+  if (old || !(new = newlocale(LC_ALL_MASK, "C", (locale_t)0))) return old;
+  if (atomic_compare_exchange_strong(&made, &old, new)) return new;
+  freelocale(new); /* another thread was first */
+  return old;
+}
 
 static hr_status read_real(const hri_json_scan *scan, const char *at, double *real, hr_error *error) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  (void)pthread_once(&once, make_locale);
+  locale_t c_locale = the_c_locale();
   if (!c_locale) return hri_fail_memory(error, 0, scan->file);
   *real = strtod_l(at, NULL, c_locale);
   return isfinite(*real) ? HR_OK : hri_json_scan_fail(scan, error, "the number is too large for a double");

@@ -41,7 +41,7 @@ static void release(void *memory) {
 }
 
 /* The smallest kept block of at least so many bytes, if it is not far too large for them; NULL. */
-static void *reuse(size_t bytes) {
+static void *reuse(uint64_t bytes) {
   unsigned best = KEPT;
   void *memory;
   if (keeper.count == 0 || bytes < LARGE) return NULL;
@@ -63,36 +63,37 @@ void hri_mem_keep(bool begin) {
 
 /* ---- */
 
-void *hri_alloc(size_t bytes) {
+void *hri_alloc(uint64_t bytes) {
   void *memory;
-  if (refuse()) return NULL;
+  if (refuse() || bytes > SIZE_MAX) return NULL;
   memory = reuse(bytes);
-  if (!memory) memory = malloc(bytes ? bytes : 1);
+  if (!memory) memory = malloc(bytes ? (size_t)bytes : 1);
   account(memory);
   return memory;
 }
 
-void *hri_alloc_zero(size_t count, size_t bytes_each) {
+void *hri_alloc_zero(uint64_t count, uint64_t bytes_each) {
+  uint64_t bytes;
   void *memory;
-  if (refuse()) return NULL;
-  memory = bytes_each && count <= SIZE_MAX / bytes_each ? reuse(count * bytes_each) : NULL;
-  if (memory) memset(memory, 0, count * bytes_each);
-  else memory = calloc(count ? count : 1, bytes_each ? bytes_each : 1);
+  if (refuse() || !hri_mul(count, bytes_each, &bytes) || bytes > SIZE_MAX) return NULL;
+  memory = bytes ? reuse(bytes) : NULL;
+  if (memory) memset(memory, 0, (size_t)bytes);
+  else memory = calloc(1, bytes ? (size_t)bytes : 1);
   account(memory);
   return memory;
 }
 
-void *hri_realloc(void *memory, size_t bytes) {
+void *hri_realloc(void *memory, uint64_t bytes) {
   void *moved;
   size_t old = memory ? malloc_usable_size(memory) : 0;
-  if (refuse()) return NULL;
+  if (refuse() || bytes > SIZE_MAX) return NULL;
   if (keeper.depth && memory && bytes > LARGE && bytes <= old) return memory; /* a block that was kept has room to grow */
   moved = reuse(bytes);
   if (moved && memory) {
-    memcpy(moved, memory, old < bytes ? old : bytes);
+    memcpy(moved, memory, old < bytes ? old : (size_t)bytes);
     release(memory);
   } else if (!moved) {
-    moved = realloc(memory, bytes ? bytes : 1);
+    moved = realloc(memory, bytes ? (size_t)bytes : 1);
   }
   if (!moved) return NULL;
   atomic_fetch_sub(&live_bytes, old);

@@ -11,9 +11,10 @@
 
 #include "base/error.h"
 
-void *hri_alloc(size_t bytes);               /* NULL on failure; bytes 0 gives a unique pointer */
-void *hri_alloc_zero(size_t count, size_t bytes_each); /* zeroed; overflow checked */
-void *hri_realloc(void *memory, size_t bytes);
+/* Byte counts have 64 bits also where an address has 32: what no memory could hold is refused, never cut short. */
+void *hri_alloc(uint64_t bytes);             /* NULL on failure; bytes 0 gives a unique pointer */
+void *hri_alloc_zero(uint64_t count, uint64_t bytes_each); /* zeroed; overflow checked */
+void *hri_realloc(void *memory, uint64_t bytes);
 void hri_free(void *memory);                 /* NULL is fine */
 char *hri_strdup(const char *text);          /* NULL on failure or for NULL */
 

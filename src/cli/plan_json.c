@@ -110,6 +110,7 @@ static void write_tier(json_writer *json, const hr_plan *plan, uint32_t index) {
   json_write_count(json, "reserved_bytes", tier->reserved_bytes);
   json_write_count(json, "fixed_bytes", tier->fixed_bytes);
   json_write_bool(json, "fixed_measured", tier->fixed_measured);
+  json_write_bool(json, "scratch_exact", hr_plan_get(plan)->scratch_exact);
   json_write_count(json, "peak_bytes", tier->peak_bytes);
   json_write_count(json, "lower_bound_bytes", tier->lower_bound_bytes);
   write_roles(json, "at_peak_by_role", tier->at_peak_by_role);

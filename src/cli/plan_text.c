@@ -109,12 +109,18 @@ static void print_row(FILE *stream, char letter, const char *label, uint64_t byt
 /* Roles that never reach half a percent share one row. */
 static bool is_small(uint64_t most, uint64_t need) { return share(most, need) < 0.5; }
 
+/* Scratch that is not what the code that runs there asks for. */
+static const char *estimate_text(const hr_plan *plan, uint32_t role) {
+  return !hr_plan_get(plan)->scratch_exact && strcmp(hr_role_name(role), "workspace") == 0 ? ", estimate" : "";
+}
+
 static void print_roles(FILE *stream, const hr_plan *plan) {
   const hr_plan_info *info = hr_plan_get(plan);
   const hr_tier_plan *tier = &info->tiers[HR_TIER_DEVICE];
   uint64_t need = plan_need(plan), live = live_sum(tier);
   uint64_t small = 0, small_most = 0;
-  char label[TEXT_BYTES];
+  const char *estimate = "";
+  char label[TEXT_BYTES], most[TEXT_BYTES];
   (void)fprintf(stream, "%s   %-17s %11s %8s   %s%s\n", screen_style(stream, STYLE_DIM), "", "at the peak", "share",
                 "at most in the job", screen_style(stream, STYLE_PLAIN));
   for (uint32_t role = 0; role < HR_ROLE_COUNT; role++) {
@@ -122,12 +128,15 @@ static void print_roles(FILE *stream, const hr_plan *plan) {
     if (is_small(tier->max_by_role[role], need)) {
       small += tier->at_peak_by_role[role];
       small_most += tier->max_by_role[role];
+      if (*estimate_text(plan, role)) estimate = ", scratch: estimate";
       continue;
     }
     role_label(role, label);
-    print_row(stream, role_letter(role), label, tier->at_peak_by_role[role], need, SIZE_TEXT(tier->max_by_role[role]));
+    (void)snprintf(most, sizeof most, "%s%s", SIZE_TEXT(tier->max_by_role[role]), estimate_text(plan, role));
+    print_row(stream, role_letter(role), label, tier->at_peak_by_role[role], need, most);
   }
-  if (small_most) print_row(stream, '-', "others", small, need, SIZE_TEXT(small_most));
+  (void)snprintf(most, sizeof most, "%s%s", SIZE_TEXT(small_most), estimate);
+  if (small_most) print_row(stream, '-', "others", small, need, most);
   print_row(stream, '.', "gaps, rounding", tier->reserved_bytes > live ? tier->reserved_bytes - live : 0, need, "");
   print_row(stream, 'x', "fixed", tier->fixed_bytes, need,
             tier->fixed_measured ? "runtime and libraries, measured" : "runtime, libraries, context: assumed");

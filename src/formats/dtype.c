@@ -162,7 +162,7 @@ static void f64_from_f32(double *restrict to, const float *restrict from, uint64
 bool hri_file_to_f32(hri_file_dtype dtype, float *to, const void *from, uint64_t count) {
   switch (dtype) {
   case HRI_FILE_F32:
-    if (count > 0) memcpy(to, from, count * sizeof *to);
+    if (count > 0) memcpy(to, from, (size_t)count * sizeof *to);
     return true;
   case HRI_FILE_BF16: hri_f32_from_bf16(to, from, count); return true;
   case HRI_FILE_F16: hri_f32_from_f16(to, from, count); return true;
@@ -174,7 +174,7 @@ bool hri_file_to_f32(hri_file_dtype dtype, float *to, const void *from, uint64_t
 bool hri_file_from_f32(hri_file_dtype dtype, void *to, const float *from, uint64_t count) {
   switch (dtype) {
   case HRI_FILE_F32:
-    if (count > 0) memcpy(to, from, count * sizeof *from);
+    if (count > 0) memcpy(to, from, (size_t)count * sizeof *from);
     return true;
   case HRI_FILE_BF16: hri_bf16_from_f32(to, from, count); return true;
   case HRI_FILE_F16: hri_f16_from_f32(to, from, count); return true;

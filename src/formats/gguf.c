@@ -79,7 +79,7 @@ static hr_status need(hri_gguf *file, uint64_t bytes, const char *what, hr_error
 
 static hr_status take(hri_gguf *file, void *to, uint64_t bytes, const char *what, hr_error *error) {
   HRI_TRY(need(file, bytes, what, error));
-  memcpy(to, file->head + file->at, bytes);
+  memcpy(to, file->head + file->at, (size_t)bytes);
   file->at += bytes;
   return HR_OK;
 }
@@ -89,7 +89,7 @@ static hr_status take_string(hri_gguf *file, uint64_t *at, uint64_t *bytes, cons
   uint64_t length, begin = file->at;
   HRI_TRY(take(file, &length, sizeof length, what, error));
   HRI_TRY(need(file, length, what, error));
-  memmove(file->head + begin, file->head + file->at, length);
+  memmove(file->head + begin, file->head + file->at, (size_t)length);
   file->head[begin + length] = 0;
   file->at += length;
   *at = begin;
@@ -105,7 +105,7 @@ static hr_status take_element(hri_gguf *file, const char *what, hr_error *error)
   HRI_TRY(need(file, length, what, error));
   narrow = (uint32_t)length; /* at most HRI_GGUF_MAX_HEAD */
   memcpy(file->head + begin, &narrow, sizeof narrow);
-  memmove(file->head + begin + 4, file->head + file->at, length);
+  memmove(file->head + begin + 4, file->head + file->at, (size_t)length);
   memset(file->head + begin + 4 + length, 0, 4);
   file->at += length;
   return HR_OK;

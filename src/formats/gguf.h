@@ -116,6 +116,8 @@ void hri_gguf_put_bool(hri_gguf_keys *keys, const char *key, bool value);
 void hri_gguf_put_string(hri_gguf_keys *keys, const char *key, const char *value, uint64_t bytes);
 /* An array: its begin, then exactly `count` elements of that type. */
 void hri_gguf_put_array(hri_gguf_keys *keys, const char *key, hri_gguf_type element, uint64_t count);
+void hri_gguf_add_bytes(hri_gguf_keys *keys, const void *bytes, uint64_t count);
+void hri_gguf_add_u32(hri_gguf_keys *keys, uint32_t value);
 void hri_gguf_add_string(hri_gguf_keys *keys, const char *value, uint64_t bytes);
 void hri_gguf_add_i32(hri_gguf_keys *keys, int32_t value); /* I32 and U32 */
 void hri_gguf_add_f32(hri_gguf_keys *keys, float value);

@@ -13,59 +13,6 @@ struct hri_gguf_writer {
   const hri_gguf_tensor *tensors; /* the caller's */
 };
 
-/* ---- keys ---- */
-
-static void add(hri_gguf_keys *keys, const void *bytes, size_t count) {
-  if (count > 0) hri_text_add_bytes(&keys->text, bytes, count);
-}
-
-static void add_u32(hri_gguf_keys *keys, uint32_t value) { add(keys, &value, sizeof value); }
-
-void hri_gguf_add_string(hri_gguf_keys *keys, const char *value, uint64_t bytes) {
-  add(keys, &bytes, sizeof bytes);
-  add(keys, value, bytes);
-}
-
-static void begin(hri_gguf_keys *keys, const char *key, hri_gguf_type type) {
-  keys->count++;
-  hri_gguf_add_string(keys, key, strlen(key));
-  add_u32(keys, type);
-}
-
-void hri_gguf_put_u32(hri_gguf_keys *keys, const char *key, uint32_t value) {
-  begin(keys, key, HRI_GGUF_U32);
-  add_u32(keys, value);
-}
-
-void hri_gguf_put_f32(hri_gguf_keys *keys, const char *key, double value) {
-  begin(keys, key, HRI_GGUF_F32);
-  hri_gguf_add_f32(keys, (float)value);
-}
-
-void hri_gguf_put_bool(hri_gguf_keys *keys, const char *key, bool value) {
-  uint8_t byte = value;
-  begin(keys, key, HRI_GGUF_BOOL);
-  add(keys, &byte, 1);
-}
-
-void hri_gguf_put_string(hri_gguf_keys *keys, const char *key, const char *value, uint64_t bytes) {
-  begin(keys, key, HRI_GGUF_STRING);
-  hri_gguf_add_string(keys, value, bytes);
-}
-
-void hri_gguf_put_array(hri_gguf_keys *keys, const char *key, hri_gguf_type element, uint64_t count) {
-  begin(keys, key, HRI_GGUF_ARRAY);
-  add_u32(keys, element);
-  add(keys, &count, sizeof count);
-}
-
-void hri_gguf_add_i32(hri_gguf_keys *keys, int32_t value) { add(keys, &value, sizeof value); }
-void hri_gguf_add_f32(hri_gguf_keys *keys, float value) { add(keys, &value, sizeof value); }
-void hri_gguf_keys_deinit(hri_gguf_keys *keys) {
-  hri_text_deinit(&keys->text);
-  *keys = (hri_gguf_keys){0};
-}
-
 /* ---- head ---- */
 
 static const char *tensor_name(const void *items, uint32_t index) { return ((const hri_gguf_tensor *)items)[index].name; }
@@ -100,20 +47,20 @@ static hr_status place_tensors(hri_gguf_writer *writer, hr_error *error) {
 static hr_status make_head(hri_gguf_writer *writer, const hri_gguf_keys *keys, hri_gguf_keys *head, hr_error *error) {
   static const char zeros[HRI_GGUF_ALIGNMENT];
   uint64_t tensors = writer->base.count;
-  add(head, "GGUF", 4);
-  add_u32(head, 3);
-  add(head, &tensors, sizeof tensors);
-  add(head, &keys->count, sizeof keys->count);
-  add(head, keys->text.chars, keys->text.length);
+  hri_gguf_add_bytes(head, "GGUF", 4);
+  hri_gguf_add_u32(head, 3);
+  hri_gguf_add_bytes(head, &tensors, sizeof tensors);
+  hri_gguf_add_bytes(head, &keys->count, sizeof keys->count);
+  hri_gguf_add_bytes(head, keys->text.chars, keys->text.length);
   for (uint32_t i = 0; i < writer->base.count; i++) {
     const hri_gguf_tensor *tensor = &writer->tensors[i];
     hri_gguf_add_string(head, tensor->name, strlen(tensor->name));
-    add_u32(head, tensor->rank);
-    add(head, tensor->dims, tensor->rank * sizeof *tensor->dims);
-    add_u32(head, tensor->type);
-    add(head, &writer->base.places[i].begin, sizeof writer->base.places[i].begin);
+    hri_gguf_add_u32(head, tensor->rank);
+    hri_gguf_add_bytes(head, tensor->dims, tensor->rank * sizeof *tensor->dims);
+    hri_gguf_add_u32(head, tensor->type);
+    hri_gguf_add_bytes(head, &writer->base.places[i].begin, sizeof writer->base.places[i].begin);
   }
-  add(head, zeros, hri_round_up(head->text.length, HRI_GGUF_ALIGNMENT) - head->text.length);
+  hri_gguf_add_bytes(head, zeros, hri_round_up(head->text.length, HRI_GGUF_ALIGNMENT) - head->text.length);
   if (head->text.failed || keys->text.failed) return hri_fail_memory(error, head->text.length, writer->base.path);
   return HR_OK;
 }

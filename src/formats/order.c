@@ -8,20 +8,20 @@ static void merge(const void *items, const uint32_t *from, uint32_t *to, uint64_
                   hri_order_compare compare) {
   uint64_t a = begin, b = middle, out = begin;
   if (middle == end || compare(items, from[middle - 1], from[middle]) <= 0) {
-    memcpy(to + begin, from + begin, (end - begin) * sizeof *to);
+    memcpy(to + begin, from + begin, (size_t)(end - begin) * sizeof *to);
     return;
   }
   while (a < middle && b < end) to[out++] = compare(items, from[a], from[b]) <= 0 ? from[a++] : from[b++];
-  memcpy(to + out, from + a, (middle - a) * sizeof *to);
+  memcpy(to + out, from + a, (size_t)(middle - a) * sizeof *to);
   out += middle - a;
-  memcpy(to + out, from + b, (end - b) * sizeof *to);
+  memcpy(to + out, from + b, (size_t)(end - b) * sizeof *to);
 }
 
 hr_status hri_order_sort(const void *items, uint32_t *order, uint32_t count, hri_order_compare compare, hr_error *error) {
   uint32_t *spare, *from = order, *to;
   uint64_t width, begin;
   if (count < 2) return HR_OK;
-  spare = to = hri_alloc((size_t)count * sizeof *spare);
+  spare = to = hri_alloc((uint64_t)count * sizeof *spare);
   if (!spare) return hri_fail_memory(error, (uint64_t)count * sizeof *spare, "sorting");
   for (width = 1; width < count; width *= 2) {
     uint32_t *swap;
@@ -40,7 +40,7 @@ hr_status hri_order_sort(const void *items, uint32_t *order, uint32_t count, hri
 }
 
 hr_status hri_order_make(const void *items, uint32_t count, hri_order_compare compare, uint32_t **order, hr_error *error) {
-  uint32_t i, *made = hri_alloc((size_t)count * sizeof *made);
+  uint32_t i, *made = hri_alloc((uint64_t)count * sizeof *made);
   hr_status status;
   if (!made) return hri_fail_memory(error, (uint64_t)count * sizeof *made, "sorting");
   for (i = 0; i < count; i++) made[i] = i;

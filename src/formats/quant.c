@@ -189,7 +189,7 @@ static void halves_to_f32(uint32_t type, float *to, const uint8_t *from, uint64_
   uint16_t part[512];
   for (uint64_t done = 0; done < elements;) {
     uint64_t n = elements - done < 512 ? elements - done : 512;
-    memcpy(part, from + done * 2, n * 2);
+    memcpy(part, from + done * 2, (size_t)(n * 2));
     if (type == HRI_GGML_F16) hri_f32_from_f16(to + done, part, n);
     else hri_f32_from_bf16(to + done, part, n);
     done += n;
@@ -202,7 +202,7 @@ static void halves_from_f32(uint32_t type, uint8_t *to, const float *from, uint6
     uint64_t n = elements - done < 512 ? elements - done : 512;
     if (type == HRI_GGML_F16) hri_f16_from_f32(part, from + done, n);
     else hri_bf16_from_f32(part, from + done, n);
-    memcpy(to + done * 2, part, n * 2);
+    memcpy(to + done * 2, part, (size_t)(n * 2));
     done += n;
   }
 }
@@ -211,7 +211,7 @@ bool hri_ggml_to_f32(uint32_t type, float *to, const void *from, uint64_t elemen
   decode one = decoder_of(type);
   const uint8_t *block = from;
   if (!hri_ggml_decodes(type)) return false;
-  if (type == HRI_GGML_F32) memcpy(to, from, elements * sizeof *to);
+  if (type == HRI_GGML_F32) memcpy(to, from, (size_t)(elements * sizeof *to));
   else if (!one) halves_to_f32(type, to, from, elements);
   else
     for (uint64_t i = 0; i < elements; i += types[type].block, block += types[type].bytes) one(to + i, block);
@@ -221,7 +221,7 @@ bool hri_ggml_to_f32(uint32_t type, float *to, const void *from, uint64_t elemen
 bool hri_ggml_from_f32(uint32_t type, void *to, const float *from, uint64_t elements) {
   uint8_t *block = to;
   if (!hri_ggml_encodes(type)) return false;
-  if (type == HRI_GGML_F32) memcpy(to, from, elements * sizeof *from);
+  if (type == HRI_GGML_F32) memcpy(to, from, (size_t)(elements * sizeof *from));
   else if (type != HRI_GGML_Q8_0) halves_from_f32(type, to, from, elements);
   else
     for (uint64_t i = 0; i < elements; i += 32, block += 34) to_q8_0(block, from + i);

@@ -48,7 +48,7 @@ static bool follows(const hr_field *f, const hr_job *before, const hr_job *after
   return !((before->given | after->given) & f->given) || (after->loss_chunk == rows && before->loss_chunk > rows);
 }
 
-/* Levels are compared for all layers, and said as briefly as they were given. */
+/* Levels are compared and said for all layers, but one for all of them as briefly as it was given. */
 static bool differs(const hr_field *f, const hr_job *before, const hr_job *after, char text[HR_FIELD_TEXT_BYTES]) {
   char old[HR_FIELD_TEXT_BYTES];
   hr_value value;
@@ -57,7 +57,7 @@ static bool differs(const hr_field *f, const hr_job *before, const hr_job *after
   hr_field_text(f, &value, old, sizeof old);
   hr_field_load(f, after, &value);
   if (strcmp(old, hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES)) == 0) return false;
-  value.layer_count = 0;
+  if (value.recompute.level_count == 1) value.layer_count = 0;
   hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES);
   return true;
 }
@@ -80,8 +80,8 @@ char *hr_job_options(const hr_job *before, const hr_job *after, char *out, uint6
   if (out_bytes) out[0] = 0;
   for (const hr_field *f = next_said(NULL); f && used < out_bytes; f = next_said(f)) {
     if (!differs(f, before, after, text)) continue;
-    if (f->kind == HR_FIELD_FLAG) used += (size_t)snprintf(out + used, out_bytes - used, "%s--%s%s", used ? " " : "", strcmp(text, "true") == 0 ? "" : "no-", f->name);
-    else if (text[0]) used += (size_t)snprintf(out + used, out_bytes - used, "%s--%s %s", used ? " " : "", f->name, text);
+    if (f->kind == HR_FIELD_FLAG) used += (size_t)snprintf(out + used, (size_t)(out_bytes - used), "%s--%s%s", used ? " " : "", strcmp(text, "true") == 0 ? "" : "no-", f->name);
+    else if (text[0]) used += (size_t)snprintf(out + used, (size_t)(out_bytes - used), "%s--%s %s", used ? " " : "", f->name, text);
   }
   return out;
 }

@@ -138,7 +138,7 @@ char *hr_recompute_text(const hr_recompute *recompute, uint32_t layer_count, cha
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
     if (kinds[k].kind == recompute->kind) return strcpy(out, kinds[k].word);
   if (recompute->kind == HR_RECOMPUTE_LEVELS) return levels_text(recompute, layer_count, out, out_bytes);
-  if (recompute->kind == HR_RECOMPUTE_EVERY) (void)snprintf(out, out_bytes, "every:%u", recompute->every);
+  if (recompute->kind == HR_RECOMPUTE_EVERY) (void)snprintf(out, (size_t)out_bytes, "every:%u", recompute->every);
   else (void)strcpy(out, "none");
   return out;
 }

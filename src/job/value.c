@@ -361,7 +361,7 @@ char *hri_number_text(double value, char out[40]) {
 static void list_text(const hr_value *v, char *out, uint64_t bytes) {
   size_t used = 0;
   out[0] = 0;
-  for (uint32_t i = 0; i < v->list_count && used + 1 < bytes; i++) used += (size_t)snprintf(out + used, bytes - used, "%s%s", i ? " " : "", v->list[i]);
+  for (uint32_t i = 0; i < v->list_count && used + 1 < bytes; i++) used += (size_t)snprintf(out + used, (size_t)(bytes - used), "%s%s", i ? " " : "", v->list[i]);
 }
 
 char *hr_field_text(const hr_field *f, const hr_value *v, char *out, uint64_t bytes) {
@@ -371,26 +371,26 @@ char *hr_field_text(const hr_field *f, const hr_value *v, char *out, uint64_t by
   out[0] = 0;
   if (!hr_field_is_set(f, v)) return out;
   switch (f->kind) {
-  case HR_FIELD_FLAG: (void)snprintf(out, bytes, "%s", v->flag ? "true" : "false"); break;
+  case HR_FIELD_FLAG: (void)snprintf(out, (size_t)bytes, "%s", v->flag ? "true" : "false"); break;
   case HR_FIELD_U32:
   case HR_FIELD_U64:
     word = word_of(f, v->count);
-    if (word) (void)snprintf(out, bytes, "%s", word);
-    else (void)snprintf(out, bytes, "%llu", (unsigned long long)v->count);
+    if (word) (void)snprintf(out, (size_t)bytes, "%s", word);
+    else (void)snprintf(out, (size_t)bytes, "%llu", (unsigned long long)v->count);
     break;
-  case HR_FIELD_NUMBER: (void)snprintf(out, bytes, "%s", hri_number_text(v->number[0], first)); break;
-  case HR_FIELD_PAIR: (void)snprintf(out, bytes, "%s,%s", hri_number_text(v->number[0], first), hri_number_text(v->number[1], second)); break;
+  case HR_FIELD_NUMBER: (void)snprintf(out, (size_t)bytes, "%s", hri_number_text(v->number[0], first)); break;
+  case HR_FIELD_PAIR: (void)snprintf(out, (size_t)bytes, "%s,%s", hri_number_text(v->number[0], first), hri_number_text(v->number[1], second)); break;
   case HR_FIELD_SIZE:
-    if (v->number[0] > 0) (void)snprintf(out, bytes, "%.10g%%", v->number[0] * 100);
-    else (void)snprintf(out, bytes, "%llu", (unsigned long long)v->count);
+    if (v->number[0] > 0) (void)snprintf(out, (size_t)bytes, "%.10g%%", v->number[0] * 100);
+    else (void)snprintf(out, (size_t)bytes, "%llu", (unsigned long long)v->count);
     break;
-  case HR_FIELD_CHOICE: (void)snprintf(out, bytes, "%s", v->count < word_count(f) ? f->words[v->count] : "unknown"); break;
+  case HR_FIELD_CHOICE: (void)snprintf(out, (size_t)bytes, "%s", v->count < word_count(f) ? f->words[v->count] : "unknown"); break;
   case HR_FIELD_RECOMPUTE: (void)hr_recompute_text(&v->recompute, v->layer_count, out, bytes); break;
   case HR_FIELD_DEVICE:
   case HR_FIELD_WORD:
   case HR_FIELD_TEXT:
   case HR_FIELD_NAME:
-  case HR_FIELD_PATH: (void)snprintf(out, bytes, "%s", v->text); break;
+  case HR_FIELD_PATH: (void)snprintf(out, (size_t)bytes, "%s", v->text); break;
   case HR_FIELD_PATHS: list_text(v, out, bytes); break;
   }
   return out;

@@ -471,7 +471,7 @@ static hr_status build_generation(builder *b, hri_forward *forwards, hr_error *e
   const hr_model *m = b->model;
   uint64_t capacity = hri_round_up(b->spec->context_length, 32) /* HRI_ATTENTION_CACHE_BLOCK */, kv = (uint64_t)m->kv_head_count * m->head_size;
   uint16_t scope = (uint16_t)(HRI_IN(HRI_PREFILL) | HRI_IN(HRI_DECODE));
-  hri_id *caches = hri_alloc_zero((size_t)m->layer_count * 2, sizeof *caches);
+  hri_id *caches = hri_alloc_zero((uint64_t)m->layer_count * 2, sizeof *caches);
   if (!caches) return hri_fail_memory(error, (uint64_t)m->layer_count * 2 * sizeof *caches, "the cache table");
   job->prefill_rows = capacity < 128 ? (uint32_t)capacity : 128;
   for (uint32_t l = 0; l < 2 * m->layer_count; l++) {
@@ -500,7 +500,7 @@ hr_status hri_build(hri_job *job, const hr_job *spec, hri_forward *forwards, hr_
   uint64_t positions = spec->position_count > spec->sequence_length ? spec->position_count : spec->sequence_length;
   hr_status status = HR_OK;
   memset(forwards, 0, HRI_PROGRAM_COUNT * sizeof *forwards);
-  b.slots = hri_alloc((size_t)slots * sizeof *b.slots);
+  b.slots = hri_alloc((uint64_t)slots * sizeof *b.slots);
   if (!b.slots) return hri_fail_memory(error, slots * sizeof *b.slots, "the parameter table");
   memset(b.slots, 0xFF, slots * sizeof *b.slots);
   job->micro_rows = (uint32_t)((uint64_t)spec->micro_batch * spec->sequence_length);

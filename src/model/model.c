@@ -100,8 +100,13 @@ enum { CONFIG_LIMIT_BYTES = 4 << 20 }; /* real ones are a few KiB */
 
 /* The last component of the resolved path, so that "." has a name too. */
 static void name_after(const char *path, hr_model *model) {
+#if defined(__wasi__) /* has no such function: "." then is its own name */
+  const char *full = path;
+#else
   char resolved[PATH_MAX];
-  const char *full = realpath(path, resolved) ? resolved : path, *last = strrchr(full, '/');
+  const char *full = realpath(path, resolved) ? resolved : path;
+#endif
+  const char *last = strrchr(full, '/');
   hri_model_set_text(model->name, sizeof model->name, last && last[1] ? last + 1 : full);
 }
 

@@ -1,13 +1,12 @@
 #include "plan/breakdown.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-static int larger_first(const void *a, const void *b, void *context) {
-  const hri_storage *storages = context;
-  uint64_t x = storages[*(const hri_id *)a].bytes, y = storages[*(const hri_id *)b].bytes;
-  if (x != y) return x > y ? -1 : 1;
-  return *(const hri_id *)a < *(const hri_id *)b ? -1 : 1;
+#include "formats/order.h"
+
+static int larger_first(const void *storages, uint32_t a, uint32_t b) {
+  uint64_t x = ((const hri_storage *)storages)[a].bytes, y = ((const hri_storage *)storages)[b].bytes;
+  return x > y ? -1 : x < y; /* of equals the first made */
 }
 
 /* Most live bytes while a node of each phase runs on the compute lane, and the node of the most. */
@@ -49,10 +48,9 @@ static hr_status list_live(const hri_job *job, const hri_placement *pl, uint8_t 
     hri_array_free(&live);
     return hri_fail_memory(error, sizeof s, "the breakdown");
   }
-  if (live.count) qsort_r(live.items, live.count, sizeof *live.items, larger_first, job->storages.items);
   out->live = live.items;
   out->live_count = (uint32_t)live.count;
-  return HR_OK;
+  return hri_order_sort(job->storages.items, live.items, out->live_count, larger_first, error);
 }
 
 hr_status hri_breakdown_make(const hri_job *job, const hri_placement *pl, uint8_t tier, hri_breakdown *out, hr_error *error) {

@@ -111,7 +111,7 @@ hr_status hri_live_series_make(const hri_job *job, const hri_storage_life *lives
   const uint32_t ticks = tick_count(spans);
   uint64_t sum = 0, roles[HRI_ROLE_COUNT] = {0};
   *out = (hri_live_series){.ticks = ticks};
-  out->total = hri_alloc_zero((size_t)ticks + 1, sizeof *out->total);
+  out->total = hri_alloc_zero((uint64_t)ticks + 1, sizeof *out->total);
   if (by_role) out->by_role = hri_alloc_zero(((size_t)ticks + 1) * HRI_ROLE_COUNT, sizeof *out->by_role);
   if (!out->total || (by_role && !out->by_role)) {
     hri_live_series_deinit(out);

@@ -160,7 +160,7 @@ static int by_key(const void *a, const void *b) {
 }
 
 static hr_status sort_items(const placer *p, int kind, uint32_t count, hr_error *error) {
-  sort_key *keys = hri_alloc((size_t)count * sizeof *keys + 1);
+  sort_key *keys = hri_alloc((uint64_t)count * sizeof *keys + 1);
   if (!keys) return hri_fail_memory(error, count * sizeof *keys, "placement");
   for (uint32_t i = 0; i < count; i++) {
     const item *it = &p->items.items[i];

@@ -92,6 +92,7 @@ static hr_status describe_draft(hr_plan *plan, hr_error *error) {
   info->budget_bytes = plan->spec.budget_bytes ? plan->spec.budget_bytes : plan->spec.device.usable_bytes;
   info->step_seconds = cost.step_seconds;
   info->time_measured = hri_cost_measured(&plan->job, &plan->spec.device);
+  info->scratch_exact = !plan->backend->estimated;
   memcpy(info->lane_seconds, cost.lane_seconds, sizeof info->lane_seconds);
   memcpy(info->phase_seconds, cost.phase_seconds, sizeof info->phase_seconds);
   info->flops_per_step = cost.flops;
@@ -126,9 +127,9 @@ static double now(void) {
 /* Bytes kept free behind every storage. */
 static uint64_t guard_of(const hr_job *spec) { return spec->check ? HRI_STORAGE_ALIGN : 0; }
 
-/* A backend that runs jobs (a team, libraries) is made once for a plan and the drafts beside it. */
+/* A backend with a team (libraries, what was asked of them) is made once for a plan and the drafts beside it. */
 static hr_status open_backend(hr_plan *plan, const hr_plan *beside, hr_error *error) {
-  plan->borrows = beside && beside->backend->prepare && strcmp(beside->spec.device.name, plan->spec.device.name) == 0;
+  plan->borrows = beside && beside->spec.device.has_team && strcmp(beside->spec.device.name, plan->spec.device.name) == 0;
   if (plan->borrows) plan->backend = beside->backend;
   else HRI_TRY(hri_backend_open(&plan->spec.device, plan->spec.threads, &plan->backend, error));
   assert(!plan->borrows || beside->spec.threads == plan->spec.threads);
@@ -171,6 +172,7 @@ hr_status hri_plan_place(hr_plan *plan, hr_error *error) {
   }
   describe_fit(plan);
   plan->placed = true;
+  (void)least, (void)perhaps;
   assert(hri_plan_need(plan) >= least && (perhaps || !plan->info.fits)); /* a bound is one */
   return HR_OK;
 }

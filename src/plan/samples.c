@@ -47,7 +47,7 @@ hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_sample **sample
   hr_status status;
   if (tier >= HR_TIER_COUNT) return hri_fail(error, HR_ERROR_USAGE, "a plan has no tier %u", tier);
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) nodes += (uint32_t)plan->job.programs[kind].order.count;
-  *samples = s.samples = hri_alloc_zero((size_t)nodes + 1, sizeof *s.samples);
+  *samples = s.samples = hri_alloc_zero((uint64_t)nodes + 1, sizeof *s.samples);
   if (!*samples) return hri_fail_memory(error, nodes * sizeof *s.samples, "the timeline");
   HRI_TRY_OUT(hri_live_series_make(&plan->job, plan->placement.lives, plan->placement.spans, (uint8_t)tier, 0, true, &s.live, error));
   for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {

@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "formats/order.h"
 #include "search/search.h"
 
 enum {
@@ -288,8 +289,8 @@ static uint32_t extend(const chooser *c, uint32_t layer, uint64_t bytes, const s
 
 /* The fastest mixture whose live bytes are at most `bytes`; *found false when there is none. */
 static hr_status solve(const chooser *c, uint64_t bytes, mixture *out, bool *found, hr_error *error) {
-  state *now = hri_alloc(STATES * sizeof *now), *made = hri_alloc((size_t)STATES * HR_LEVEL_COUNT * sizeof *made);
-  uint32_t *trace = hri_alloc((size_t)c->layers * STATES * sizeof *trace), count = 1, last = UINT32_MAX; /* parent x 8 + level */
+  state *now = hri_alloc(STATES * sizeof *now), *made = hri_alloc((uint64_t)STATES * HR_LEVEL_COUNT * sizeof *made);
+  uint32_t *trace = hri_alloc((uint64_t)c->layers * STATES * sizeof *trace), count = 1, last = UINT32_MAX; /* parent x 8 + level */
   hr_status status = HR_OK;
   *found = false;
   if (!now || !made || !trace) {
@@ -422,14 +423,15 @@ static void list_from(listing *l, uint32_t layer, uint64_t saved, uint64_t time)
   }
 }
 
-static int by_time(const void *a, const void *b, void *context) {
-  const chooser *c = context;
-  uint64_t x = picoseconds(c, a), y = picoseconds(c, b);
+static int by_time(const void *items, uint32_t left, uint32_t right) {
+  const listing *l = items;
+  const mixture *a = &l->found.items[left], *b = &l->found.items[right];
+  uint64_t x = picoseconds(l->c, a), y = picoseconds(l->c, b);
   if (x != y) return x < y ? -1 : 1;
-  x = live_bytes(c, a);
-  y = live_bytes(c, b);
+  x = live_bytes(l->c, a);
+  y = live_bytes(l->c, b);
   if (x != y) return x < y ? -1 : 1;
-  return memcmp(a, b, c->layers);
+  return memcmp(a, b, l->c->layers);
 }
 
 /* Mixtures that are faster than the best and fit by their live bytes, though the placement of another did not. */
@@ -446,13 +448,15 @@ static hr_status try_the_rest(chooser *c, hr_error *error) {
   if (c->outside <= l.bytes) list_from(&l, 0, 0, 0);
   if (l.failed) status = hri_fail_memory(error, l.found.count * sizeof(mixture), "the search");
   if (status == HR_OK && l.looked <= LISTED && l.found.count) {
-    qsort_r(l.found.items, l.found.count, sizeof *l.found.items, by_time, c);
+    uint32_t *order = NULL;
+    status = hri_order_make(&l, (uint32_t)l.found.count, by_time, &order, error);
     for (size_t k = 0; k < l.found.count && k * c->nodes < NODES && status == HR_OK; k++) {
       trial *t;
-      status = try_mixture(c, &l.found.items[k], NULL, &t, error);
+      status = try_mixture(c, &l.found.items[order[k]], NULL, &t, error);
       if (status == HR_OK && t->fits) status = place_trial(c, t, error);
       if (status == HR_OK && t->fits) break;
     }
+    hri_free(order);
   }
   hri_array_free(&l.found);
   return status;

@@ -20,7 +20,7 @@ static bool grow(hri_snapshot_builder *b, void **items, uint64_t *capacity, uint
   if (!hri_mul(next, bytes_each, &bytes) || bytes > SIZE_MAX / 2) return b->failed = true, false;
   more = bytes - *capacity * bytes_each;
   if (b->memory_limit && (b->memory_bytes > b->memory_limit || more > b->memory_limit - b->memory_bytes)) return b->failed = true, false;
-  memory = hri_realloc(*items, (size_t)bytes);
+  memory = hri_realloc(*items, (uint64_t)bytes);
   if (!memory) return b->failed = true, false;
   *items = memory;
   *capacity = next;
@@ -55,7 +55,7 @@ static uint64_t hash_bytes(uint64_t seed, const void *bytes, uint64_t count) {
     h ^= h >> 32;
   }
   word = 0;
-  if (count) memcpy(&word, p, count);
+  if (count) memcpy(&word, p, (size_t)count);
   h = (h ^ word) * 0xc4ceb9fe1a85ec53u;
   return h ^ h >> 29;
 }
@@ -64,7 +64,7 @@ static bool widen(hri_snapshot_builder *b, hri_intern *t) {
   uint64_t slots = t->mask ? (t->mask + 1) * 2 : 64, bytes = slots * sizeof *t->slots;
   uint32_t *fresh;
   if (b->memory_limit && (b->memory_bytes > b->memory_limit || bytes > b->memory_limit - b->memory_bytes)) return b->failed = true, false;
-  fresh = hri_alloc_zero((size_t)slots, sizeof *fresh);
+  fresh = hri_alloc_zero((uint64_t)slots, sizeof *fresh);
   if (!fresh) return b->failed = true, false;
   for (uint64_t k = 0; k < t->count; k++) {
     uint64_t at = t->hashes[k] & (slots - 1);
@@ -114,13 +114,13 @@ uint32_t hri_snapshot_add_string(hri_snapshot_builder *b, const char *chars, uin
   if (!count && t->count) return 0;
   if (!room(b, t)) return 0;
   hash = hash_bytes(b->seed, chars, count);
-  if (count && memchr(chars, 0, count))
+  if (count && memchr(chars, 0, (size_t)count))
     for (uint64_t k = 0; k < count; k++) zeros += !chars[k];
   if (!zeros) {
     at = hash & t->mask;
     while ((found = look(t, hash, &at)) != UINT32_MAX) {
       const char *have = hr_snapshot_string(s, found);
-      if (strncmp(have, chars, count) == 0 && !have[count]) return found;
+      if (strncmp(have, chars, (size_t)count) == 0 && !have[count]) return found;
     }
   }
   stored = count + 2 * zeros;
@@ -131,7 +131,7 @@ uint32_t hri_snapshot_add_string(hri_snapshot_builder *b, const char *chars, uin
     if (chars[k]) *to++ = chars[k];
     else memcpy(to, "\xef\xbf\xbd", 3), to += 3;
   }
-  if (!zeros && count) memcpy(to, chars, count);
+  if (!zeros && count) memcpy(to, chars, (size_t)count);
   s->text[s->text_bytes + stored] = 0;
   if (zeros) { /* it may equal one that holds the replacement itself */
     hash = hash_bytes(b->seed, s->text + s->text_bytes, stored);
@@ -311,7 +311,7 @@ static bool sort_annotations(hri_snapshot_builder *b) {
   const uint64_t more = 2 * s->annotation_count * sizeof(placed); /* sorting may take the rows once more */
   placed *rows;
   if (b->memory_limit && (b->memory_bytes > b->memory_limit || more > b->memory_limit - b->memory_bytes)) return false;
-  rows = hri_alloc_zero((size_t)s->annotation_count, sizeof *rows);
+  rows = hri_alloc_zero((uint64_t)s->annotation_count, sizeof *rows);
   if (!rows) return false;
   for (uint64_t k = 0; k < s->annotation_count; k++) rows[k] = (placed){s->annotations[k], k};
   qsort(rows, (size_t)s->annotation_count, sizeof *rows, annotation_order);

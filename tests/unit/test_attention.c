@@ -276,8 +276,8 @@ static outputs run_all(const problem *p, const variant *v, int threads) {
   const hri_attention_shape *s = &p->shape;
   const hri_attention_kernels_table *t = &v->table;
   hri_real real = s->real;
-  uint64_t bytes[4] = {t->forward_scratch(s, threads), t->backward_scratch(s, threads),
-                       t->materialized_scratch(s, threads), t->materialized_backward_scratch(s, threads)};
+  uint64_t bytes[4] = {hri_attention_forward_scratch(t->level, s, threads), hri_attention_backward_scratch(t->level, s, threads),
+                       hri_attention_materialized_scratch(t->level, s, threads), hri_attention_backward_scratch(t->level, s, threads)};
   static const char *const names[4] = {"forward scratch", "backward scratch", "materialized scratch",
                                        "materialized backward scratch"};
   void *scratch[4], *qkv = narrowed(p->qkv, p->qkv_count, real), *dy = narrowed(p->dy, p->y_count, real);
@@ -532,7 +532,7 @@ static void call_cached(const problem *p, const variant *v, cache_run *c, int64_
   int64_t w = width(s), out = s->heads * s->head_dim;
   c->shape.rows = rows;
   float *rows_in = guarded_floats(s->batch * rows * w), *got;
-  uint64_t bytes = v->table.cached_scratch(&c->shape, threads);
+  uint64_t bytes = hri_attention_cached_scratch(v->table.level, &c->shape, threads);
   void *scratch = guarded(bytes), *in, *out_rows = not_numbers(s->batch * rows * out, s->real);
   for (int64_t i = 0; i < s->batch * rows * w; i++) rows_in[i] = NAN;
   for (int64_t b = 0; b < s->batch; b++)
@@ -622,16 +622,16 @@ static void test_scratch_sizes(void **state) {
     const hri_attention_kernels_table *t = &variants[i].table;
     hri_attention_shape small = {1, 1024, 12, 12, 64, 0, 0, HRI_REAL_F32}, large = {1, 16384, 12, 12, 64, 0, 0, HRI_REAL_F32};
     hri_attention_shape narrow = large;
-    assert_int_equal(t->forward_scratch(&small, 2), t->forward_scratch(&large, 2));
-    uint64_t growth = t->backward_scratch(&large, 2) - t->backward_scratch(&small, 2);
+    assert_int_equal(hri_attention_forward_scratch(t->level, &small, 2), hri_attention_forward_scratch(t->level, &large, 2));
+    uint64_t growth = hri_attention_backward_scratch(t->level, &large, 2) - hri_attention_backward_scratch(t->level, &small, 2);
     /* delta, turns, and the dq sums of 4 heads of 64 in flight */
     assert_true(growth >= (12 + 4 * 64) * 15360 * 4 && growth <= (12 * 5 + 4 * 65 * 4) * 15360);
     narrow.real = HRI_REAL_BF16; /* keeps the same sums in fp32, and tiles that are no larger */
-    assert_true(t->backward_scratch(&narrow, 2) - t->backward_scratch(&small, 2) <= growth);
+    assert_true(hri_attention_backward_scratch(t->level, &narrow, 2) - hri_attention_backward_scratch(t->level, &small, 2) <= growth);
     for (int threads = 1; threads < 8; threads++)
-      assert_true(t->backward_scratch(&small, threads) < t->backward_scratch(&small, threads + 1));
+      assert_true(hri_attention_backward_scratch(t->level, &small, threads) < hri_attention_backward_scratch(t->level, &small, threads + 1));
     hri_attention_shape absurd = {INT64_MAX / 4, INT64_MAX / 4, 1, 1, 64, 0, 0, HRI_REAL_F32};
-    assert_int_equal(t->backward_scratch(&absurd, 1), UINT64_MAX);
+    assert_int_equal(hri_attention_backward_scratch(t->level, &absurd, 1), UINT64_MAX);
   }
 }
 

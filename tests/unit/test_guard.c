@@ -358,10 +358,10 @@ static void attention_case(const run_case *r) {
     doc_start = take((uint64_t)s.sequence * sizeof *doc_start);
     for (int32_t i = 0; i < (int32_t)s.sequence; i++) doc_start[i] = i / 13 * 13;
   }
-  t->forward(&s, 0.3f, qkv, doc_start, y, lse, scratch(t->forward_scratch(&s, r->threads)), r->threads);
-  t->backward(&s, 0.3f, dy, qkv, y, lse, doc_start, dqkv, scratch(t->backward_scratch(&s, r->threads)), r->threads);
-  t->materialized(&s, 0.3f, qkv, doc_start, y, probs, scratch(t->materialized_scratch(&s, r->threads)), r->threads);
-  t->materialized_backward(&s, 0.3f, dy, qkv, probs, doc_start, dqkv, scratch(t->materialized_backward_scratch(&s, r->threads)),
+  t->forward(&s, 0.3f, qkv, doc_start, y, lse, scratch(hri_attention_forward_scratch(t->level, &s, r->threads)), r->threads);
+  t->backward(&s, 0.3f, dy, qkv, y, lse, doc_start, dqkv, scratch(hri_attention_backward_scratch(t->level, &s, r->threads)), r->threads);
+  t->materialized(&s, 0.3f, qkv, doc_start, y, probs, scratch(hri_attention_materialized_scratch(t->level, &s, r->threads)), r->threads);
+  t->materialized_backward(&s, 0.3f, dy, qkv, probs, doc_start, dqkv, scratch(hri_attention_backward_scratch(t->level, &s, r->threads)),
                            r->threads);
 }
 
@@ -371,14 +371,14 @@ static void cached_case(const run_case *r) {
   hri_attention_cache_shape s = {.batch = 1, .rows = 40, .capacity = r->rows, .heads = 4, .kv_heads = 2, .head_dim = r->columns,
                                  .window = r->variant & 1 ? 9 : 0, .softcap = r->variant & 2 ? 2 : 0, .real = r->real};
   void *keys = reals(hri_attention_cache_elements(&s), r->real), *values = reals(hri_attention_cache_elements(&s), r->real);
-  void *qkv = reals(s.rows * 8 * s.head_dim, r->real), *y = reals(s.rows * 4 * s.head_dim, r->real), *room = scratch(t->cached_scratch(&s, r->threads));
+  void *qkv = reals(s.rows * 8 * s.head_dim, r->real), *y = reals(s.rows * 4 * s.head_dim, r->real), *room = scratch(hri_attention_cached_scratch(t->level, &s, r->threads));
   for (int64_t past = 0; past < s.capacity - 1; past += 40) {
     int64_t valid = s.capacity - 1 - past < 40 ? s.capacity - 1 - past : 40;
     t->cached(&s, 0.3f, qkv, past, valid, keys, values, y, room, r->threads);
   }
   s.rows = 1;
   t->cached(&s, 0.3f, reals(8 * s.head_dim, r->real), s.capacity - 1, 1, keys, values, reals(4 * s.head_dim, r->real),
-            scratch(t->cached_scratch(&s, r->threads)), r->threads);
+            scratch(hri_attention_cached_scratch(t->level, &s, r->threads)), r->threads);
 }
 
 static void attention_stays_inside(void **state) {

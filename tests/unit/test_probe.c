@@ -13,6 +13,7 @@
 #include <headroom/device.h>
 #include <headroom/plan.h>
 
+#include "ops/demand.h"
 #include "plan/plan.h"
 #include "base/file.h"
 #include "plan/cost.h"
@@ -210,7 +211,7 @@ static void test_what_is_stored_is_found(void **state) {
   assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
   assert_true(hr_plan_get(plan)->time_measured && hr_plan_get(plan)->tiers[0].fixed_measured);
   assert_int_equal(hr_plan_get(plan)->tiers[0].fixed_bytes,
-                   hri_round_up((9u << 20) + 40960ull * hri_cpu_distinct_products(&plan->job) + hr_plan_get(plan)->plan_bytes, 4096));
+                   hri_round_up((9u << 20) + 40960ull * hri_demand_distinct_products(&plan->job) + hr_plan_get(plan)->plan_bytes, 4096));
   hr_plan_destroy(plan);
   job.threads = 3;
   assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);

@@ -11,6 +11,7 @@
 #include "backend/cpu/isa.h"
 #include "ops/attention/cpu.h"
 #include "ops/cpu.h"
+#include "ops/demand.h"
 #include "ops/rules.h"
 #include "ops/pointwise/rope_table.h"
 #include "ops/scratch.h"
@@ -25,6 +26,7 @@ struct hri_cpu {
   hri_cpu_kernels kernels;
   hri_attention_kernels_table attention;
   hri_gemm_cache *gemm;
+  hri_demand demand;
 };
 
 /* One execution of one node, as adapters see it. */
@@ -39,7 +41,7 @@ typedef struct call {
 
 /* ---- operand access ---- */
 
-/* Of an operand that check_types let pass as a real. */
+/* Of an operand that hri_demand_check let pass as a real. */
 static hri_real type_of(const hri_tensor *t) {
   assert(t->dtype == HRI_F32 || t->dtype == HRI_BF16);
   return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
@@ -64,66 +66,12 @@ static uint64_t scratch_bytes(const call *c) {
   return id == HRI_NONE ? 0 : hri_tensor_bytes(&c->job->tensors.items[id]);
 }
 
-static hr_status check_types(const hri_job *job, const hri_node *node, hr_error *error);
-
 /* ---- matrix products ---- */
-
-static hri_gemm_shape gemm_shape(const hri_job *job, const hri_node *node, uint32_t team) {
-  const hri_operand *o = hri_operands(job, node);
-  const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
-  const hri_tensor *c = &job->tensors.items[o[node->op == HRI_OP_LINEAR ? 3 : 2].tensor];
-  hri_gemm_shape s;
-  memset(&s, 0, sizeof s);
-  s.type = type_of(a);
-  s.out = type_of(c);
-  s.packed = b->layout == HRI_PACKED;
-  s.threads = (int)team;
-  s.m = (int64_t)hri_rows(a);
-  switch (node->op) {
-  case HRI_OP_LINEAR:
-    s.kind = HRI_GEMM_FORWARD;
-    s.n = (int64_t)hri_rows(b);
-    s.k = (int64_t)hri_columns(b);
-    s.bias = o[2].tensor != HRI_NONE;
-    s.accumulate = o[3].access == HRI_ADD;
-    break;
-  case HRI_OP_LINEAR_DX:
-    s.kind = HRI_GEMM_DX;
-    s.n = (int64_t)hri_rows(b);
-    s.k = (int64_t)hri_columns(b);
-    s.accumulate = o[2].access == HRI_ADD;
-    break;
-  default:
-    s.kind = HRI_GEMM_DW;
-    s.n = (int64_t)hri_columns(a);
-    s.k = (int64_t)hri_columns(b);
-    s.accumulate = o[2].access == HRI_ADD;
-    break;
-  }
-  return s;
-}
-
-static bool is_product(uint16_t op) { return op == HRI_OP_LINEAR || op == HRI_OP_LINEAR_DX || op == HRI_OP_LINEAR_DW; }
 
 static hr_status run_product(call *c) {
   uint32_t out = c->node->op == HRI_OP_LINEAR ? 3 : 2;
   const void *bias = c->node->op == HRI_OP_LINEAR ? pointer(c, 2) : NULL;
   return hri_gemm_run(c->handle, pointer(c, 0), pointer(c, 1), bias, pointer(c, out), scratch(c), c->error);
-}
-
-/* The product that a PACK node packs for, as far as packing depends on it. Its plain operand is w [N,K], or x [M,K]. */
-static hri_gemm_shape pack_shape(const hri_job *job, const hri_node *node, uint32_t team) {
-  const hri_tensor *b = &job->tensors.items[hri_operands(job, node)[0].tensor];
-  hri_gemm_shape s;
-  memset(&s, 0, sizeof s);
-  s.kind = (hri_gemm_kind)node->attr.i[0];
-  s.type = type_of(b);
-  s.m = node->attr.i[1];
-  s.n = s.kind == HRI_GEMM_DW ? 1 : (int64_t)hri_rows(b);
-  s.k = (int64_t)hri_columns(b);
-  s.packed = true;
-  s.threads = (int)team;
-  return s;
 }
 
 static hr_status run_pack(call *c) {
@@ -132,12 +80,7 @@ static hr_status run_pack(call *c) {
 }
 
 hr_status hri_cpu_packing(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
-  hri_cpu *cpu = self;
-  hri_gemm_shape shape;
-  HRI_TRY(check_types(job, node, error));
-  shape = gemm_shape(job, node, cpu->threads);
-  *pays = hri_gemm_packing_pays(&shape);
-  return hri_gemm_packed_bytes(cpu->gemm, &shape, bytes, error);
+  return hri_demand_packing(&((hri_cpu *)self)->demand, job, node, bytes, pays, error);
 }
 
 /* ---- embed, norm, pointwise ---- */
@@ -255,43 +198,34 @@ static hr_status run_rope_table(call *c) {
 
 /* ---- attention ---- */
 
-/* Operand 0 is qkv or dy, which has its type. */
-static hri_attention_shape attention_shape(const call *c) {
-  const int64_t *i = c->node->attr.i;
-  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = c->node->attr.f[1], .real = real(c, 0)};
-}
-static hri_attention_cache_shape cache_shape(const call *c) {
-  const int64_t *i = c->node->attr.i;
-  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = c->node->attr.f[1], .real = real(c, 0)};
-}
 static float attention_scale(const call *c) { return (float)c->node->attr.f[0]; }
 
 static hr_status run_attention(call *c) {
-  hri_attention_shape s = attention_shape(c);
+  hri_attention_shape s = hri_demand_attention(c->job, c->node);
   c->cpu->attention.forward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_backward(call *c) {
-  hri_attention_shape s = attention_shape(c);
+  hri_attention_shape s = hri_demand_attention(c->job, c->node);
   c->cpu->attention.backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), pointer(c, 4), pointer(c, 5), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full(call *c) {
-  hri_attention_shape s = attention_shape(c);
+  hri_attention_shape s = hri_demand_attention(c->job, c->node);
   c->cpu->attention.materialized(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_full_backward(call *c) {
-  hri_attention_shape s = attention_shape(c);
+  hri_attention_shape s = hri_demand_attention(c->job, c->node);
   c->cpu->attention.materialized_backward(&s, attention_scale(c), pointer(c, 0), pointer(c, 1), pointer(c, 2), pointer(c, 3), pointer(c, 4), scratch(c), threads(c));
   return HR_OK;
 }
 
 static hr_status run_attention_cached(call *c) {
-  hri_attention_cache_shape s = cache_shape(c);
+  hri_attention_cache_shape s = hri_demand_cache(c->job, c->node);
   const hri_control *control = pointer(c, 3);
   if (control->cache_length < 0 || control->row_count < 1 || control->row_count > s.rows || control->cache_length + control->row_count > s.capacity)
     return hri_fail(c->error, HR_ERROR_INTERNAL, "generation: %lld rows do not fit behind %lld in a cache of %lld", (long long)control->row_count,
@@ -458,97 +392,15 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_FILL] = run_transfer, [HRI_OP_SINK] = run_transfer,
 };
 
-/* What the adapters above make of each operand, a letter each: r fp32 or bf16, all r of a node the same; m likewise (moments);
- * x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control block; * bytes of any type. Guards and
- * scratch stand behind and are not looked at. */
-static const char *const types[HRI_OP_COUNT] = {
-    [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
-    [HRI_OP_LINEAR] = "rrfo", [HRI_OP_LINEAR_DX] = "rro", [HRI_OP_LINEAR_DW] = "rro", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
-    [HRI_OP_NORM] = "rffrrrf", [HRI_OP_NORM_BACKWARD] = "rrffrrff", [HRI_OP_HEAD_NORM] = "rffrf", [HRI_OP_HEAD_NORM_BACKWARD] = "rrfffrff",
-    [HRI_OP_ADD] = "rrr", [HRI_OP_ACTIVATION] = "rr", [HRI_OP_ACTIVATION_BACKWARD] = "rrr",
-    [HRI_OP_GLU] = "rr", [HRI_OP_GLU_BACKWARD] = "rrr", [HRI_OP_ROPE] = "rifr", [HRI_OP_ROPE_TABLE] = "f", [HRI_OP_SOFTCAP] = "rr",
-    [HRI_OP_ATTENTION] = "rirf", [HRI_OP_ATTENTION_BACKWARD] = "rrrfir",
-    [HRI_OP_ATTENTION_FULL] = "rirr", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrir", [HRI_OP_ATTENTION_CACHED] = "rrrcr",
-    [HRI_OP_CROSS_ENTROPY] = "ricrf", [HRI_OP_LOSS_SUM] = "fc",
-    [HRI_OP_SQUARE_NORM] = "rd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c",
-    [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
-    [HRI_OP_FILL] = "x", [HRI_OP_SINK] = "x",
-};
-
-/* `first`: the type of the first operand of the same letter. */
-static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
-  bool real = dtype == HRI_F32 || dtype == HRI_BF16;
-  switch (letter) {
-  case 'r': case 'm': return real && dtype == first;
-  case 'x': return real;
-  case 'o': return dtype == HRI_F32 || (dtype == HRI_BF16 && dtype == first);
-  case 'f': return dtype == HRI_F32;
-  case 'b': return dtype == HRI_BF16;
-  case 'd': return dtype == HRI_F64;
-  case 'i': return dtype == HRI_I32;
-  case 'c': return dtype == HRI_U8;
-  default: return true;
-  }
+static hr_status product_workspace(void *gemm, const hri_gemm_shape *shape, uint64_t *bytes, hr_error *error) {
+  return hri_gemm_workspace(gemm, shape, bytes, error);
 }
-
-/* g, control, w, the tensors of the state, copy: states that may be narrow are all of one type, others what the row says, which the
- * op's rule has checked. */
-static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
-  const hri_optimizer *row = hri_optimizer_get(kind);
-  uint32_t at = 3;
-  memcpy(out, "xcx", 3);
-  for (uint32_t k = 0; k < row->tensor_count; k++) out[at++] = row->tensors[k].narrow ? 'm' : '*';
-  out[at] = 'b';
-  out[at + 1] = 0;
-  return out;
-}
-
-/* UNSUPPORTED unless there is a kernel for the node and the types of its operands. */
-static hr_status check_types(const hri_job *job, const hri_node *node, hr_error *error) {
-  char update[HRI_MAX_OPERANDS];
-  const char *letters = hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
-  int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
-  if (!adapters[node->op]) return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
-  assert(letters);
-  for (uint32_t i = 0; letters[i] && i < node->operand_count; i++) {
-    hri_id id = hri_operands(job, node)[i].tensor;
-    const hri_tensor *t;
-    int *same = &first[letters[i] == 'm'];
-    if (id == HRI_NONE) continue;
-    t = &job->tensors.items[id];
-    if (*same < 0 && (letters[i] == 'r' || letters[i] == 'm')) *same = t->dtype;
-    if (!type_fits(letters[i], t->dtype, (uint8_t)*same))
-      return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s with operand %u (%s) of type %s", hri_op_name(node->op), i,
-                      hri_name_get(job, t->key), hri_dtype_name((hri_dtype)t->dtype));
-  }
-  return HR_OK;
+static hr_status product_packed_bytes(void *gemm, const hri_gemm_shape *shape, uint64_t *bytes, hr_error *error) {
+  return hri_gemm_packed_bytes(gemm, shape, bytes, error);
 }
 
 hr_status hri_cpu_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
-  hri_cpu *cpu = self;
-  call c = {.cpu = cpu, .job = job, .node = node};
-  hri_attention_shape s;
-  hri_attention_cache_shape cached;
-  int team = (int)cpu->threads;
-  *bytes = 0;
-  HRI_TRY(check_types(job, node, error));
-  switch (node->op) {
-  case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: {
-    hri_gemm_shape shape = gemm_shape(job, node, cpu->threads);
-    return hri_gemm_workspace(cpu->gemm, &shape, bytes, error);
-  }
-  case HRI_OP_BIAS_GRADIENT: *bytes = hri_bias_gradient_scratch_bytes(rows(&c, 0), columns(&c, 0), team); break;
-  case HRI_OP_NORM_BACKWARD: *bytes = hri_norm_backward_scratch_bytes(rows(&c, 0), columns(&c, 0), present(&c, 6), present(&c, 7), team); break;
-  case HRI_OP_HEAD_NORM_BACKWARD: *bytes = hri_head_norm_backward_scratch_bytes(rows(&c, 0), node->attr.i[2], team); break;
-  case HRI_OP_ATTENTION: s = attention_shape(&c), *bytes = cpu->attention.forward_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_BACKWARD: s = attention_shape(&c), *bytes = cpu->attention.backward_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_FULL: s = attention_shape(&c), *bytes = cpu->attention.materialized_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_FULL_BACKWARD: s = attention_shape(&c), *bytes = cpu->attention.materialized_backward_scratch(&s, team); break;
-  case HRI_OP_ATTENTION_CACHED: cached = cache_shape(&c), *bytes = cpu->attention.cached_scratch(&cached, team); break;
-  default: break;
-  }
-  if (*bytes == UINT64_MAX) return hri_fail(error, HR_ERROR_USAGE, "the scratch of %s does not fit 64 bits", hri_op_name(node->op));
-  return HR_OK;
+  return hri_demand_scratch(&((hri_cpu *)self)->demand, job, node, bytes, error);
 }
 
 static void fill_tables(hri_cpu *cpu) {
@@ -576,6 +428,7 @@ hr_status hri_cpu_create(uint32_t team, hri_cpu **out, hr_error *error) {
   if (status == HR_OK) {
     fill_tables(cpu);
     status = hri_gemm_cache_create(cpu->isa, &cpu->gemm, error);
+    cpu->demand = (hri_demand){.level = cpu->isa, .team = cpu->threads, .products = cpu->gemm, .workspace = product_workspace, .packed_bytes = product_packed_bytes};
   }
   if (status != HR_OK) {
     hri_cpu_destroy(cpu);
@@ -591,37 +444,19 @@ void hri_cpu_destroy(hri_cpu *cpu) {
   hri_free(cpu);
 }
 
-uint32_t hri_cpu_distinct_products(const hri_job *job) {
-  HRI_ARRAY(hri_gemm_shape) seen = {0};
-  uint32_t count;
-  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-    for (size_t at = 0; at < job->programs[kind].order.count; at++) {
-      const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
-      hri_gemm_shape s;
-      size_t k;
-      if (!is_product(node->op)) continue;
-      s = gemm_shape(job, node, job->team);
-      for (k = 0; k < seen.count && memcmp(&seen.items[k], &s, sizeof s) != 0; k++) {
-      }
-      if (k == seen.count && !hri_array_push(&seen, s)) break;
-    }
-  count = (uint32_t)seen.count;
-  hri_array_free(&seen);
-  return count;
-}
-
 hr_status hri_cpu_prepare(hri_cpu *cpu, const hri_job *job, const hri_node *node, void **handle, hr_error *error) {
   hri_gemm_shape shape;
   hri_gemm *gemm;
   *handle = NULL;
-  HRI_TRY(check_types(job, node, error));
+  HRI_TRY(hri_demand_check(job, node, error));
+  assert(adapters[node->op]); /* what has types has a kernel */
   if (node->op == HRI_OP_PACK) {
-    shape = pack_shape(job, node, cpu->threads);
+    shape = hri_demand_pack(job, node, cpu->threads);
     HRI_TRY(hri_gemm_prepare_pack(cpu->gemm, &shape, &gemm, error));
     *handle = gemm;
   }
-  if (!is_product(node->op)) return HR_OK;
-  shape = gemm_shape(job, node, cpu->threads);
+  if (!hri_demand_is_product(node->op)) return HR_OK;
+  shape = hri_demand_product(job, node, cpu->threads);
   HRI_TRY(hri_gemm_prepare(cpu->gemm, &shape, &gemm, error));
   *handle = gemm;
   return HR_OK;

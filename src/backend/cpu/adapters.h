@@ -15,8 +15,6 @@ void hri_cpu_destroy(hri_cpu *cpu);
 /* What planning asks (hri_backend). */
 hr_status hri_cpu_workspace(void *cpu, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error);
 hr_status hri_cpu_packing(void *cpu, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error);
-/* Distinct matrix products that a job needs: what will be prepared (each holds library memory that no program can own). */
-uint32_t hri_cpu_distinct_products(const hri_job *job);
 
 /* Where operands lie at run time. */
 typedef struct hri_launch {

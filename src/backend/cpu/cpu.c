@@ -14,10 +14,7 @@
 #include "backend/cpu/room.h"
 #include "backend/cpu/team.h"
 #include "ops/cpu.h"
-
-/* Resident library memory: per prepared matrix product (generated code, memory objects) 67 KiB measured with oneDNN 2.6.3
- * and 96 KiB with 3.2, which also takes 12 MiB more from the start. */
-static const uint64_t PRODUCT_BYTES = 72u << 10, PRODUCT_BYTES_V3 = 104u << 10, LIBRARY_BYTES_V3 = 12u << 20;
+#include "ops/demand.h"
 
 typedef struct cpu_backend {
   hri_backend contract; /* first: the one is the other */
@@ -50,10 +47,7 @@ static hr_status packing(void *self, const hri_job *job, const hri_node *node, u
 }
 
 static uint64_t fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uint64_t process_bytes) {
-  const hr_device *device = &((const cpu_backend *)self)->contract.device;
-  bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL, measured = device->fixed_measured;
-  uint64_t product = measured ? device->rates.product_bytes : v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES;
-  return device->fixed_bytes + shapes * hri_cpu_distinct_products(job) * product + (v3 && !measured ? LIBRARY_BYTES_V3 : 0) + process_bytes;
+  return hri_demand_fixed_bytes(&((const cpu_backend *)self)->contract.device, job, shapes, process_bytes);
 }
 
 /* ---- room ---- */

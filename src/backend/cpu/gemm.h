@@ -1,9 +1,4 @@
-/* Matrix products of linear layers, in the three kinds that training needs. All operands are row-major and contiguous,
- * but b may be packed (below).
- *
- *   FORWARD  y [M,N] (=|+=) x [M,K]   . w[N,K]^T  (+ bias[N])      a = x,  b = w, c = y
- *   DX       dx[M,K] (=|+=) dy[M,N]   . w[N,K]                     a = dy, b = w, c = dx
- *   DW       dw[N,K] (=|+=) dy[M,N]^T . x[M,K]                     a = dy, b = x, c = dw
+/* Matrix products of linear layers: shapes, kinds and operands are those of ops/linear/product.h.
  *
  * a and b are both fp32 or both bf16, the bias always fp32. c is fp32, or bf16 where a and b are; sums are in fp32 and
  * a bf16 result is rounded once, at the end. (The library's bf16 instructions read and give subnormals as zero; ours keeps
@@ -13,7 +8,7 @@
  * ours. Which one, and all the scratch it needs, follows from the shape, the team, the instruction set and the library
  * version; nothing of size is allocated in hri_gemm_run (oneDNN makes a few allocations of some hundred bytes).
  *
- * Bits do not depend on `threads` (see gemm.c for what that takes). They may depend on everything else in the shape:
+ * Bits do not depend on `threads` (see ops/linear/product.c for what that takes). They may depend on everything else in the shape:
  * running M in row chunks promises nothing. */
 #ifndef HRI_BACKEND_CPU_GEMM_H
 #define HRI_BACKEND_CPU_GEMM_H
@@ -22,21 +17,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "base/real.h"
 #include "backend/cpu/isa.h"
-
-typedef enum hri_gemm_kind { HRI_GEMM_FORWARD = 0, HRI_GEMM_DX, HRI_GEMM_DW, HRI_GEMM_KIND_COUNT } hri_gemm_kind;
-
-typedef struct hri_gemm_shape {
-  hri_gemm_kind kind;
-  hri_real type;   /* of a and b */
-  hri_real out;    /* of c: fp32, or that of a and b */
-  int64_t m, n, k; /* as above, each >= 1 */
-  bool bias;       /* FORWARD only */
-  bool accumulate; /* c += , else c = ; fp32 only */
-  bool packed;     /* b comes from hri_gemm_pack */
-  int threads;     /* the team, >= 1; 1 runs inside the calling thread, also within a parallel region */
-} hri_gemm_shape;
+#include "ops/linear/product.h"
 
 typedef enum hri_gemm_provider {
   HRI_GEMM_AUTO = 0, /* oneDNN where it serves the shape, else portable */
@@ -50,8 +32,6 @@ typedef struct hri_gemm_options {
 
 typedef struct hri_gemm_cache hri_gemm_cache; /* what is known of shapes, and what was prepared */
 typedef struct hri_gemm hri_gemm;             /* a prepared shape; lives as long as its cache */
-
-enum { HRI_GEMM_ALIGNMENT = 64 }; /* of scratch, bytes; operands need 4 */
 
 /* The library does not survive to be refused memory: it is called only where this much more could be had, else the answer is
  * BUDGET. More than twice the most that one call was measured to need (3.44 MiB; docs/memory-model.md, "Room for libraries"). */
@@ -89,10 +69,6 @@ hr_status hri_gemm_packed_bytes(hri_gemm_cache *cache, const hri_gemm_shape *sha
 hr_status hri_gemm_prepare_pack(hri_gemm_cache *cache, const hri_gemm_shape *shape, hri_gemm **gemm, hr_error *error);
 /* Packs plain b (w or x) by the team; no scratch. For a gemm of hri_gemm_prepare_pack or of a packed shape. */
 void hri_gemm_pack(const hri_gemm *gemm, const void *b, void *packed);
-
-/* Whether packing b before every single product was measured to be faster than the plain product (docs/performance.md).
- * By kind, type and sizes alone. */
-bool hri_gemm_packing_pays(const hri_gemm_shape *shape);
 
 /* What computes a prepared shape, for reports and tests: "brg:avx512_core", "portable:avx2". Lives with the cache. */
 const char *hri_gemm_implementation(const hri_gemm *gemm);

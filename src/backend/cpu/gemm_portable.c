@@ -10,7 +10,7 @@
  * Bits: an element of c is the sum over blocks of DEPTH_BLOCK terms, each block summed in order by one thread in one
  * lane, and the blocks added in order. How rows and columns are dealt out, by tiles or threads, does not enter. Tiles at
  * the edge compute with zeros and go through the same operations. Where c is bf16 and there are several blocks of terms,
- * their sums stand in fp32 scratch until the last one (for STAGE_ROWS rows at a time), so that c is rounded once.
+ * their sums stand in fp32 scratch until the last one (for some rows at a time), so that c is rounded once.
  *
  * FORWARD with few rows (generation) is bound by reading w and reads it once, with plain dot products. bf16 comes in
  * pairs: as the upper and lower half of 32-bit words, both are widened by one operation on a whole vector, and the few
@@ -31,20 +31,24 @@
 
 /* TILE_ROWS x 2 vectors of sums, two vectors of b and a broadcast fill the registers (32, else 16). */
 #if defined(__AVX512F__)
-#define TILE_ROWS 14
-#elif defined(__aarch64__)
-#define TILE_ROWS 12
+#define LEVEL HRI_ISA_AVX512
+#define TILE_ROWS HRI_PORTABLE_ROWS_AVX512
+_Static_assert((int)HRI_LANES == (int)HRI_PORTABLE_LANES_AVX512, "as scratch is laid out");
+#elif defined(__AVX2__)
+#define LEVEL HRI_ISA_AVX2
+#define TILE_ROWS HRI_PORTABLE_ROWS_AVX2
+_Static_assert((int)HRI_LANES == (int)HRI_PORTABLE_LANES_AVX2, "as scratch is laid out");
 #else
-#define TILE_ROWS 6
+#define LEVEL HRI_ISA_BASE
+#define TILE_ROWS HRI_PORTABLE_ROWS_BASE
+_Static_assert((int)HRI_LANES == (int)HRI_PORTABLE_LANES_BASE, "as scratch is laid out");
 #endif
 #define LANES HRI_LANES
 #define TILE_COLUMNS (2 * LANES)
 
 enum {
-  DEPTH_BLOCK = 256,           /* terms summed before c is touched */
-  ROW_BLOCK = 24 * TILE_ROWS,  /* rows of a packed by a thread at a time */
-  COLUMN_BLOCK = 2048,         /* columns of b packed by the team at a time */
-  STAGE_ROWS = 6 * ROW_BLOCK,  /* rows of a bf16 c whose sums stand in scratch */
+  DEPTH_BLOCK = HRI_PORTABLE_DEPTH,
+  COLUMN_BLOCK = HRI_PORTABLE_COLUMNS,
   DOT_TOGETHER = 4,            /* rows of x multiplied with one row of w at a time */
   DOT_SUMS = 4                 /* vectors of sums per dot product */
 };
@@ -168,40 +172,8 @@ static void tile(int64_t depth, const float *a, const float *b, const target *t)
 
 /* ---- the blocked product ---- */
 
-typedef struct layout {
-  hri_gemm_product p;
-  int64_t depth, rows, columns;               /* of the largest blocks, rows and columns in whole tiles */
-  int64_t stage_rows;                         /* 0: c takes the sums itself */
-  uint64_t b_floats, stage_floats, a_floats;  /* packed b and stage, shared; packed a, per thread */
-} layout;
-
-static uint64_t whole_lines(int64_t floats) { return hri_round_up((uint64_t)floats, HRI_GEMM_ALIGNMENT / sizeof(float)); }
-
-static layout layout_of(const hri_gemm_shape *s) {
-  layout l = {.p = hri_gemm_product_of(s)};
-  l.depth = least(l.p.depth, DEPTH_BLOCK);
-  l.rows = least(blocks(l.p.rows, TILE_ROWS) * TILE_ROWS, ROW_BLOCK);
-  l.columns = least(blocks(l.p.columns, TILE_COLUMNS) * TILE_COLUMNS, COLUMN_BLOCK);
-  l.stage_rows = s->out == HRI_REAL_BF16 && l.p.depth > DEPTH_BLOCK ? least(l.p.rows, STAGE_ROWS) : 0;
-  l.b_floats = whole_lines(l.columns * l.depth);
-  l.stage_floats = whole_lines(l.stage_rows * l.columns);
-  l.a_floats = whole_lines(l.rows * l.depth);
-  if (!hri_gemm_takes_dots(s)) return l;
-  /* Dot products: x in fp32, per thread. */
-  l.b_floats = l.stage_floats = 0;
-  l.a_floats = s->type == HRI_REAL_BF16 ? (uint64_t)(s->m * blocks(s->k, 2 * LANES) * 2 * LANES) : 0;
-  return l;
-}
-
-static uint64_t scratch_bytes(const hri_gemm_shape *s) {
-  layout l = layout_of(s);
-  uint64_t floats, bytes;
-  if (!hri_mul(l.a_floats, (uint64_t)s->threads, &floats) || !hri_add(floats, l.b_floats + l.stage_floats, &floats)) return UINT64_MAX;
-  return hri_mul(floats, sizeof(float), &bytes) ? bytes : UINT64_MAX;
-}
-
 typedef struct work {
-  layout l;
+  hri_portable_layout l;
   hri_real type, out;
   const void *a, *b;
   const float *bias;
@@ -411,7 +383,7 @@ static void finish(const float *sums, void *c, hri_real out, int64_t count, bool
 /* ---- entry ---- */
 
 static void run(const hri_gemm_shape *s, const void *a, const void *b, const float *bias, void *c, void *scratch) {
-  work w = {.l = layout_of(s), .type = s->type, .out = s->out, .a = a, .b = b, .bias = s->bias ? bias : NULL, .c = c, .packed_b = scratch,
+  work w = {.l = hri_portable_layout_of(LEVEL, s), .type = s->type, .out = s->out, .a = a, .b = b, .bias = s->bias ? bias : NULL, .c = c, .packed_b = scratch,
             .accumulate = s->accumulate};
   void (*part)(const work *, int, int) = hri_gemm_takes_dots(s) ? dots_thread : product_thread;
   if (scratch) {
@@ -427,5 +399,5 @@ static void run(const hri_gemm_shape *s, const void *a, const void *b, const flo
 }
 
 hri_gemm_portable PASTE(hri_gemm_portable, HRI_ISA)(void) {
-  return (hri_gemm_portable){.scratch_bytes = scratch_bytes, .run = run, .finish = finish};
+  return (hri_gemm_portable){.run = run, .finish = finish};
 }

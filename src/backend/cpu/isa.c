@@ -1,21 +1,6 @@
 #include "backend/cpu/isa.h"
 
-#include <string.h>
-
 #include "backend/cpu/gemm_providers.h"
-
-static const char *const names[HRI_ISA_COUNT] = {"base", "avx2", "avx512", "avx512bf16"};
-
-const char *hri_isa_name(hri_isa isa) { return (unsigned)isa < HRI_ISA_COUNT ? names[isa] : "unknown"; }
-
-bool hri_isa_parse(const char *text, hri_isa *isa) {
-  for (int i = 0; text && i < HRI_ISA_COUNT; i++)
-    if (strcmp(text, names[i]) == 0) {
-      *isa = (hri_isa)i;
-      return true;
-    }
-  return false;
-}
 
 /* The features are those that the build compiles each level with. */
 static hri_isa processor_isa(void) {

@@ -1,23 +1,9 @@
-/* The instruction levels that kernels are compiled for. The level is part of a job: it decides bits and scratch. */
+/* Which of the instruction levels (ops/isa.h) this machine has, and which one a process takes. */
 #ifndef HRI_BACKEND_CPU_ISA_H
 #define HRI_BACKEND_CPU_ISA_H
 
-#include <stdbool.h>
-
 #include "base/error.h"
-
-typedef enum hri_isa {
-  HRI_ISA_BASE = 0, /* what the compiler takes for granted: SSE2 on x86-64, NEON on Arm */
-  HRI_ISA_AVX2,     /* with FMA */
-  HRI_ISA_AVX512,   /* F, BW, DQ, VL */
-  HRI_ISA_AVX512_BF16, /* and products of bf16 pairs; kernels that have no use for them are those of AVX512 */
-  HRI_ISA_COUNT
-} hri_isa;
-
-/* "base", "avx2", "avx512", "avx512bf16". Never NULL. */
-const char *hri_isa_name(hri_isa isa);
-/* False when `text` names no level. */
-bool hri_isa_parse(const char *text, hri_isa *isa);
+#include "ops/isa.h"
 
 /* The highest level that this processor has, at most `cap`. The GEMM library is held to the same level, which works only
  * before its first use in the process; hri_gemm_cache_create looks whether it did. */

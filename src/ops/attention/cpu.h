@@ -5,7 +5,7 @@
  * are rounded where they are stored.
  *
  * Common to all kernels: no allocation, no libm; `scratch` is the caller's, 64-byte aligned, of the size that the
- * *_scratch function of the same table gives for the same shape and threads (UINT64_MAX when it does not fit 64 bits);
+ * *_scratch function of scratch.h gives for the same level, shape and threads;
  * inputs and outputs do not overlap and need the alignment of their elements only. The result has the same bits for every
  * `threads` >= 1. Kernels cannot fail. */
 #ifndef HRI_OPS_ATTENTION_CPU_H
@@ -13,25 +13,22 @@
 
 #include <stdint.h>
 
-#include "ops/attention/shape.h"
+#include "ops/attention/scratch.h"
 
 typedef struct hri_attention_kernels_table {
-  /* qkv, doc_start int32 [B,T] or NULL -> y, lse. Memory beside the operands: one tile set per thread. */
-  uint64_t (*forward_scratch)(const hri_attention_shape *shape, int threads);
+  /* qkv, doc_start int32 [B,T] or NULL -> y, lse. */
+  hri_isa level; /* whose scratch it is (scratch.h) */
   void (*forward)(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start, void *y,
                   float *lse, void *scratch, int threads);
 
   /* dy, qkv, y, lse, doc_start -> dqkv (every element written). Scores are recomputed. */
-  uint64_t (*backward_scratch)(const hri_attention_shape *shape, int threads);
   void (*backward)(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv, const void *y,
                    const float *lse, const int32_t *doc_start, void *dqkv, void *scratch, int threads);
 
   /* The same, keeping probs [B,H,T,T] (query-major; masked entries are 0): what the comparison with O(T) memory uses.
    * Its backward reads probs instead of recomputing them and needs neither y nor lse. */
-  uint64_t (*materialized_scratch)(const hri_attention_shape *shape, int threads);
   void (*materialized)(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,
                        void *y, void *probs, void *scratch, int threads);
-  uint64_t (*materialized_backward_scratch)(const hri_attention_shape *shape, int threads);
   void (*materialized_backward)(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
                                 const void *probs, const int32_t *doc_start, void *dqkv, void *scratch, int threads);
 
@@ -39,7 +36,6 @@ typedef struct hri_attention_kernels_table {
    * rows_valid - 1 (<= capacity); their keys and values enter the caches, which hold positions 0 .. past - 1 already,
    * and y[B*rows, H*D] receives their attention over all positions up to their own. Rows of y from rows_valid on are
    * set to zero. Cache elements of later positions are neither read into a result nor written. */
-  uint64_t (*cached_scratch)(const hri_attention_cache_shape *shape, int threads);
   void (*cached)(const hri_attention_cache_shape *shape, float scale, const void *qkv, int64_t past,
                  int64_t rows_valid, void *cache_keys, void *cache_values, void *y, void *scratch, int threads);
 } hri_attention_kernels_table;

@@ -24,32 +24,12 @@
  *
  * With a soft-cap, S is capped before P, and dS gets one more factor, the slope of the cap at S. It has a tile of its own;
  * the materialized backward computes S for it. */
+#include <assert.h>
 #include <sched.h>
 
 #include "ops/attention/kernels.h"
 
-enum {
-  BACKWARD_QUERIES = 64,
-  BACKWARD_PANELS = TILE_KEYS / TILE_LANES,
-  /* Row stride of the P and dS tiles: more than the keys, or their columns would share few cache sets. */
-  BACKWARD_STRIDE = TILE_KEYS + TILE_VECTOR,
-  SLOTS_PER_THREAD = 2, /* kv heads in flight: enough that a wait is rare */
-};
-
-/* `row` and `wide` are those of the job; P and dS are [BACKWARD_QUERIES][BACKWARD_STRIDE], of pairs half the rows. */
-typedef struct backward_tiles {
-  float *rows;                 /* [TILE_KEYS][row]: K or V of the tile before they are turned */
-  float *keys, *values;        /* [panel][words][TILE_LANES] */
-  float *key_pairs;            /* [TILE_KEYS][row], or of pairs [TILE_KEYS/2][wide]: K for dQ */
-  float *dkeys, *dvalues;      /* [TILE_KEYS][wide] */
-  float *q, *dy;               /* [BACKWARD_QUERIES][row] */
-  float *q_pairs, *dy_pairs;   /* the same tiles, or of pairs [BACKWARD_QUERIES/2][wide] */
-  float *probs, *dscores;      /* first S and dP, then P and dS for use by columns */
-  float *slopes;               /* like `probs`, of the soft-cap: first S if P is given; NULL without one */
-  float *dscore_rows;          /* dS by rows: `dscores` itself, or of pairs BACKWARD_QUERIES rows of half the stride */
-  float *lse, *delta;          /* [BACKWARD_QUERIES]; lse in log2, so high where there is no query that P is 0 */
-  int32_t *start;              /* [BACKWARD_QUERIES]: the first key that each query sees */
-} backward_tiles;
+enum { BACKWARD_PANELS = TILE_KEYS / TILE_LANES, BACKWARD_STRIDE = TILE_KEYS + TILE_VECTOR /* hri_backward_stride */ };
 
 typedef struct backward_job {
   const hri_attention_shape *shape;
@@ -58,16 +38,10 @@ typedef struct backward_job {
   const float *lse;
   const int32_t *doc_start;
   void *dqkv;
-  bool pairs;
-  float *delta;    /* [B,H,T] */
-  float *dq;       /* [slots][group][blocks * BACKWARD_QUERIES][wide]: sums of the heads in flight */
-  int64_t *turns;  /* [slots][group][blocks] */
-  int32_t *least;  /* [B][blocks]: the first key that any query of a block sees */
-  int64_t group, slots;
+  hri_attention_cut cut;
+  hri_backward_shared shared;
   int64_t stride, width; /* elements per row of qkv and of y */
-  int64_t words, row;    /* words of a head, and of a packed row */
-  int64_t wide;          /* D rounded up to TILE_VECTOR */
-  int64_t blocks, tiles; /* query blocks and key tiles per row */
+  int64_t tiles;         /* key tiles per row */
 } backward_job;
 
 /* A query block of one head against a key tile. Panel p of the tile is seen by the queries [begin[p], end[p]) of the
@@ -79,61 +53,15 @@ typedef struct block_spans {
   bool masked[BACKWARD_PANELS];
 } block_spans;
 
-static backward_tiles take_tiles(tile_carver *carver, const backward_job *job) {
-  backward_tiles t;
-  t.rows = tile_take_floats(carver, TILE_KEYS * job->row);
-  t.keys = tile_take_floats(carver, TILE_KEYS * job->words);
-  t.values = tile_take_floats(carver, TILE_KEYS * job->words);
-  t.key_pairs = tile_take_floats(carver, job->pairs ? TILE_KEYS / 2 * job->wide : TILE_KEYS * job->row);
-  t.dkeys = tile_take_floats(carver, TILE_KEYS * job->wide);
-  t.dvalues = tile_take_floats(carver, TILE_KEYS * job->wide);
-  t.q = tile_take_floats(carver, BACKWARD_QUERIES * job->row);
-  t.dy = tile_take_floats(carver, BACKWARD_QUERIES * job->row);
-  t.q_pairs = job->pairs ? tile_take_floats(carver, BACKWARD_QUERIES / 2 * job->wide) : t.q;
-  t.dy_pairs = job->pairs ? tile_take_floats(carver, BACKWARD_QUERIES / 2 * job->wide) : t.dy;
-  t.probs = tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE);
-  t.dscores = tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE);
-  t.slopes = job->shape->softcap > 0 ? tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE) : NULL;
-  t.dscore_rows = job->pairs ? tile_take_floats(carver, BACKWARD_QUERIES * BACKWARD_STRIDE / 2) : t.dscores;
-  t.lse = tile_take_floats(carver, BACKWARD_QUERIES);
-  t.delta = tile_take_floats(carver, BACKWARD_QUERIES);
-  t.start = tile_take(carver, BACKWARD_QUERIES, sizeof(int32_t));
-  return t;
-}
-
-static backward_job make_job(const hri_attention_shape *shape, int threads) {
-  backward_job job = {.shape = shape, .pairs = TILE_PAIRS(shape->real)};
-  job.group = shape->heads / shape->kv_heads;
-  job.slots = tile_min(shape->batch * shape->kv_heads, (int64_t)SLOTS_PER_THREAD * threads);
+static backward_job make_job(const hri_attention_shape *shape, float scale, void *scratch, int threads) {
+  backward_job job = {.shape = shape, .scale = scale, .limit = (float)shape->softcap / scale, .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim)};
+  hri_carver carver = {.base = scratch};
+  assert(job.cut.vector == TILE_VECTOR && job.cut.keys == TILE_KEYS && hri_backward_stride(&job.cut) == BACKWARD_STRIDE);
+  job.shared = hri_backward_shared_take(&carver, &job.cut, shape, threads);
   job.stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
   job.width = shape->heads * shape->head_dim;
-  job.words = tile_words(job.pairs, shape->head_dim);
-  job.row = tile_row_words(job.pairs, shape->head_dim);
-  job.wide = tile_round_up(shape->head_dim, TILE_VECTOR);
-  job.blocks = (shape->sequence + BACKWARD_QUERIES - 1) / BACKWARD_QUERIES;
   job.tiles = (shape->sequence + TILE_KEYS - 1) / TILE_KEYS;
   return job;
-}
-
-/* What the team shares, in front of the tiles of the threads. */
-static void take_shared(tile_carver *carver, backward_job *job) {
-  uint64_t in_flight = (uint64_t)job->slots * (uint64_t)job->group, heads = (uint64_t)job->shape->batch * (uint64_t)job->shape->heads;
-  job->delta = tile_take(carver, heads * (uint64_t)job->shape->sequence, sizeof(float));
-  job->least = tile_take(carver, (uint64_t)job->shape->batch * (uint64_t)job->blocks, sizeof(int32_t));
-  job->turns = tile_take(carver, in_flight * (uint64_t)job->blocks, sizeof(int64_t));
-  job->dq = tile_take(carver, in_flight * (uint64_t)job->blocks, BACKWARD_QUERIES * (uint64_t)job->wide * sizeof(float));
-}
-
-uint64_t hri_attention_backward_scratch(const hri_attention_shape *shape, int threads) {
-  backward_job job = make_job(shape, threads);
-  tile_carver carver = {0};
-  take_shared(&carver, &job);
-  for (int i = 0; i < threads; i++) take_tiles(&carver, &job);
-  return carver.used;
-}
-
-uint64_t hri_attention_materialized_backward_scratch(const hri_attention_shape *shape, int threads) {
-  return hri_attention_backward_scratch(shape, threads);
 }
 
 /* delta of one (batch row, query) for all heads. */
@@ -146,7 +74,7 @@ TILE_INLINE void prepare_row(const backward_job *job, int64_t b, int64_t t, cons
       int64_t at = row * job->width + h * d + i, left = tile_min(d - i, TILE_VECTOR);
       sums += hri_vload_real_n(job->dy, at, left, real) * hri_vload_real_n(job->y, at, left, real);
     }
-    job->delta[(b * shape->heads + h) * shape->sequence + t] = hri_vsum((hri_vf)sums);
+    job->shared.delta[(b * shape->heads + h) * shape->sequence + t] = hri_vsum((hri_vf)sums);
   }
 }
 static void prepare(const backward_job *job, int64_t row) {
@@ -155,64 +83,64 @@ static void prepare(const backward_job *job, int64_t row) {
   else prepare_row(job, b, t, HRI_REAL_F32);
 }
 
-static void pack_keys(const backward_job *job, const backward_tiles *tiles, int64_t b, int64_t kv, int64_t key) {
+static void pack_keys(const backward_job *job, const hri_backward_tiles *tiles, int64_t b, int64_t kv, int64_t key) {
   const hri_attention_shape *shape = job->shape;
   int64_t d = shape->head_dim, count = tile_min(TILE_KEYS, shape->sequence - key);
   int64_t at = (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
-  float *rows = job->pairs ? tiles->rows : tiles->key_pairs;
-  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d, TILE_KEYS, rows,
-                 job->row);
-  tile_pack_panels(rows, job->row, TILE_KEYS, job->words, tiles->keys);
-  tile_pair_rows(job->pairs, rows, job->row, TILE_KEYS, job->wide, tiles->key_pairs);
-  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real), job->stride,
-                 count, d, TILE_KEYS, tiles->rows, job->row);
-  tile_pack_panels(tiles->rows, job->row, TILE_KEYS, job->words, tiles->values);
+  float *rows = job->cut.pairs ? tiles->rows : tiles->key_pairs;
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d, TILE_KEYS, rows,
+                 job->cut.row);
+  tile_pack_panels(rows, job->cut.row, TILE_KEYS, job->cut.words, tiles->keys);
+  tile_pair_rows(job->cut.pairs, rows, job->cut.row, TILE_KEYS, job->cut.wide, tiles->key_pairs);
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real), job->stride,
+                 count, d, TILE_KEYS, tiles->rows, job->cut.row);
+  tile_pack_panels(tiles->rows, job->cut.row, TILE_KEYS, job->cut.words, tiles->values);
 }
 
-static void pack_block(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t b,
+static void pack_block(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t b,
                        int64_t h) {
   const hri_attention_shape *shape = job->shape;
   int64_t row = b * shape->sequence + spans->first, d = shape->head_dim, count = spans->count;
   int64_t index = (b * shape->heads + h) * shape->sequence + spans->first;
-  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, row * job->stride + h * d, shape->real), job->stride,
-                 count, d, BACKWARD_QUERIES, tiles->q, job->row);
-  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->dy, row * job->width + h * d, shape->real), job->width, count,
-                 d, BACKWARD_QUERIES, tiles->dy, job->row);
-  tile_pair_rows(job->pairs, tiles->q, job->row, BACKWARD_QUERIES, job->wide, tiles->q_pairs);
-  tile_pair_rows(job->pairs, tiles->dy, job->row, BACKWARD_QUERIES, job->wide, tiles->dy_pairs);
-  for (int64_t i = 0; i < BACKWARD_QUERIES; i++) {
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, row * job->stride + h * d, shape->real), job->stride,
+                 count, d, HRI_BACKWARD_QUERIES, tiles->q, job->cut.row);
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->dy, row * job->width + h * d, shape->real), job->width, count,
+                 d, HRI_BACKWARD_QUERIES, tiles->dy, job->cut.row);
+  tile_pair_rows(job->cut.pairs, tiles->q, job->cut.row, HRI_BACKWARD_QUERIES, job->cut.wide, tiles->q_pairs);
+  tile_pair_rows(job->cut.pairs, tiles->dy, job->cut.row, HRI_BACKWARD_QUERIES, job->cut.wide, tiles->dy_pairs);
+  for (int64_t i = 0; i < HRI_BACKWARD_QUERIES; i++) {
     tiles->lse[i] = job->lse && i < count ? job->lse[index + i] * TILE_LOG2E : -TILE_LOWEST;
-    tiles->delta[i] = i < count ? job->delta[index + i] : 0;
+    tiles->delta[i] = i < count ? job->shared.delta[index + i] : 0;
   }
 }
 
 /* The first key of each query of a block; queries past the end repeat the last one. */
-static void begin_block(const backward_job *job, const backward_tiles *tiles, block_spans *spans, int64_t b,
+static void begin_block(const backward_job *job, const hri_backward_tiles *tiles, block_spans *spans, int64_t b,
                         int64_t block) {
   const hri_attention_shape *shape = job->shape;
   const int32_t *doc_start = job->doc_start ? job->doc_start + b * shape->sequence : NULL;
-  spans->first = block * BACKWARD_QUERIES;
-  spans->count = tile_min(BACKWARD_QUERIES, shape->sequence - spans->first);
+  spans->first = block * HRI_BACKWARD_QUERIES;
+  spans->count = tile_min(HRI_BACKWARD_QUERIES, shape->sequence - spans->first);
   spans->least = INT32_MAX;
-  for (int64_t i = 0; i < BACKWARD_QUERIES; i++) {
+  for (int64_t i = 0; i < HRI_BACKWARD_QUERIES; i++) {
     tiles->start[i] = tile_first_key(shape, doc_start, tile_min(spans->first + i, shape->sequence - 1));
     spans->least = tile_min(spans->least, tiles->start[i]);
   }
 }
 
-/* job->least of one block. With windows and documents most pairs of a block and a key tile see nothing of each other; this
+/* job->shared.least of one block. With windows and documents most pairs of a block and a key tile see nothing of each other; this
  * tells without a look at the queries. */
 static void find_least(const backward_job *job, int64_t b, int64_t block) {
   const hri_attention_shape *shape = job->shape;
   const int32_t *doc_start = job->doc_start ? job->doc_start + b * shape->sequence : NULL;
-  int64_t first = block * BACKWARD_QUERIES, end = tile_min(first + BACKWARD_QUERIES, shape->sequence), least = INT32_MAX;
+  int64_t first = block * HRI_BACKWARD_QUERIES, end = tile_min(first + HRI_BACKWARD_QUERIES, shape->sequence), least = INT32_MAX;
   for (int64_t t = first; t < end; t++) least = tile_min(least, tile_first_key(shape, doc_start, t));
-  job->least[b * job->blocks + block] = (int32_t)least;
+  job->shared.least[b * job->shared.blocks + block] = (int32_t)least;
 }
 
 /* Which queries of the block see each panel of the key tile; false when none. The tiles that a block sees are
  * consecutive, because each query sees everything from its start to itself: so its turns count up by one. */
-static bool find_spans(const backward_tiles *tiles, block_spans *spans, int64_t key) {
+static bool find_spans(const hri_backward_tiles *tiles, block_spans *spans, int64_t key) {
   bool any = false;
   for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
     int64_t low = key + p * TILE_LANES, high = low + TILE_LANES - 1, begin = tile_max_int(low - spans->first, 0);
@@ -230,7 +158,7 @@ static bool find_spans(const backward_tiles *tiles, block_spans *spans, int64_t 
 
 /* One row, two vectors of keys: P from S (or P given, when the materialized backward has read it), and dS from dP. */
 TILE_INLINE void score_row(const bool pairs, const bool given, const bool masked, const bool capped,
-                           const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t i, int64_t at, int64_t key,
+                           const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t i, int64_t at, int64_t key,
                            tile_vf p[2], tile_vf ds[2]) {
   TILE_UNROLL for (int v = 0; v < 2; v++) {
     int64_t index = i * BACKWARD_STRIDE + at + v * TILE_VECTOR;
@@ -257,7 +185,7 @@ TILE_INLINE void score_row(const bool pairs, const bool given, const bool masked
 /* P and dS of the visible rows of one panel, from S and dP in place. Pairs of rows become rows of pairs at half the
  * row index. */
 TILE_INLINE void softmax_backward(const bool pairs, const bool given, const bool masked, const bool capped,
-                                  const backward_job *job, const backward_tiles *tiles, const block_spans *spans,
+                                  const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
                                   int64_t panel, int64_t key) {
   int64_t at = panel * TILE_LANES;
   tile_vf p[2], ds[2];
@@ -289,7 +217,7 @@ TILE_INLINE void softmax_backward(const bool pairs, const bool given, const bool
   }
 }
 #define SOFTMAX_BACKWARD(name, pairs, given, masked, capped)                                                           \
-  __attribute__((noinline)) static void name(const backward_job *job, const backward_tiles *tiles,                     \
+  __attribute__((noinline)) static void name(const backward_job *job, const hri_backward_tiles *tiles,                     \
                                              const block_spans *spans, int64_t panel, int64_t key) {                   \
     softmax_backward(pairs, given, masked, capped, job, tiles, spans, panel, key);                                     \
   }
@@ -307,7 +235,7 @@ SOFTMAX_BACKWARD(softmax_given_capped_pairs, true, true, false, true)
 #endif
 
 /* P of one panel from probs [T][T] of its head; what lies past the sequence is zero. */
-static void read_probs(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t p,
+static void read_probs(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t p,
                        int64_t b, int64_t h, int64_t key) {
   int64_t t = job->shape->sequence, low = key + p * TILE_LANES, width = tile_min(TILE_LANES, t - low);
   for (int64_t i = spans->begin[p]; i < spans->end[p]; i++) {
@@ -320,25 +248,25 @@ static void read_probs(const backward_job *job, const backward_tiles *tiles, con
 }
 
 /* S (or P, when it is given) and dP of one panel, raw. */
-static void compute_scores(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t p,
+static void compute_scores(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t p,
                            int64_t b, int64_t h, int64_t key) {
   int64_t begin = spans->begin[p], rows = spans->end[p] - begin, at = begin * BACKWARD_STRIDE + p * TILE_LANES;
-  int64_t panel = p * job->words * TILE_LANES;
+  int64_t panel = p * job->cut.words * TILE_LANES;
   if (job->probs)
     read_probs(job, tiles, spans, p, b, h, key);
   else
-    tile_product(job->pairs, false, false, rows, job->words, tiles->q + begin * job->row, job->row, tiles->keys + panel,
+    tile_product(job->cut.pairs, false, false, rows, job->cut.words, tiles->q + begin * job->cut.row, job->cut.row, tiles->keys + panel,
                  TILE_LANES, tiles->probs + at, BACKWARD_STRIDE, TILE_LANES);
-  tile_product(job->pairs, false, false, rows, job->words, tiles->dy + begin * job->row, job->row, tiles->values + panel,
+  tile_product(job->cut.pairs, false, false, rows, job->cut.words, tiles->dy + begin * job->cut.row, job->cut.row, tiles->values + panel,
                TILE_LANES, tiles->dscores + at, BACKWARD_STRIDE, TILE_LANES);
 }
 
 /* The slopes of the soft-cap of one panel, and S capped unless P is given. */
-static void cap_panel(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t p) {
+static void cap_panel(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t p) {
   int64_t begin = spans->begin[p], rows = spans->end[p] - begin, at = begin * BACKWARD_STRIDE + p * TILE_LANES;
   if (job->probs) {
-    tile_product(job->pairs, false, false, rows, job->words, tiles->q + begin * job->row, job->row,
-                 tiles->keys + p * job->words * TILE_LANES, TILE_LANES, tiles->slopes + at, BACKWARD_STRIDE, TILE_LANES);
+    tile_product(job->cut.pairs, false, false, rows, job->cut.words, tiles->q + begin * job->cut.row, job->cut.row,
+                 tiles->keys + p * job->cut.words * TILE_LANES, TILE_LANES, tiles->slopes + at, BACKWARD_STRIDE, TILE_LANES);
     tile_cap_scores(tiles->slopes + at, rows, BACKWARD_STRIDE, job->limit, NULL, tiles->slopes + at);
   } else {
     tile_cap_scores(tiles->probs + at, rows, BACKWARD_STRIDE, job->limit, tiles->probs + at, tiles->slopes + at);
@@ -346,7 +274,7 @@ static void cap_panel(const backward_job *job, const backward_tiles *tiles, cons
 }
 
 /* P and dS of the block; dS is zero by rows where a query does not see a panel, because dQ runs over whole ranges. */
-static void compute_block(const backward_job *job, const backward_tiles *tiles, const block_spans *spans, int64_t b,
+static void compute_block(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans, int64_t b,
                           int64_t h, int64_t key) {
   for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
     int64_t begin = spans->begin[p], end = spans->end[p];
@@ -354,14 +282,14 @@ static void compute_block(const backward_job *job, const backward_tiles *tiles, 
       compute_scores(job, tiles, spans, p, b, h, key);
       if (job->limit > 0) {
         cap_panel(job, tiles, spans, p);
-        if (job->probs) TILE_CHOOSE(job->pairs, softmax_given_capped)(job, tiles, spans, p, key);
-        else TILE_CHOOSE(job->pairs, softmax_capped)(job, tiles, spans, p, key);
-      } else if (job->probs) TILE_CHOOSE(job->pairs, softmax_given)(job, tiles, spans, p, key);
-      else if (spans->masked[p]) TILE_CHOOSE(job->pairs, softmax_masked)(job, tiles, spans, p, key);
-      else TILE_CHOOSE(job->pairs, softmax_plain)(job, tiles, spans, p, key);
+        if (job->probs) TILE_CHOOSE(job->cut.pairs, softmax_given_capped)(job, tiles, spans, p, key);
+        else TILE_CHOOSE(job->cut.pairs, softmax_capped)(job, tiles, spans, p, key);
+      } else if (job->probs) TILE_CHOOSE(job->cut.pairs, softmax_given)(job, tiles, spans, p, key);
+      else if (spans->masked[p]) TILE_CHOOSE(job->cut.pairs, softmax_masked)(job, tiles, spans, p, key);
+      else TILE_CHOOSE(job->cut.pairs, softmax_plain)(job, tiles, spans, p, key);
     }
-    int64_t pair = job->pairs ? 2 : 1;
-    for (int64_t i = 0; i < BACKWARD_QUERIES; i++)
+    int64_t pair = job->cut.pairs ? 2 : 1;
+    for (int64_t i = 0; i < HRI_BACKWARD_QUERIES; i++)
       if (i < begin || i >= end)
         memset(tiles->dscore_rows + (i * BACKWARD_STRIDE + p * TILE_LANES) / pair, 0,
                (size_t)(TILE_LANES / pair) * sizeof(float));
@@ -370,9 +298,9 @@ static void compute_block(const backward_job *job, const backward_tiles *tiles, 
 
 /* dkeys and dvalues of the tile += what the block gives; each group of TILE_ROWS keys takes only queries that may see
  * it. */
-static void add_key_gradients(const backward_job *job, const backward_tiles *tiles, const block_spans *spans,
+static void add_key_gradients(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
                               int64_t key) {
-  int64_t pair = job->pairs ? 2 : 1, ldb = job->wide;
+  int64_t pair = job->cut.pairs ? 2 : 1, ldb = job->cut.wide;
   for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
     /* on the diagonal by groups, elsewhere the panel at once */
     int64_t step = key + (p + 1) * TILE_LANES > spans->first ? TILE_ROWS : TILE_LANES;
@@ -380,9 +308,9 @@ static void add_key_gradients(const backward_job *job, const backward_tiles *til
       int64_t begin = tile_max_int(spans->begin[p], (key + j - spans->first) / TILE_ROWS * TILE_ROWS);
       int64_t depth = (spans->end[p] - begin) / pair, a = begin / pair * BACKWARD_STRIDE + j, bt = begin / pair * ldb;
       if (depth <= 0) continue;
-      tile_product(job->pairs, true, true, step, depth, tiles->probs + a, BACKWARD_STRIDE, tiles->dy_pairs + bt, ldb,
+      tile_product(job->cut.pairs, true, true, step, depth, tiles->probs + a, BACKWARD_STRIDE, tiles->dy_pairs + bt, ldb,
                    tiles->dvalues + j * ldb, ldb, ldb);
-      tile_product(job->pairs, true, true, step, depth, tiles->dscores + a, BACKWARD_STRIDE, tiles->q_pairs + bt, ldb,
+      tile_product(job->cut.pairs, true, true, step, depth, tiles->dscores + a, BACKWARD_STRIDE, tiles->q_pairs + bt, ldb,
                    tiles->dkeys + j * ldb, ldb, ldb);
     }
   }
@@ -409,20 +337,20 @@ static bool sees_whole_tile(const block_spans *spans, int64_t rows) {
 }
 
 /* The sums of dQ of the rows [i, i + rows) over the keys [begin, end) of the tile = or += dS K. */
-static void multiply_keys(const backward_job *job, const backward_tiles *tiles, bool add, int64_t i, int64_t rows,
+static void multiply_keys(const backward_job *job, const hri_backward_tiles *tiles, bool add, int64_t i, int64_t rows,
                           int64_t begin, int64_t end, float *dq) {
-  int64_t pair = job->pairs ? 2 : 1;
+  int64_t pair = job->cut.pairs ? 2 : 1;
   if (begin < end)
-    tile_product(job->pairs, false, add, rows, (end - begin) / pair,
+    tile_product(job->cut.pairs, false, add, rows, (end - begin) / pair,
                  tiles->dscore_rows + (i * BACKWARD_STRIDE + begin) / pair, BACKWARD_STRIDE / pair,
-                 tiles->key_pairs + begin / pair * job->wide, job->wide, dq + i * job->wide, job->wide, job->wide);
+                 tiles->key_pairs + begin / pair * job->cut.wide, job->cut.wide, dq + i * job->cut.wide, job->cut.wide, job->cut.wide);
   else if (!add)
-    memset(dq + i * job->wide, 0, (size_t)(rows * job->wide) * sizeof *dq);
+    memset(dq + i * job->cut.wide, 0, (size_t)(rows * job->cut.wide) * sizeof *dq);
 }
 
 /* The sums of dQ of the block = or += dS K; where not all is seen, each group of TILE_ROWS queries takes only the
  * panels that it sees, and on the diagonal only keys up to its own. */
-static void sum_query_gradients(const backward_job *job, const backward_tiles *tiles, const block_spans *spans,
+static void sum_query_gradients(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
                                 bool add, int64_t key, float *dq) {
   int64_t rows = tile_round_up(spans->count, TILE_ROWS);
   if (sees_whole_tile(spans, rows)) {
@@ -443,60 +371,60 @@ static void sum_query_gradients(const backward_job *job, const backward_tiles *t
 
 /* dq of the block gets this tile's part, in its turn; the last tile that the block sees writes it out. `index` is that
  * of the kv head among all, g the query head in its group. */
-static void add_query_gradients(const backward_job *job, const backward_tiles *tiles, const block_spans *spans,
+static void add_query_gradients(const backward_job *job, const hri_backward_tiles *tiles, const block_spans *spans,
                                 int64_t index, int64_t g, int64_t key) {
   const hri_attention_shape *shape = job->shape;
-  int64_t slot = (index % job->slots * job->group + g) * job->blocks + spans->first / BACKWARD_QUERIES;
-  int64_t tile = key / TILE_KEYS, round = index / job->slots * (job->tiles + 1);
-  int64_t b = index / shape->kv_heads, h = index % shape->kv_heads * job->group + g, d = shape->head_dim;
+  int64_t slot = (index % job->shared.slots * job->shared.group + g) * job->shared.blocks + spans->first / HRI_BACKWARD_QUERIES;
+  int64_t tile = key / TILE_KEYS, round = index / job->shared.slots * (job->tiles + 1);
+  int64_t b = index / shape->kv_heads, h = index % shape->kv_heads * job->shared.group + g, d = shape->head_dim;
   bool first = spans->least / TILE_KEYS == tile, last = (spans->first + spans->count - 1) / TILE_KEYS == tile;
-  float *dq = job->dq + slot * BACKWARD_QUERIES * job->wide;
+  float *dq = job->shared.dq + slot * HRI_BACKWARD_QUERIES * job->cut.wide;
   /* a block is free for round n at n * (tiles + 1), and for its next tile at that number plus the tile */
-  wait_turn(&job->turns[slot], first ? round : round + tile);
+  wait_turn(&job->shared.turns[slot], first ? round : round + tile);
   sum_query_gradients(job, tiles, spans, !first, key, dq);
   for (int64_t i = 0; last && i < spans->count; i++)
-    tile_store_row(shape->real, dq + i * job->wide, d, job->scale, job->dqkv,
+    tile_store_row(shape->real, dq + i * job->cut.wide, d, job->scale, job->dqkv,
                    (b * shape->sequence + spans->first + i) * job->stride + h * d);
-  __atomic_store_n(&job->turns[slot], last ? round + job->tiles + 1 : round + tile + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&job->shared.turns[slot], last ? round + job->tiles + 1 : round + tile + 1, __ATOMIC_RELEASE);
 }
 
-static void run_tile(const backward_job *job, const backward_tiles *tiles, int64_t index, int64_t key) {
+static void run_tile(const backward_job *job, const hri_backward_tiles *tiles, int64_t index, int64_t key) {
   const hri_attention_shape *shape = job->shape;
   int64_t b = index / shape->kv_heads, kv = index % shape->kv_heads, d = shape->head_dim;
   int64_t count = tile_min(TILE_KEYS, shape->sequence - key);
   pack_keys(job, tiles, b, kv, key);
-  memset(tiles->dkeys, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
-  memset(tiles->dvalues, 0, (size_t)(TILE_KEYS * job->wide) * sizeof(float));
-  for (int64_t block = key / BACKWARD_QUERIES; block < job->blocks; block++) {
+  memset(tiles->dkeys, 0, (size_t)(TILE_KEYS * job->cut.wide) * sizeof(float));
+  memset(tiles->dvalues, 0, (size_t)(TILE_KEYS * job->cut.wide) * sizeof(float));
+  for (int64_t block = key / HRI_BACKWARD_QUERIES; block < job->shared.blocks; block++) {
     block_spans spans;
-    if (job->least[b * job->blocks + block] >= key + TILE_KEYS) continue;
+    if (job->shared.least[b * job->shared.blocks + block] >= key + TILE_KEYS) continue;
     begin_block(job, tiles, &spans, b, block);
     if (!find_spans(tiles, &spans, key)) continue;
-    for (int64_t g = 0; g < job->group; g++) {
-      pack_block(job, tiles, &spans, b, kv * job->group + g);
-      compute_block(job, tiles, &spans, b, kv * job->group + g, key);
+    for (int64_t g = 0; g < job->shared.group; g++) {
+      pack_block(job, tiles, &spans, b, kv * job->shared.group + g);
+      compute_block(job, tiles, &spans, b, kv * job->shared.group + g, key);
       add_key_gradients(job, tiles, &spans, key);
       add_query_gradients(job, tiles, &spans, index, g, key);
     }
   }
   for (int64_t j = 0; j < count; j++) {
     int64_t to = (b * shape->sequence + key + j) * job->stride + (shape->heads + kv) * d;
-    tile_store_row(shape->real, tiles->dkeys + j * job->wide, d, job->scale, job->dqkv, to);
-    tile_store_row(shape->real, tiles->dvalues + j * job->wide, d, 1, job->dqkv, to + shape->kv_heads * d);
+    tile_store_row(shape->real, tiles->dkeys + j * job->cut.wide, d, job->scale, job->dqkv, to);
+    tile_store_row(shape->real, tiles->dvalues + j * job->cut.wide, d, 1, job->dqkv, to + shape->kv_heads * d);
   }
 }
 
 /* delta of a block without y: the row sums of P * (dY V^T). */
-static void sum_delta(const backward_job *job, const backward_tiles *tiles, int64_t b, int64_t h, int64_t block) {
+static void sum_delta(const backward_job *job, const hri_backward_tiles *tiles, int64_t b, int64_t h, int64_t block) {
   const hri_attention_shape *shape = job->shape;
-  float *delta = job->delta + (b * shape->heads + h) * shape->sequence + block * BACKWARD_QUERIES;
+  float *delta = job->shared.delta + (b * shape->heads + h) * shape->sequence + block * HRI_BACKWARD_QUERIES;
   block_spans spans;
   begin_block(job, tiles, &spans, b, block);
   memset(delta, 0, (size_t)spans.count * sizeof *delta);
   pack_block(job, tiles, &spans, b, h);
   for (int64_t key = 0; key < spans.first + spans.count; key += TILE_KEYS) {
     if (!find_spans(tiles, &spans, key)) continue;
-    pack_keys(job, tiles, b, h / job->group, key);
+    pack_keys(job, tiles, b, h / job->shared.group, key);
     for (int64_t p = 0; p < BACKWARD_PANELS; p++) {
       if (spans.begin[p] >= spans.end[p]) continue;
       compute_scores(job, tiles, &spans, p, b, h, key);
@@ -512,31 +440,32 @@ static void sum_delta(const backward_job *job, const backward_tiles *tiles, int6
 static void run_job(backward_job *job, void *scratch, int threads) {
   const hri_attention_shape *shape = job->shape;
   int64_t heads = shape->batch * shape->kv_heads, rows = shape->batch * shape->sequence, next = 0, next_delta = 0;
-  int64_t blocks = shape->batch * shape->heads * job->blocks;
-  tile_carver shared = {.base = scratch}, size = {0};
-  take_shared(&shared, job);
-  take_tiles(&size, job);
-  memset(job->turns, 0, (size_t)(job->slots * job->group * job->blocks) * sizeof *job->turns);
+  int64_t blocks = shape->batch * shape->heads * job->shared.blocks;
+  hri_carver shared = {.base = scratch}, size = {0};
+  (void)hri_backward_shared_take(&shared, &job->cut, shape, threads);
+  (void)hri_backward_tiles_take(&size, &job->cut, shape->softcap > 0);
+  assert(shared.used + (uint64_t)threads * size.used == hri_attention_backward_scratch(TILE_LEVEL, shape, threads)); /* what was planned */
+  memset(job->shared.turns, 0, (size_t)(job->shared.slots * job->shared.group * job->shared.blocks) * sizeof *job->shared.turns);
 #pragma omp parallel num_threads(threads)
   {
-    tile_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
-    backward_tiles tiles = take_tiles(&carver, job);
+    hri_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
+    hri_backward_tiles tiles = hri_backward_tiles_take(&carver, &job->cut, shape->softcap > 0);
 #pragma omp for schedule(static) nowait
-    for (int64_t i = 0; i < shape->batch * job->blocks; i++) find_least(job, i / job->blocks, i % job->blocks);
+    for (int64_t i = 0; i < shape->batch * job->shared.blocks; i++) find_least(job, i / job->shared.blocks, i % job->shared.blocks);
     if (job->y) {
 #pragma omp for schedule(static)
       for (int64_t row = 0; row < rows; row++) prepare(job, row);
     } else {
       for (int64_t task; (task = tile_next(&next_delta)) < blocks;) {
-        int64_t head = task / job->blocks;
-        sum_delta(job, &tiles, head / shape->heads, head % shape->heads, task % job->blocks);
+        int64_t head = task / job->shared.blocks;
+        sum_delta(job, &tiles, head / shape->heads, head % shape->heads, task % job->shared.blocks);
       }
 #pragma omp barrier
     }
     for (int64_t task; (task = tile_next(&next)) < heads * job->tiles;) {
       /* rounds of `slots` heads (the last one of fewer), in each the tiles, of each the heads */
-      int64_t round = task / (job->slots * job->tiles) * job->slots, within = task - round * job->tiles;
-      int64_t members = tile_min(job->slots, heads - round);
+      int64_t round = task / (job->shared.slots * job->tiles) * job->shared.slots, within = task - round * job->tiles;
+      int64_t members = tile_min(job->shared.slots, heads - round);
       run_tile(job, &tiles, round + within % members, within / members * TILE_KEYS);
     }
   }
@@ -545,9 +474,7 @@ static void run_job(backward_job *job, void *scratch, int threads) {
 void hri_attention_backward(const hri_attention_shape *shape, float scale, const void *dy, const void *qkv,
                             const void *y, const float *lse, const int32_t *doc_start, void *dqkv, void *scratch,
                             int threads) {
-  backward_job job = make_job(shape, threads);
-  job.scale = scale;
-  job.limit = (float)shape->softcap / scale;
+  backward_job job = make_job(shape, scale, scratch, threads);
   job.dy = dy;
   job.qkv = qkv;
   job.y = y;
@@ -560,9 +487,7 @@ void hri_attention_backward(const hri_attention_shape *shape, float scale, const
 void hri_attention_materialized_backward(const hri_attention_shape *shape, float scale, const void *dy,
                                          const void *qkv, const void *probs, const int32_t *doc_start, void *dqkv,
                                          void *scratch, int threads) {
-  backward_job job = make_job(shape, threads);
-  job.scale = scale;
-  job.limit = (float)shape->softcap / scale;
+  backward_job job = make_job(shape, scale, scratch, threads);
   job.dy = dy;
   job.qkv = qkv;
   job.probs = probs;

@@ -1,30 +1,18 @@
 /* Attention of a few new positions over a generation cache, at the bandwidth of the cache.
  *
  * Here the new rows are few and the keys many, so keys (or elements of D) are the vector lanes and rows are broadcast:
- * both caches are read front to back just as they lie (layout: shape.h), once per group of up to CACHED_ROWS rows.
+ * both caches are read front to back just as they lie (layout: shape.h), once per group of up to HRI_CACHED_ROWS rows.
  * The query heads that share a kv head count as rows of the same group, so grouped heads divide the traffic.
  *
- * A task is one (batch row, kv head, row group), walking tiles of CACHED_KEYS positions with an online softmax. When
+ * A task is one (batch row, kv head, row group), walking tiles of HRI_CACHED_KEYS positions with an online softmax. When
  * the shape gives too few such tasks (one-token decode with few heads), the keys are split as well: each task leaves its
  * unnormalised output, maximum and sum in scratch, and the parts are folded in the order of the splits. Whether and
  * where to split depends on the shape only, never on the team: the bits do not either. */
+#include <assert.h>
+
 #include "ops/attention/kernels.h"
 
-enum {
-  CACHED_ROWS = 48, /* a multiple of every row count below */
-  CACHED_KEYS = 256,
-  CACHED_FEW = 8, /* up to so many rows, what counts is reading the cache in long runs */
-  CACHED_SPLIT = 512,      /* positions per split */
-  CACHED_ENOUGH_TASKS = 32, /* with fewer, keys are split */
-};
-
-typedef struct cached_tiles {
-  float *q;      /* [CACHED_ROWS][D], times scale * log2(e) */
-  float *out;    /* [CACHED_ROWS][wide] */
-  float *scores; /* [CACHED_ROWS][CACHED_KEYS] */
-  float *tail;   /* [CACHED_KEYS][TILE_VECTOR]: the last D % TILE_VECTOR elements of the values, zero padded */
-  float *highest, *sum; /* [CACHED_ROWS] */
-} cached_tiles;
+enum { CACHED_FEW = 8 /* up to so many rows, what counts is reading the cache in long runs */ };
 
 typedef struct cached_job {
   const hri_attention_cache_shape *shape;
@@ -32,48 +20,10 @@ typedef struct cached_job {
   const void *qkv;
   int64_t past, valid;
   void *keys, *values, *y;
-  int64_t group, stride, wide;  /* query heads per kv head; elements per row of qkv; D rounded up to TILE_VECTOR */
-  int64_t row_groups, splits;   /* splits 1: results go to y directly */
-  float *parts;                 /* [B, K, splits][rows * group][wide + 2]: output, maximum, sum */
+  int64_t stride;          /* elements per row of qkv */
+  hri_attention_cut cut;
+  hri_cached_parts shared;
 } cached_job;
-
-static cached_job make_job(const hri_attention_cache_shape *shape) {
-  cached_job job = {.shape = shape};
-  job.group = shape->heads / shape->kv_heads;
-  job.stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
-  job.wide = tile_round_up(shape->head_dim, TILE_VECTOR);
-  job.row_groups = (shape->rows * job.group + CACHED_ROWS - 1) / CACHED_ROWS;
-  job.splits = 1;
-  if (shape->batch * shape->kv_heads * job.row_groups < CACHED_ENOUGH_TASKS)
-    job.splits = tile_max_int(1, (shape->capacity + CACHED_SPLIT - 1) / CACHED_SPLIT);
-  return job;
-}
-
-static void take_parts(tile_carver *carver, cached_job *job) {
-  job->parts = NULL;
-  if (job->splits == 1) return;
-  uint64_t rows = (uint64_t)job->shape->batch * (uint64_t)job->shape->heads * (uint64_t)job->shape->rows;
-  job->parts = tile_take(carver, rows * (uint64_t)job->splits, (uint64_t)(job->wide + 2) * sizeof(float));
-}
-
-static cached_tiles take_tiles(tile_carver *carver, const cached_job *job) {
-  cached_tiles tiles;
-  tiles.q = tile_take_floats(carver, CACHED_ROWS * job->shape->head_dim);
-  tiles.out = tile_take_floats(carver, CACHED_ROWS * job->wide);
-  tiles.scores = tile_take_floats(carver, CACHED_ROWS * CACHED_KEYS);
-  tiles.tail = tile_take_floats(carver, CACHED_KEYS * TILE_VECTOR);
-  tiles.highest = tile_take_floats(carver, CACHED_ROWS);
-  tiles.sum = tile_take_floats(carver, CACHED_ROWS);
-  return tiles;
-}
-
-uint64_t hri_attention_cached_scratch(const hri_attention_cache_shape *shape, int threads) {
-  cached_job job = make_job(shape);
-  tile_carver carver = {0};
-  take_parts(&carver, &job);
-  for (int i = 0; i < threads; i++) take_tiles(&carver, &job);
-  return carver.used;
-}
 
 /* Any number of rows: C[m][vectors] = or += A[m][depth] * B[depth][vectors], A by rows, B as it lies in the cache. The
  * wide ones serve few rows: what counts there is reading B in long runs, with enough sums in flight to hide the latency
@@ -119,7 +69,7 @@ static void append(const cached_job *job, int64_t b, int64_t kv, int64_t row) {
 }
 
 /* Position of the row with index r = (new row) * group + (query head in group), and the first that it sees. */
-static int64_t row_position(const cached_job *job, int64_t r) { return job->past + r / job->group; }
+static int64_t row_position(const cached_job *job, int64_t r) { return job->past + r / job->shared.group; }
 static int64_t row_start(const cached_job *job, int64_t r) {
   return job->shape->window > 0 ? tile_max_int(0, row_position(job, r) - job->shape->window + 1) : 0;
 }
@@ -136,9 +86,9 @@ static float lane_sum(tile_vf v) {
 }
 
 /* One step of the online softmax for row `i` of the group (global index r) over `count` scores from `key` on. */
-static void softmax_row(const cached_job *job, const cached_tiles *tiles, int64_t i, int64_t r, int64_t key,
+static void softmax_row(const cached_job *job, const hri_cached_tiles *tiles, int64_t i, int64_t r, int64_t key,
                         int64_t count) {
-  float *scores = tiles->scores + i * CACHED_KEYS, *out = tiles->out + i * job->wide;
+  float *scores = tiles->scores + i * HRI_CACHED_KEYS, *out = tiles->out + i * job->cut.wide;
   tile_vi last = tile_splat_int((int32_t)row_position(job, r)), first = tile_splat_int((int32_t)row_start(job, r));
   tile_vf tops = tile_splat(tiles->highest[i]), sums = {0};
   for (int64_t j = 0; j < count; j += TILE_VECTOR) {
@@ -156,18 +106,18 @@ static void softmax_row(const cached_job *job, const cached_tiles *tiles, int64_
   }
   tiles->sum[i] = tiles->sum[i] * factor + lane_sum(sums);
   if (top != tiles->highest[i]) {
-    for (int64_t j = 0; j < job->wide; j += TILE_VECTOR) tile_store(out + j, tile_load(out + j) * factor);
+    for (int64_t j = 0; j < job->cut.wide; j += TILE_VECTOR) tile_store(out + j, tile_load(out + j) * factor);
     tiles->highest[i] = top;
   }
 }
 
 /* out += P V over `count` positions; V rows are D elements, so what is left after whole vectors goes through tail. */
-static void add_values(const cached_job *job, const cached_tiles *tiles, int64_t rows, const void *values,
+static void add_values(const cached_job *job, const hri_cached_tiles *tiles, int64_t rows, const void *values,
                        int64_t count) {
   int64_t d = job->shape->head_dim, at = 0;
   hri_real real = job->shape->real;
 #define ADD_VALUES(name, vectors)                                                                                     \
-  name(real, rows, count, tiles->scores, CACHED_KEYS, hri_real_from(values, at, real), d, tiles->out + at, job->wide), \
+  name(real, rows, count, tiles->scores, HRI_CACHED_KEYS, hri_real_from(values, at, real), d, tiles->out + at, job->cut.wide), \
       at += (vectors) * TILE_VECTOR
   while (rows == 1 && at + 8 * TILE_VECTOR <= d) ADD_VALUES(product_add_8, 8);
   while ((rows <= CACHED_FEW || TILE_VECTOR == 16) && at + 4 * TILE_VECTOR <= d) ADD_VALUES(product_add_4, 4);
@@ -176,29 +126,29 @@ static void add_values(const cached_job *job, const cached_tiles *tiles, int64_t
 #undef ADD_VALUES
   if (at < d) {
     tile_pack_rows(false, real, hri_real_from(values, at, real), d, count, d - at, count, tiles->tail, TILE_VECTOR);
-    product_add_1(HRI_REAL_F32, rows, count, tiles->scores, CACHED_KEYS, tiles->tail, TILE_VECTOR, tiles->out + at,
-                  job->wide);
+    product_add_1(HRI_REAL_F32, rows, count, tiles->scores, HRI_CACHED_KEYS, tiles->tail, TILE_VECTOR, tiles->out + at,
+                  job->cut.wide);
   }
 }
 
 /* scores of `rows` queries with one block of the key cache. */
-static void score_block(const cached_job *job, const cached_tiles *tiles, int64_t rows, const void *block,
+static void score_block(const cached_job *job, const hri_cached_tiles *tiles, int64_t rows, const void *block,
                         float *scores) {
   int64_t d = job->shape->head_dim;
   bool wide = rows <= CACHED_FEW && 4 * TILE_VECTOR <= HRI_ATTENTION_CACHE_BLOCK;
   for (int64_t lane = 0; lane < HRI_ATTENTION_CACHE_BLOCK; lane += wide ? 4 * TILE_VECTOR : TILE_LANES)
     (wide ? product_set_4 : product_set_2)(job->shape->real, rows, d, tiles->q, d,
                                            hri_real_from(block, lane, job->shape->real), HRI_ATTENTION_CACHE_BLOCK,
-                                           scores + lane, CACHED_KEYS);
+                                           scores + lane, HRI_CACHED_KEYS);
 }
 
 /* Rows r0 .. r0 + rows - 1 of (b, kv) over the positions [from, to), into the tiles. */
-static void attend(const cached_job *job, const cached_tiles *tiles, int64_t b, int64_t kv, int64_t r0, int64_t rows,
+static void attend(const cached_job *job, const hri_cached_tiles *tiles, int64_t b, int64_t kv, int64_t r0, int64_t rows,
                    int64_t from, int64_t to) {
   const hri_attention_cache_shape *shape = job->shape;
   int64_t d = shape->head_dim;
   for (int64_t i = 0; i < rows; i++) {
-    int64_t q = (b * shape->rows + (r0 + i) / job->group) * job->stride + (kv * job->group + (r0 + i) % job->group) * d;
+    int64_t q = (b * shape->rows + (r0 + i) / job->shared.group) * job->stride + (kv * job->shared.group + (r0 + i) % job->shared.group) * d;
     for (int64_t j = 0; j < d; j += TILE_VECTOR) {
       int64_t left = tile_min(d - j, TILE_VECTOR);
       hri_vf v = hri_vload_real_n(job->qkv, q + j, left, shape->real) * (job->scale * TILE_LOG2E);
@@ -207,16 +157,16 @@ static void attend(const cached_job *job, const cached_tiles *tiles, int64_t b, 
     tiles->highest[i] = TILE_LOWEST;
     tiles->sum[i] = 0;
   }
-  memset(tiles->out, 0, (size_t)(rows * job->wide) * sizeof(float));
+  memset(tiles->out, 0, (size_t)(rows * job->cut.wide) * sizeof(float));
   to = tile_min(to, row_position(job, r0 + rows - 1) + 1);
-  from = tile_max_int(from, row_start(job, r0) / CACHED_KEYS * CACHED_KEYS);
-  for (int64_t key = from; key < to; key += CACHED_KEYS) {
-    int64_t count = tile_min(CACHED_KEYS, to - key), padded = tile_round_up(count, HRI_ATTENTION_CACHE_BLOCK);
+  from = tile_max_int(from, row_start(job, r0) / HRI_CACHED_KEYS * HRI_CACHED_KEYS);
+  for (int64_t key = from; key < to; key += HRI_CACHED_KEYS) {
+    int64_t count = tile_min(HRI_CACHED_KEYS, to - key), padded = tile_round_up(count, HRI_ATTENTION_CACHE_BLOCK);
     const void *keys = hri_real_from(job->keys, hri_attention_cache_key(shape, b, kv, key), shape->real);
     for (int64_t j = 0; j < padded; j += HRI_ATTENTION_CACHE_BLOCK)
       score_block(job, tiles, rows, hri_real_from(keys, j * d, shape->real), tiles->scores + j);
     for (int64_t i = 0; i < rows; i++) {
-      if (shape->softcap > 0) tile_cap(tiles->scores + i * CACHED_KEYS, padded / TILE_LANES, (float)shape->softcap * TILE_LOG2E);
+      if (shape->softcap > 0) tile_cap(tiles->scores + i * HRI_CACHED_KEYS, padded / TILE_LANES, (float)shape->softcap * TILE_LOG2E);
       softmax_row(job, tiles, i, r0 + i, key, padded);
     }
     add_values(job, tiles, rows, hri_real_from(job->values, hri_attention_cache_value(shape, b, kv, key), shape->real),
@@ -227,36 +177,36 @@ static void attend(const cached_job *job, const cached_tiles *tiles, int64_t b, 
 /* Element of y where the output of row r begins. */
 static int64_t y_row(const cached_job *job, int64_t b, int64_t kv, int64_t r) {
   const hri_attention_cache_shape *shape = job->shape;
-  return ((b * shape->rows + r / job->group) * shape->heads + kv * job->group + r % job->group) * shape->head_dim;
+  return ((b * shape->rows + r / job->shared.group) * shape->heads + kv * job->shared.group + r % job->shared.group) * shape->head_dim;
 }
 
 static float *part_row(const cached_job *job, int64_t pair, int64_t split, int64_t r) {
-  return job->parts + ((pair * job->splits + split) * job->shape->rows * job->group + r) * (job->wide + 2);
+  return job->shared.parts + ((pair * job->shared.splits + split) * job->shape->rows * job->shared.group + r) * (job->cut.wide + 2);
 }
 
-static void run_task(const cached_job *job, const cached_tiles *tiles, int64_t pair, int64_t row_group, int64_t split) {
-  int64_t b = pair / job->shape->kv_heads, kv = pair % job->shape->kv_heads, r0 = row_group * CACHED_ROWS;
-  int64_t rows = tile_min(CACHED_ROWS, job->valid * job->group - r0), d = job->shape->head_dim;
+static void run_task(const cached_job *job, const hri_cached_tiles *tiles, int64_t pair, int64_t row_group, int64_t split) {
+  int64_t b = pair / job->shape->kv_heads, kv = pair % job->shape->kv_heads, r0 = row_group * HRI_CACHED_ROWS;
+  int64_t rows = tile_min(HRI_CACHED_ROWS, job->valid * job->shared.group - r0), d = job->shape->head_dim;
   if (rows <= 0) return;
-  if (job->splits == 1) {
+  if (job->shared.splits == 1) {
     attend(job, tiles, b, kv, r0, rows, 0, job->past + job->valid);
     for (int64_t i = 0; i < rows; i++)
-      tile_store_row(job->shape->real, tiles->out + i * job->wide, d, 1.0f / tiles->sum[i], job->y,
+      tile_store_row(job->shape->real, tiles->out + i * job->cut.wide, d, 1.0f / tiles->sum[i], job->y,
                      y_row(job, b, kv, r0 + i));
     return;
   }
-  attend(job, tiles, b, kv, r0, rows, split * CACHED_SPLIT, (split + 1) * CACHED_SPLIT);
+  attend(job, tiles, b, kv, r0, rows, split * HRI_CACHED_SPLIT, (split + 1) * HRI_CACHED_SPLIT);
   for (int64_t i = 0; i < rows; i++) {
     float *part = part_row(job, pair, split, r0 + i);
-    memcpy(part, tiles->out + i * job->wide, (size_t)job->wide * sizeof *part);
-    part[job->wide] = tiles->highest[i];
-    part[job->wide + 1] = tiles->sum[i];
+    memcpy(part, tiles->out + i * job->cut.wide, (size_t)job->cut.wide * sizeof *part);
+    part[job->cut.wide] = tiles->highest[i];
+    part[job->cut.wide + 1] = tiles->sum[i];
   }
 }
 
 /* Folds the parts of one row, in the order of the splits, into y. The first part holds the sum afterwards. */
 static void fold(const cached_job *job, int64_t splits, int64_t pair, int64_t r) {
-  int64_t d = job->shape->head_dim, wide = job->wide;
+  int64_t d = job->shape->head_dim, wide = job->cut.wide;
   float *total = part_row(job, pair, 0, r), top = TILE_LOWEST, sum = 0;
   for (int64_t s = 0; s < splits; s++) {
     float high = part_row(job, pair, s, r)[wide];
@@ -276,24 +226,21 @@ static void fold(const cached_job *job, int64_t splits, int64_t pair, int64_t r)
 void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, const void *qkv, int64_t past,
                           int64_t rows_valid, void *cache_keys, void *cache_values, void *y, void *scratch,
                           int threads) {
-  cached_job job = make_job(shape);
+  hri_carver shared = {.base = scratch}, size = {0};
+  cached_job job = {.shape = shape, .scale = scale, .qkv = qkv, .past = past, .valid = rows_valid, .keys = cache_keys, .values = cache_values, .y = y,
+                    .stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim,
+                    .cut = hri_attention_cut_of(TILE_LEVEL, HRI_REAL_F32, shape->head_dim)};
+  job.shared = hri_cached_parts_take(&shared, &job.cut, shape);
+  (void)hri_cached_tiles_take(&size, &job.cut, shape->head_dim);
+  assert(job.cut.vector == TILE_VECTOR);
+  assert(shared.used + (uint64_t)threads * size.used == hri_attention_cached_scratch(TILE_LEVEL, shape, threads)); /* what was planned */
   int64_t pairs = shape->batch * shape->kv_heads, width = shape->heads * shape->head_dim, next = 0;
-  int64_t splits = job.splits == 1 ? 1 : (past + rows_valid + CACHED_SPLIT - 1) / CACHED_SPLIT;
-  int64_t tasks = pairs * job.row_groups * splits, rows = rows_valid * job.group;
-  tile_carver shared = {.base = scratch}, size = {0};
-  job.scale = scale;
-  job.qkv = qkv;
-  job.past = past;
-  job.valid = rows_valid;
-  job.keys = cache_keys;
-  job.values = cache_values;
-  job.y = y;
-  take_parts(&shared, &job);
-  take_tiles(&size, &job);
+  int64_t splits = job.shared.splits == 1 ? 1 : (past + rows_valid + HRI_CACHED_SPLIT - 1) / HRI_CACHED_SPLIT;
+  int64_t tasks = pairs * job.shared.row_groups * splits, rows = rows_valid * job.shared.group;
 #pragma omp parallel num_threads(threads)
   {
-    tile_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
-    cached_tiles tiles = take_tiles(&carver, &job);
+    hri_carver carver = {.base = shared.base + shared.used + (uint64_t)tile_thread() * size.used};
+    hri_cached_tiles tiles = hri_cached_tiles_take(&carver, &job.cut, shape->head_dim);
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < pairs * rows_valid; i++)
       append(&job, i / rows_valid / shape->kv_heads, i / rows_valid % shape->kv_heads, i % rows_valid);
@@ -301,8 +248,8 @@ void hri_attention_cached(const hri_attention_cache_shape *shape, float scale, c
     for (int64_t i = 0; i < shape->batch * shape->rows; i++)
       if (i % shape->rows >= rows_valid) memset(hri_real_at(y, i * width, shape->real), 0, (size_t)width * hri_real_bytes(shape->real));
     for (int64_t task; (task = tile_next(&next)) < tasks;)
-      run_task(&job, &tiles, task / splits / job.row_groups, task / splits % job.row_groups, task % splits);
-    if (job.splits > 1) {
+      run_task(&job, &tiles, task / splits / job.shared.row_groups, task / splits % job.shared.row_groups, task % splits);
+    if (job.shared.splits > 1) {
 #pragma omp barrier
 #pragma omp for schedule(static)
       for (int64_t i = 0; i < pairs * rows; i++) fold(&job, splits, i / rows, i % rows);

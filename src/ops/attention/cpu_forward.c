@@ -1,7 +1,7 @@
 /* Attention forward in O(T) memory: online softmax over key tiles (Milakov and Gimelshein, "Online normalizer
  * calculation for softmax", 2018; Dao et al., "FlashAttention", 2022).
  *
- * A task is one (batch row, head, block of FORWARD_QUERIES queries). It turns its queries once, so that they are lanes,
+ * A task is one (batch row, head, block of HRI_FORWARD_QUERIES queries). It turns its queries once, so that they are lanes,
  * and walks the key tiles that they see; per tile it copies K and V once and then, panel by panel of TILE_LANES queries,
  * computes S^T = K Q^T, exponentiates it in the first-level cache against the running maximum (down the lanes, without
  * horizontal sums), and adds P V to the output rows, P^T being read by columns. K, V and the output are never turned.
@@ -10,22 +10,9 @@
  *
  * Tasks of a head run longest first and heads in order: one head's keys stay in the shared cache, and the tail of the
  * loop is short tasks. No task depends on another, so bits do not depend on the team. */
+#include <assert.h>
+
 #include "ops/attention/kernels.h"
-
-enum { FORWARD_QUERIES = 128, FORWARD_PANELS = FORWARD_QUERIES / TILE_LANES };
-
-typedef struct forward_tiles {
-  float *rows;       /* [FORWARD_QUERIES][row]: the queries before they are turned */
-  float *q;          /* [panel][words][TILE_LANES] */
-  float *out;        /* [FORWARD_QUERIES][wide] */
-  float *keys;       /* [TILE_KEYS][row] */
-  float *values;     /* the same */
-  float *value_pairs; /* what the product takes: `values`, or of pairs [TILE_KEYS/2][wide] */
-  float *scores;     /* [TILE_KEYS][TILE_LANES] of one panel */
-  float *highest;    /* [panel][TILE_LANES]: running maximum */
-  float *sum;        /* [panel][TILE_LANES]: running sum of exp2(score - highest) */
-  tile_span *spans;  /* [panel] */
-} forward_tiles;
 
 typedef struct forward_job {
   const hri_attention_shape *shape;
@@ -34,54 +21,23 @@ typedef struct forward_job {
   void *y;
   float *lse, factor; /* scale * log2(e) */
   float limit;        /* the soft-cap in units of q.k, or 0 */
-  bool pairs;
+  hri_attention_cut cut;
   int64_t stride;     /* elements per row of qkv */
-  int64_t words, row; /* words of a head, and of a packed row */
-  int64_t wide;       /* D rounded up to TILE_VECTOR */
 } forward_job;
 
-static forward_job make_job(const hri_attention_shape *shape) {
-  forward_job job = {.shape = shape, .pairs = TILE_PAIRS(shape->real)};
-  job.stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
-  job.words = tile_words(job.pairs, shape->head_dim);
-  job.row = tile_row_words(job.pairs, shape->head_dim);
-  job.wide = tile_round_up(shape->head_dim, TILE_VECTOR);
-  return job;
-}
-
-static forward_tiles take_tiles(tile_carver *carver, const forward_job *job) {
-  forward_tiles tiles;
-  tiles.rows = tile_take_floats(carver, FORWARD_QUERIES * job->row);
-  tiles.q = tile_take_floats(carver, FORWARD_QUERIES * job->words);
-  tiles.out = tile_take_floats(carver, FORWARD_QUERIES * job->wide);
-  tiles.keys = tile_take_floats(carver, TILE_KEYS * job->row);
-  tiles.values = tile_take_floats(carver, TILE_KEYS * job->row);
-  tiles.value_pairs = job->pairs ? tile_take_floats(carver, TILE_KEYS / 2 * job->wide) : tiles.values;
-  tiles.scores = tile_take_floats(carver, TILE_KEYS * TILE_LANES);
-  tiles.highest = tile_take_floats(carver, FORWARD_QUERIES);
-  tiles.sum = tile_take_floats(carver, FORWARD_QUERIES);
-  tiles.spans = tile_take(carver, FORWARD_PANELS, sizeof(tile_span));
-  return tiles;
-}
-
-uint64_t hri_attention_forward_scratch(const hri_attention_shape *shape, int threads) {
-  forward_job job = make_job(shape);
-  tile_carver carver = {0};
-  for (int i = 0; i < threads; i++) take_tiles(&carver, &job);
-  return carver.used;
-}
+static tile_span *span_of(const hri_forward_tiles *tiles, int64_t panel) { return (tile_span *)tiles->spans + panel; }
 
 /* Packs the queries of a block and clears its running state; returns the number of panels. */
-static int64_t begin_block(const forward_job *job, const forward_tiles *tiles, int64_t b, int64_t h, int64_t query) {
+static int64_t begin_block(const forward_job *job, const hri_forward_tiles *tiles, int64_t b, int64_t h, int64_t query) {
   const hri_attention_shape *shape = job->shape;
-  int64_t count = tile_min(FORWARD_QUERIES, shape->sequence - query), panels = (count + TILE_LANES - 1) / TILE_LANES;
+  int64_t count = tile_min(HRI_FORWARD_QUERIES, shape->sequence - query), panels = (count + TILE_LANES - 1) / TILE_LANES;
   const int32_t *doc_start = job->doc_start ? job->doc_start + b * shape->sequence : NULL;
-  tile_pack_rows(job->pairs, shape->real,
+  tile_pack_rows(job->cut.pairs, shape->real,
                  hri_real_from(job->qkv, (b * shape->sequence + query) * job->stride + h * shape->head_dim, shape->real),
-                 job->stride, count, shape->head_dim, panels * TILE_LANES, tiles->rows, job->row);
-  tile_pack_panels(tiles->rows, job->row, panels * TILE_LANES, job->words, tiles->q);
-  memset(tiles->out, 0, (size_t)(panels * TILE_LANES * job->wide) * sizeof *tiles->out);
-  for (int64_t p = 0; p < panels; p++) tile_span_fill(&tiles->spans[p], shape, doc_start, query + p * TILE_LANES);
+                 job->stride, count, shape->head_dim, panels * TILE_LANES, tiles->rows, job->cut.row);
+  tile_pack_panels(tiles->rows, job->cut.row, panels * TILE_LANES, job->cut.words, tiles->q);
+  memset(tiles->out, 0, (size_t)(panels * TILE_LANES * job->cut.wide) * sizeof *tiles->out);
+  for (int64_t p = 0; p < panels; p++) tile_span_fill(span_of(tiles, p), shape, doc_start, query + p * TILE_LANES);
   for (int64_t i = 0; i < panels * TILE_LANES; i++) {
     tiles->highest[i] = TILE_LOWEST;
     tiles->sum[i] = 0;
@@ -125,9 +81,9 @@ TILE_INLINE void exponentiate(const bool pairs, float *scores, int64_t begin, in
 }
 
 /* One step of the online softmax: scores[begin..end) become exp2(score * job->factor - highest). */
-static void softmax_step(const forward_job *job, const forward_tiles *tiles, int64_t panel, int64_t key, int64_t begin,
+static void softmax_step(const forward_job *job, const hri_forward_tiles *tiles, int64_t panel, int64_t key, int64_t begin,
                          int64_t end, bool masked) {
-  const tile_span *span = &tiles->spans[panel];
+  const tile_span *span = span_of(tiles, panel);
   float *highest = tiles->highest + panel * TILE_LANES, *sum = tiles->sum + panel * TILE_LANES, factors[TILE_LANES];
   tile_vf top[2], total[2];
   TILE_UNROLL for (int v = 0; v < 2; v++) {
@@ -146,46 +102,46 @@ static void softmax_step(const forward_job *job, const forward_tiles *tiles, int
     tile_store(factors + v * TILE_VECTOR, factor);
   }
   /* masked scores are scaled already */
-  if (job->pairs) exponentiate(true, tiles->scores, begin, end, masked ? 1 : job->factor, top, total);
+  if (job->cut.pairs) exponentiate(true, tiles->scores, begin, end, masked ? 1 : job->factor, top, total);
   else exponentiate(false, tiles->scores, begin, end, masked ? 1 : job->factor, top, total);
   TILE_UNROLL for (int v = 0; v < 2; v++) {
     tile_store(highest + v * TILE_VECTOR, top[v]);
     tile_store(sum + v * TILE_VECTOR, total[v]);
   }
-  rescale(tiles->out + panel * TILE_LANES * job->wide, job->wide, factors);
+  rescale(tiles->out + panel * TILE_LANES * job->cut.wide, job->cut.wide, factors);
 }
 
 /* All panels of the block against the key tile from `key` on. */
-static void step_tile(const forward_job *job, const forward_tiles *tiles, int64_t panels, int64_t b, int64_t kv,
+static void step_tile(const forward_job *job, const hri_forward_tiles *tiles, int64_t panels, int64_t b, int64_t kv,
                       int64_t key) {
   const hri_attention_shape *shape = job->shape;
-  int64_t d = shape->head_dim, count = tile_min(TILE_KEYS, shape->sequence - key), pair = job->pairs ? 2 : 1;
+  int64_t d = shape->head_dim, count = tile_min(TILE_KEYS, shape->sequence - key), pair = job->cut.pairs ? 2 : 1;
   int64_t at = (b * shape->sequence + key) * job->stride + (shape->heads + kv) * d;
   int64_t needed = tile_round_up(count, TILE_ROWS);
-  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d, needed,
-                 tiles->keys, job->row);
-  tile_pack_rows(job->pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real), job->stride,
-                 count, d, needed, tiles->values, job->row);
-  tile_pair_rows(job->pairs, tiles->values, job->row, needed, job->wide, tiles->value_pairs);
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at, shape->real), job->stride, count, d, needed,
+                 tiles->keys, job->cut.row);
+  tile_pack_rows(job->cut.pairs, shape->real, hri_real_from(job->qkv, at + shape->kv_heads * d, shape->real), job->stride,
+                 count, d, needed, tiles->values, job->cut.row);
+  tile_pair_rows(job->cut.pairs, tiles->values, job->cut.row, needed, job->cut.wide, tiles->value_pairs);
   for (int64_t p = 0; p < panels; p++) {
     int64_t begin, end;
     bool masked;
-    if (!tile_span_rows(&tiles->spans[p], shape->sequence, key, &begin, &end, &masked)) continue;
-    tile_product(job->pairs, false, false, end - begin, job->words, tiles->keys + begin * job->row, job->row,
-                 tiles->q + p * job->words * TILE_LANES, TILE_LANES, tiles->scores + begin * TILE_LANES, TILE_LANES,
+    if (!tile_span_rows(span_of(tiles, p), shape->sequence, key, &begin, &end, &masked)) continue;
+    tile_product(job->cut.pairs, false, false, end - begin, job->cut.words, tiles->keys + begin * job->cut.row, job->cut.row,
+                 tiles->q + p * job->cut.words * TILE_LANES, TILE_LANES, tiles->scores + begin * TILE_LANES, TILE_LANES,
                  TILE_LANES);
     if (job->limit > 0) tile_cap(tiles->scores + begin * TILE_LANES, end - begin, job->limit);
     softmax_step(job, tiles, p, key, begin, end, masked);
-    tile_product(job->pairs, true, true, TILE_LANES, (end - begin) / pair, tiles->scores + begin / pair * TILE_LANES,
-                 TILE_LANES, tiles->value_pairs + begin / pair * job->wide, job->wide,
-                 tiles->out + p * TILE_LANES * job->wide, job->wide, job->wide);
+    tile_product(job->cut.pairs, true, true, TILE_LANES, (end - begin) / pair, tiles->scores + begin / pair * TILE_LANES,
+                 TILE_LANES, tiles->value_pairs + begin / pair * job->cut.wide, job->cut.wide,
+                 tiles->out + p * TILE_LANES * job->cut.wide, job->cut.wide, job->cut.wide);
   }
 }
 
 /* Divides by the sums and writes y and lse. */
-static void finish_panel(const forward_job *job, const forward_tiles *tiles, int64_t p, int64_t b, int64_t h) {
+static void finish_panel(const forward_job *job, const hri_forward_tiles *tiles, int64_t p, int64_t b, int64_t h) {
   const hri_attention_shape *shape = job->shape;
-  int64_t d = shape->head_dim, first = tiles->spans[p].first, width = shape->heads * d;
+  int64_t d = shape->head_dim, first = span_of(tiles, p)->first, width = shape->heads * d;
   int64_t count = tile_min(TILE_LANES, shape->sequence - first);
   float *lse = job->lse + (b * shape->heads + h) * shape->sequence + first, values[TILE_LANES];
   TILE_UNROLL for (int v = 0; v < 2; v++) {
@@ -195,17 +151,17 @@ static void finish_panel(const forward_job *job, const forward_tiles *tiles, int
   }
   memcpy(lse, values, (size_t)count * sizeof *lse);
   for (int64_t i = 0; i < count; i++) {
-    const float *out = tiles->out + (p * TILE_LANES + i) * job->wide;
+    const float *out = tiles->out + (p * TILE_LANES + i) * job->cut.wide;
     tile_store_row(shape->real, out, d, 1.0f / tiles->sum[p * TILE_LANES + i], job->y,
                    (b * shape->sequence + first + i) * width + h * d);
   }
 }
 
-static void run_block(const forward_job *job, const forward_tiles *tiles, int64_t b, int64_t h, int64_t query) {
+static void run_block(const forward_job *job, const hri_forward_tiles *tiles, int64_t b, int64_t h, int64_t query) {
   const hri_attention_shape *shape = job->shape;
   int64_t panels = begin_block(job, tiles, b, h, query), kv = h / (shape->heads / shape->kv_heads);
-  int64_t least = INT32_MAX, end = tile_min(query + FORWARD_QUERIES, shape->sequence);
-  for (int64_t p = 0; p < panels; p++) least = tile_min(least, tiles->spans[p].least);
+  int64_t least = INT32_MAX, end = tile_min(query + HRI_FORWARD_QUERIES, shape->sequence);
+  for (int64_t p = 0; p < panels; p++) least = tile_min(least, span_of(tiles, p)->least);
   for (int64_t key = least / TILE_KEYS * TILE_KEYS; key < end; key += TILE_KEYS)
     step_tile(job, tiles, panels, b, kv, key);
   for (int64_t p = 0; p < panels; p++) finish_panel(job, tiles, p, b, h);
@@ -214,24 +170,24 @@ static void run_block(const forward_job *job, const forward_tiles *tiles, int64_
 void hri_attention_forward(const hri_attention_shape *shape, float scale, const void *qkv, const int32_t *doc_start,
                            void *y, float *lse, void *scratch, int threads) {
   int64_t group = shape->heads / shape->kv_heads;
-  int64_t blocks = (shape->sequence + FORWARD_QUERIES - 1) / FORWARD_QUERIES;
+  int64_t blocks = (shape->sequence + HRI_FORWARD_QUERIES - 1) / HRI_FORWARD_QUERIES;
   int64_t tasks = shape->batch * shape->heads * blocks, next = 0;
-  forward_job job = make_job(shape);
-  job.qkv = qkv;
-  job.doc_start = doc_start;
-  job.y = y;
-  job.lse = lse;
+  forward_job job = {.shape = shape, .qkv = qkv, .doc_start = doc_start, .y = y, .lse = lse,
+                     .cut = hri_attention_cut_of(TILE_LEVEL, shape->real, shape->head_dim),
+                     .stride = (shape->heads + 2 * shape->kv_heads) * shape->head_dim};
   job.factor = scale * TILE_LOG2E;
   job.limit = (float)shape->softcap / scale;
-  uint64_t per_thread = hri_attention_forward_scratch(shape, 1);
+  uint64_t per_thread = hri_attention_forward_scratch(TILE_LEVEL, shape, 1);
+  assert(job.cut.vector == TILE_VECTOR && job.cut.lanes == TILE_LANES && job.cut.keys == TILE_KEYS);
 #pragma omp parallel num_threads(threads)
   {
-    tile_carver carver = {.base = (unsigned char *)scratch + (uint64_t)tile_thread() * per_thread};
-    forward_tiles tiles = take_tiles(&carver, &job);
+    hri_carver carver = {.base = (unsigned char *)scratch + (uint64_t)tile_thread() * per_thread};
+    hri_forward_tiles tiles = hri_forward_tiles_take(&carver, &job.cut);
+    assert(carver.used == per_thread); /* what was planned is what is laid out */
     for (int64_t task; (task = tile_next(&next)) < tasks;) {
       /* (b, kv), then blocks from the last, then the heads that share kv */
       int64_t g = task % group, block = blocks - 1 - task / group % blocks, pair = task / group / blocks;
-      run_block(&job, &tiles, pair / shape->kv_heads, pair % shape->kv_heads * group + g, block * FORWARD_QUERIES);
+      run_block(&job, &tiles, pair / shape->kv_heads, pair % shape->kv_heads * group + g, block * HRI_FORWARD_QUERIES);
     }
   }
 }

@@ -2,14 +2,9 @@
  *
  * A task is one (batch row, head, panel of TILE_LANES queries): the scores of all its keys at once, an ordinary softmax
  * down the lanes, the product with V, and the turned copy into probs. Tiles are fp32 for either type. */
-#include "ops/attention/kernels.h"
+#include <assert.h>
 
-typedef struct full_tiles {
-  float *rows;         /* [TILE_KEYS or TILE_LANES][wide]: keys or values, before them the queries */
-  float *q, *out;      /* [D][TILE_LANES], [TILE_LANES][wide] */
-  float *scores;       /* [T rounded up to TILE_KEYS][TILE_LANES] */
-  float *turned;       /* [TILE_LANES][TILE_KEYS]: probabilities on their way out */
-} full_tiles;
+#include "ops/attention/kernels.h"
 
 typedef struct full_job {
   const hri_attention_shape *shape;
@@ -21,25 +16,8 @@ typedef struct full_job {
   int64_t stride, wide; /* elements per row of qkv; D rounded up to TILE_VECTOR */
 } full_job;
 
-static full_tiles take_tiles(tile_carver *carver, const hri_attention_shape *shape) {
-  int64_t d = shape->head_dim, wide = tile_round_up(d, TILE_VECTOR);
-  full_tiles tiles;
-  tiles.rows = tile_take_floats(carver, TILE_KEYS * wide);
-  tiles.q = tile_take_floats(carver, d * TILE_LANES);
-  tiles.out = tile_take_floats(carver, wide * TILE_LANES);
-  tiles.scores = tile_take_floats(carver, tile_round_up(shape->sequence, TILE_KEYS) * TILE_LANES);
-  tiles.turned = tile_take_floats(carver, TILE_LANES * TILE_KEYS);
-  return tiles;
-}
-
-uint64_t hri_attention_materialized_scratch(const hri_attention_shape *shape, int threads) {
-  tile_carver carver = {0};
-  for (int i = 0; i < threads; i++) take_tiles(&carver, shape);
-  return carver.used;
-}
-
 /* Packs `rows` positions of one head from `position` on (`head` counts from the first query head). */
-static void pack_tile(const full_job *job, const full_tiles *tiles, int64_t b, int64_t head, int64_t position,
+static void pack_tile(const full_job *job, const hri_full_tiles *tiles, int64_t b, int64_t head, int64_t position,
                       int64_t rows) {
   const hri_attention_shape *shape = job->shape;
   int64_t d = shape->head_dim, count = tile_min(rows, shape->sequence - position);
@@ -49,7 +27,7 @@ static void pack_tile(const full_job *job, const full_tiles *tiles, int64_t b, i
 }
 
 /* Softmax over scores[0..rows), in place; what a lane does not see becomes 0. */
-static void softmax(const full_tiles *tiles, const tile_span *span, int64_t rows, float factor) {
+static void softmax(const hri_full_tiles *tiles, const tile_span *span, int64_t rows, float factor) {
   for (int v = 0; v < 2; v++) {
     tile_vi query = tile_iota() + (span->first + v * TILE_VECTOR);
     tile_vi start = *(const tile_vi *)(span->start + v * TILE_VECTOR);
@@ -72,7 +50,7 @@ static void softmax(const full_tiles *tiles, const tile_span *span, int64_t rows
 }
 
 /* probs of the panel's queries, from the scores of their keys; zero behind the last. */
-static void write_probs(const full_job *job, const full_tiles *tiles, int64_t row, int64_t lanes, int64_t keys) {
+static void write_probs(const full_job *job, const hri_full_tiles *tiles, int64_t row, int64_t lanes, int64_t keys) {
   int64_t t = job->shape->sequence;
   for (int64_t key = 0; key < t; key += TILE_KEYS) {
     int64_t count = tile_min(TILE_KEYS, t - key);
@@ -83,7 +61,7 @@ static void write_probs(const full_job *job, const full_tiles *tiles, int64_t ro
   }
 }
 
-static void run_panel(const full_job *job, const full_tiles *tiles, int64_t b, int64_t h, int64_t first) {
+static void run_panel(const full_job *job, const hri_full_tiles *tiles, int64_t b, int64_t h, int64_t first) {
   const hri_attention_shape *shape = job->shape;
   int64_t d = shape->head_dim, t = shape->sequence, lanes = tile_min(TILE_LANES, t - first), width = shape->heads * d;
   int64_t rows = tile_round_up(first + lanes, TILE_KEYS), kv = h / (shape->heads / shape->kv_heads);
@@ -115,11 +93,14 @@ void hri_attention_materialized(const hri_attention_shape *shape, float scale, c
   full_job job = {.shape = shape, .factor = scale * TILE_LOG2E, .limit = (float)shape->softcap / scale, .qkv = qkv, .doc_start = doc_start, .y = y,
                   .probs = probs, .stride = (shape->heads + 2 * shape->kv_heads) * d,
                   .wide = tile_round_up(d, TILE_VECTOR)};
-  uint64_t per_thread = hri_attention_materialized_scratch(shape, 1);
+  hri_attention_cut cut = hri_attention_cut_of(TILE_LEVEL, HRI_REAL_F32, d);
+  uint64_t per_thread = hri_attention_materialized_scratch(TILE_LEVEL, shape, 1);
+  assert(cut.lanes == TILE_LANES && cut.keys == TILE_KEYS && cut.wide == job.wide);
 #pragma omp parallel num_threads(threads)
   {
-    tile_carver carver = {.base = (unsigned char *)scratch + (uint64_t)tile_thread() * per_thread};
-    full_tiles tiles = take_tiles(&carver, shape);
+    hri_carver carver = {.base = (unsigned char *)scratch + (uint64_t)tile_thread() * per_thread};
+    hri_full_tiles tiles = hri_full_tiles_take(&carver, &cut, shape);
+    assert(carver.used == per_thread); /* what was planned is what is laid out */
     for (int64_t task; (task = tile_next(&next)) < tasks;) {
       int64_t head = task / panels, panel = panels - 1 - task % panels;
       run_panel(&job, &tiles, head / shape->heads, head % shape->heads, panel * TILE_LANES);

@@ -22,7 +22,7 @@
 #include <immintrin.h>
 #endif
 
-#include "base/mem.h"
+#include "ops/attention/scratch.h"
 #include "ops/attention/shape.h"
 #include "ops/vmath.h"
 
@@ -38,27 +38,31 @@
 /* Floats per vector, and accumulator rows that fit the registers beside two B vectors and a broadcast. TILE_ROWS is
  * the granularity of row counts; see tile_product. */
 #if defined(__AVX512F__)
-#define TILE_VECTOR 16
+#define TILE_VECTOR HRI_TILE_VECTOR_AVX512
 #define TILE_ROWS 8
-#define TILE_KEYS 128
+#define TILE_KEYS HRI_TILE_KEYS_AVX512
 #elif defined(__AVX2__)
-#define TILE_VECTOR 8
+#define TILE_VECTOR HRI_TILE_VECTOR_AVX2
 #define TILE_ROWS 4
-#define TILE_KEYS 96
+#define TILE_KEYS HRI_TILE_KEYS_AVX2
 #else
-#define TILE_VECTOR 4
+#define TILE_VECTOR HRI_TILE_VECTOR_BASE
 #define TILE_ROWS 4
-#define TILE_KEYS 64
+#define TILE_KEYS HRI_TILE_KEYS_BASE
 #endif
 /* Lanes of a panel: queries (forward) or keys (backward) are taken TILE_LANES at a time. TILE_KEYS, the keys packed at
  * a time, is a multiple of it. */
 #define TILE_LANES (2 * TILE_VECTOR)
 
-/* Whether tiles of elements of this type hold pairs. A constant wherever the type is one. */
+/* The level that this file is compiled for, as hri_attention_cut_of takes it. */
 #if defined(__AVX512BF16__)
-#define TILE_PAIRS(real) ((real) == HRI_REAL_BF16)
+#define TILE_LEVEL HRI_ISA_AVX512_BF16
+#elif defined(__AVX512F__)
+#define TILE_LEVEL HRI_ISA_AVX512
+#elif defined(__AVX2__)
+#define TILE_LEVEL HRI_ISA_AVX2
 #else
-#define TILE_PAIRS(real) false
+#define TILE_LEVEL HRI_ISA_BASE
 #endif
 
 #define TILE_INLINE static inline __attribute__((always_inline))
@@ -371,6 +375,7 @@ typedef struct tile_span {
   int32_t least, most;       /* of start */
   int32_t first;             /* the query of lane 0 */
 } tile_span;
+_Static_assert(sizeof(tile_span) == (TILE_LANES + 3) * sizeof(int32_t), "as hri_forward_tiles_take lays it out");
 
 static inline void tile_span_fill(tile_span *span, const hri_attention_shape *shape, const int32_t *doc_start,
                                   int64_t first) {
@@ -395,27 +400,6 @@ static inline bool tile_span_rows(const tile_span *span, int64_t sequence, int64
   if (last <= 0 || *begin >= *end) return false;
   *masked = key + *end - 1 > span->first || key + *begin < span->most;
   return true;
-}
-
-/* The parts of a scratch block: tile_take hands out 64-byte aligned pieces. With base NULL it only adds up the size,
- * so that the size function and the carving cannot disagree. Saturates. */
-typedef struct tile_carver {
-  unsigned char *base;
-  uint64_t used;
-} tile_carver;
-
-static inline void *tile_take(tile_carver *carver, uint64_t count, uint64_t bytes_each) {
-  void *piece = carver->base ? carver->base + carver->used : NULL;
-  uint64_t bytes;
-  if (!hri_mul(count, bytes_each, &bytes) || bytes > UINT64_MAX / 2 || carver->used > UINT64_MAX / 2) {
-    carver->used = UINT64_MAX;
-    return NULL;
-  }
-  carver->used += hri_round_up(bytes, 64);
-  return piece;
-}
-static inline float *tile_take_floats(tile_carver *carver, int64_t count) {
-  return tile_take(carver, (uint64_t)count, sizeof(float));
 }
 
 static inline int tile_thread(void) {

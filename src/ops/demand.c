@@ -1,0 +1,213 @@
+#include "ops/demand.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "ops/attention/scratch.h"
+#include "ops/rules.h"
+#include "ops/scratch.h"
+
+/* Resident library memory: per prepared matrix product (generated code, memory objects) 67 KiB measured with oneDNN 2.6.3
+ * and 96 KiB with 3.2, which also takes 12 MiB more from the start. */
+static const uint64_t PRODUCT_BYTES = 72u << 10, PRODUCT_BYTES_V3 = 104u << 10, LIBRARY_BYTES_V3 = 12u << 20;
+
+/* ---- which nodes ---- */
+
+/* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32 or bf16, all r of a node the same; m likewise (moments);
+ * x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control block; * bytes of any type. Guards and
+ * scratch stand behind and are not looked at. */
+static const char *const types[HRI_OP_COUNT] = {
+    [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
+    [HRI_OP_LINEAR] = "rrfo", [HRI_OP_LINEAR_DX] = "rro", [HRI_OP_LINEAR_DW] = "rro", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
+    [HRI_OP_NORM] = "rffrrrf", [HRI_OP_NORM_BACKWARD] = "rrffrrff", [HRI_OP_HEAD_NORM] = "rffrf", [HRI_OP_HEAD_NORM_BACKWARD] = "rrfffrff",
+    [HRI_OP_ADD] = "rrr", [HRI_OP_ACTIVATION] = "rr", [HRI_OP_ACTIVATION_BACKWARD] = "rrr",
+    [HRI_OP_GLU] = "rr", [HRI_OP_GLU_BACKWARD] = "rrr", [HRI_OP_ROPE] = "rifr", [HRI_OP_ROPE_TABLE] = "f", [HRI_OP_SOFTCAP] = "rr",
+    [HRI_OP_ATTENTION] = "rirf", [HRI_OP_ATTENTION_BACKWARD] = "rrrfir",
+    [HRI_OP_ATTENTION_FULL] = "rirr", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrir", [HRI_OP_ATTENTION_CACHED] = "rrrcr",
+    [HRI_OP_CROSS_ENTROPY] = "ricrf", [HRI_OP_LOSS_SUM] = "fc",
+    [HRI_OP_SQUARE_NORM] = "rd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c",
+    [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
+    [HRI_OP_FILL] = "x", [HRI_OP_SINK] = "x",
+};
+
+/* `first`: the type of the first operand of the same letter. */
+static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
+  bool real = dtype == HRI_F32 || dtype == HRI_BF16;
+  switch (letter) {
+  case 'r': case 'm': return real && dtype == first;
+  case 'x': return real;
+  case 'o': return dtype == HRI_F32 || (dtype == HRI_BF16 && dtype == first);
+  case 'f': return dtype == HRI_F32;
+  case 'b': return dtype == HRI_BF16;
+  case 'd': return dtype == HRI_F64;
+  case 'i': return dtype == HRI_I32;
+  case 'c': return dtype == HRI_U8;
+  default: return true;
+  }
+}
+
+/* g, control, w, the tensors of the state, copy: states that may be narrow are all of one type, others what the row says, which the
+ * op's rule has checked. */
+static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
+  const hri_optimizer *row = hri_optimizer_get(kind);
+  uint32_t at = 3;
+  memcpy(out, "xcx", 3);
+  for (uint32_t k = 0; k < row->tensor_count; k++) out[at++] = row->tensors[k].narrow ? 'm' : '*';
+  out[at] = 'b';
+  out[at + 1] = 0;
+  return out;
+}
+
+hr_status hri_demand_check(const hri_job *job, const hri_node *node, hr_error *error) {
+  char update[HRI_MAX_OPERANDS];
+  const char *letters = hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
+  int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
+  if (!letters) return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s", hri_op_name(node->op));
+  for (uint32_t i = 0; letters[i] && i < node->operand_count; i++) {
+    hri_id id = hri_operands(job, node)[i].tensor;
+    const hri_tensor *t;
+    int *same = &first[letters[i] == 'm'];
+    if (id == HRI_NONE) continue;
+    t = &job->tensors.items[id];
+    if (*same < 0 && (letters[i] == 'r' || letters[i] == 'm')) *same = t->dtype;
+    if (!type_fits(letters[i], t->dtype, (uint8_t)*same))
+      return hri_fail(error, HR_ERROR_UNSUPPORTED, "the CPU backend has no kernel for %s with operand %u (%s) of type %s", hri_op_name(node->op), i,
+                      hri_name_get(job, t->key), hri_dtype_name((hri_dtype)t->dtype));
+  }
+  return HR_OK;
+}
+
+/* ---- nodes as kernels are given them ---- */
+
+/* Of an operand that hri_demand_check let pass as a real. */
+static hri_real type_of(const hri_tensor *t) {
+  assert(t->dtype == HRI_F32 || t->dtype == HRI_BF16);
+  return t->dtype == HRI_BF16 ? HRI_REAL_BF16 : HRI_REAL_F32;
+}
+static bool present(const hri_job *job, const hri_node *node, uint32_t index) {
+  return index < node->operand_count && hri_operands(job, node)[index].tensor != HRI_NONE;
+}
+static const hri_tensor *tensor(const hri_job *job, const hri_node *node, uint32_t index) { return &job->tensors.items[hri_operands(job, node)[index].tensor]; }
+
+hri_gemm_shape hri_demand_product(const hri_job *job, const hri_node *node, uint32_t team) {
+  const hri_operand *o = hri_operands(job, node);
+  const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
+  const hri_tensor *c = &job->tensors.items[o[node->op == HRI_OP_LINEAR ? 3 : 2].tensor];
+  hri_gemm_shape s;
+  memset(&s, 0, sizeof s);
+  s.type = type_of(a);
+  s.out = type_of(c);
+  s.packed = b->layout == HRI_PACKED;
+  s.threads = (int)team;
+  s.m = (int64_t)hri_rows(a);
+  switch (node->op) {
+  case HRI_OP_LINEAR:
+    s.kind = HRI_GEMM_FORWARD;
+    s.n = (int64_t)hri_rows(b);
+    s.k = (int64_t)hri_columns(b);
+    s.bias = o[2].tensor != HRI_NONE;
+    s.accumulate = o[3].access == HRI_ADD;
+    break;
+  case HRI_OP_LINEAR_DX:
+    s.kind = HRI_GEMM_DX;
+    s.n = (int64_t)hri_rows(b);
+    s.k = (int64_t)hri_columns(b);
+    s.accumulate = o[2].access == HRI_ADD;
+    break;
+  default:
+    s.kind = HRI_GEMM_DW;
+    s.n = (int64_t)hri_columns(a);
+    s.k = (int64_t)hri_columns(b);
+    s.accumulate = o[2].access == HRI_ADD;
+    break;
+  }
+  return s;
+}
+
+hri_gemm_shape hri_demand_pack(const hri_job *job, const hri_node *node, uint32_t team) {
+  const hri_tensor *b = &job->tensors.items[hri_operands(job, node)[0].tensor];
+  hri_gemm_shape s;
+  memset(&s, 0, sizeof s);
+  s.kind = (hri_gemm_kind)node->attr.i[0];
+  s.type = type_of(b);
+  s.m = node->attr.i[1];
+  s.n = s.kind == HRI_GEMM_DW ? 1 : (int64_t)hri_rows(b);
+  s.k = (int64_t)hri_columns(b);
+  s.packed = true;
+  s.threads = (int)team;
+  return s;
+}
+
+/* Operand 0 is qkv or dy, which has its type. */
+hri_attention_shape hri_demand_attention(const hri_job *job, const hri_node *node) {
+  const int64_t *i = node->attr.i;
+  return (hri_attention_shape){.batch = i[0], .sequence = i[1], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = node->attr.f[1], .real = type_of(tensor(job, node, 0))};
+}
+
+hri_attention_cache_shape hri_demand_cache(const hri_job *job, const hri_node *node) {
+  const int64_t *i = node->attr.i;
+  return (hri_attention_cache_shape){.batch = i[0], .rows = i[1], .capacity = i[6], .heads = i[2], .kv_heads = i[3], .head_dim = i[4], .window = i[5], .softcap = node->attr.f[1], .real = type_of(tensor(job, node, 0))};
+}
+
+/* ---- scratch ---- */
+
+hr_status hri_demand_scratch(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {
+  int team = (int)demand->team;
+  hri_isa level = demand->level;
+  hri_attention_shape s;
+  hri_attention_cache_shape cached;
+  *bytes = 0;
+  HRI_TRY(hri_demand_check(job, node, error));
+  switch (node->op) {
+  case HRI_OP_LINEAR: case HRI_OP_LINEAR_DX: case HRI_OP_LINEAR_DW: {
+    hri_gemm_shape shape = hri_demand_product(job, node, demand->team);
+    return demand->workspace(demand->products, &shape, bytes, error);
+  }
+  case HRI_OP_BIAS_GRADIENT: *bytes = hri_bias_gradient_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), (int64_t)hri_columns(tensor(job, node, 0)), team); break;
+  case HRI_OP_NORM_BACKWARD: *bytes = hri_norm_backward_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), (int64_t)hri_columns(tensor(job, node, 0)), present(job, node, 6), present(job, node, 7), team); break;
+  case HRI_OP_HEAD_NORM_BACKWARD: *bytes = hri_head_norm_backward_scratch_bytes((int64_t)hri_rows(tensor(job, node, 0)), node->attr.i[2], team); break;
+  case HRI_OP_ATTENTION: s = hri_demand_attention(job, node), *bytes = hri_attention_forward_scratch(level, &s, team); break;
+  case HRI_OP_ATTENTION_BACKWARD: s = hri_demand_attention(job, node), *bytes = hri_attention_backward_scratch(level, &s, team); break;
+  case HRI_OP_ATTENTION_FULL: s = hri_demand_attention(job, node), *bytes = hri_attention_materialized_scratch(level, &s, team); break;
+  case HRI_OP_ATTENTION_FULL_BACKWARD: s = hri_demand_attention(job, node), *bytes = hri_attention_backward_scratch(level, &s, team); break;
+  case HRI_OP_ATTENTION_CACHED: cached = hri_demand_cache(job, node), *bytes = hri_attention_cached_scratch(level, &cached, team); break;
+  default: break;
+  }
+  if (*bytes == UINT64_MAX) return hri_fail(error, HR_ERROR_USAGE, "the scratch of %s does not fit 64 bits", hri_op_name(node->op));
+  return HR_OK;
+}
+
+hr_status hri_demand_packing(const hri_demand *demand, const hri_job *job, const hri_node *node, uint64_t *bytes, bool *pays, hr_error *error) {
+  hri_gemm_shape shape;
+  HRI_TRY(hri_demand_check(job, node, error));
+  shape = hri_demand_product(job, node, demand->team);
+  *pays = hri_gemm_packing_pays(&shape);
+  return demand->packed_bytes(demand->products, &shape, bytes, error);
+}
+
+/* ---- beside the programs ---- */
+
+uint32_t hri_demand_distinct_products(const hri_job *job) {
+  HRI_ARRAY(hri_gemm_shape) seen = {0};
+  uint32_t count;
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    for (size_t at = 0; at < job->programs[kind].order.count; at++) {
+      const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
+      hri_gemm_shape s;
+      size_t k;
+      if (!hri_demand_is_product(node->op)) continue;
+      s = hri_demand_product(job, node, job->team);
+      for (k = 0; k < seen.count && !hri_gemm_shape_same(&seen.items[k], &s); k++) {
+      }
+      if (k == seen.count && !hri_array_push(&seen, s)) break;
+    }
+  count = (uint32_t)seen.count;
+  hri_array_free(&seen);
+  return count;
+}
+
+uint64_t hri_demand_fixed_bytes(const hr_device *device, const hri_job *job, uint32_t shapes, uint64_t process_bytes) {
+  bool v3 = strstr(job->libraries, "oneDNN 3.") != NULL, measured = device->fixed_measured;
+  uint64_t product = measured ? device->rates.product_bytes : v3 ? PRODUCT_BYTES_V3 : PRODUCT_BYTES;
+  return device->fixed_bytes + shapes * hri_demand_distinct_products(job) * product + (v3 && !measured ? LIBRARY_BYTES_V3 : 0) + process_bytes;
+}
