@@ -172,7 +172,32 @@ static void a_change_that_changes_nothing_is_none(void **state) {
   assert_true(hri_change_apply(&block, &job));
 }
 
+/* Splitting a micro-batch keeps the rows of a step: where so many micro-steps are not possible, there is no such change. */
+static void a_split_keeps_the_rows_of_a_step(void **state) {
+  hr_error e = {0};
+  hr_job base, job;
+  uint32_t applied = 0;
+  (void)state;
+  hr_job_init(&base);
+  assert_int_equal(hr_model_open("gpt2-124m", &base.model, &e), HR_OK);
+  assert_int_equal(hr_device_find("h100", &base.device, &e), HR_OK);
+  base.sequence_length = 16;
+  base.micro_batch = 8192;
+  base.accumulate = (1u << 19) + 1; /* times 8192 it is 2^32 + 8192 */
+  assert_int_equal(hr_job_finish(&base, &e), HR_OK);
+  for (uint32_t accumulate = base.accumulate; accumulate; accumulate /= 8)
+    for (uint32_t split = 2; split <= base.micro_batch; split *= 2) {
+      job = base;
+      job.accumulate = accumulate;
+      if (!hri_change_apply(&(hri_change){.split = split}, &job)) continue;
+      applied++;
+      assert_int_equal((uint64_t)job.micro_batch * job.accumulate, (uint64_t)base.micro_batch * accumulate);
+    }
+  assert_true(applied > 20);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact), cmocka_unit_test(changes_have_words), cmocka_unit_test(a_change_that_changes_nothing_is_none)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact), cmocka_unit_test(changes_have_words), cmocka_unit_test(a_change_that_changes_nothing_is_none),
+                                     cmocka_unit_test(a_split_keeps_the_rows_of_a_step)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
