@@ -48,7 +48,7 @@ static bool follows(const hr_field *f, const hr_job *before, const hr_job *after
   return !((before->given | after->given) & f->given) || (after->loss_chunk == rows && before->loss_chunk > rows);
 }
 
-/* Levels are compared for all layers, and said as briefly as they were given. */
+/* Levels are compared and said for all layers, but one for all of them as briefly as it was given. */
 static bool differs(const hr_field *f, const hr_job *before, const hr_job *after, char text[HR_FIELD_TEXT_BYTES]) {
   char old[HR_FIELD_TEXT_BYTES];
   hr_value value;
@@ -57,7 +57,7 @@ static bool differs(const hr_field *f, const hr_job *before, const hr_job *after
   hr_field_text(f, &value, old, sizeof old);
   hr_field_load(f, after, &value);
   if (strcmp(old, hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES)) == 0) return false;
-  value.layer_count = 0;
+  if (value.recompute.level_count == 1) value.layer_count = 0;
   hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES);
   return true;
 }

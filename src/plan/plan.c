@@ -171,6 +171,7 @@ hr_status hri_plan_place(hr_plan *plan, hr_error *error) {
   }
   describe_fit(plan);
   plan->placed = true;
+  (void)least, (void)perhaps;
   assert(hri_plan_need(plan) >= least && (perhaps || !plan->info.fits)); /* a bound is one */
   return HR_OK;
 }
