@@ -80,7 +80,7 @@ typedef struct hr_job {
   uint64_t batch_tokens;        /* tokens per optimizer step, of which hr_job_finish makes `accumulate`; 0: as `accumulate` says */
   uint64_t budget_bytes;        /* --budget: device tier; 0 = what is usable now, refused with HR_GIVEN_BUDGET */
   double budget_share;          /* a share of what is usable instead: hr_job_finish makes bytes of it; 0: none */
-  uint64_t host_budget_bytes;   /* --host-budget; 0 = no limit stated */
+  uint64_t host_budget_bytes;   /* of the host tier, by the C API alone; 0 = no limit stated */
   hr_precision precision;
   hr_moments moments;
   hr_weight_packing weight_packing;

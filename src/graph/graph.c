@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "job/job.h"
 #include "plan/plan.h"
 #include "model/build.h"
 #include "ops/rules.h"
@@ -144,6 +145,7 @@ hr_tensor hr_graph_embed(hr_graph *g, hr_tensor ids, hr_tensor table) {
 hr_tensor hr_graph_linear(hr_graph *g, hr_tensor x, hr_tensor weight, hr_tensor bias) {
   const entry *a = get(g, x), *w = get(g, weight), *b = bias == HR_NO_TENSOR ? NULL : get(g, bias);
   if (!a || !w) return HR_NO_TENSOR;
+  GRAPH_NEED(g, !w->is_vocabulary, "linear: %s is the head of the loss; the head's rows are padded, so it needs a parameter of its own", w->name);
   GRAPH_NEED(g, w->kind == ENTRY_PARAMETER && w->columns == a->columns && a->kind == ENTRY_VALUE, "linear: x has %llu columns and the weight takes %llu", (unsigned long long)a->columns,
              (unsigned long long)w->columns);
   GRAPH_NEED(g, !b || (b->kind == ENTRY_PARAMETER && b->rows == w->rows && b->columns == 0), "linear: the bias must be a parameter, a vector of %llu", (unsigned long long)w->rows);
@@ -155,7 +157,7 @@ hr_tensor hr_graph_norm(hr_graph *g, hr_tensor x, hr_tensor weight, hr_tensor bi
   if (!a || !w) return HR_NO_TENSOR;
   GRAPH_NEED(g, a->kind == ENTRY_VALUE && w->kind == ENTRY_PARAMETER && (!b || b->kind == ENTRY_PARAMETER), "norm takes a value and parameters");
   GRAPH_NEED(g, w->columns == 0 && w->rows == a->columns && (!b || (b->columns == 0 && b->rows == a->columns)), "norm: weight and bias must be vectors of %llu", (unsigned long long)a->columns);
-  GRAPH_NEED(g, epsilon >= 0 && (kind == HR_NORM_LAYER || kind == HR_NORM_RMS), "norm: unknown kind or negative epsilon");
+  GRAPH_NEED(g, epsilon >= 0 && isfinite(epsilon) && (kind == HR_NORM_LAYER || kind == HR_NORM_RMS), "norm: unknown kind, or an epsilon that is negative or not finite");
   return record_node(g, (record){.op = HRI_OP_NORM, .attr = {.i = {kind}, .f = {epsilon}}, .in = {x, weight, bias, HR_NO_TENSOR}}, a->rows, a->columns);
 }
 
@@ -166,25 +168,28 @@ hr_tensor hr_graph_add(hr_graph *g, hr_tensor a, hr_tensor b) {
   return record_node(g, (record){.op = HRI_OP_ADD, .in = {a, b, HR_NO_TENSOR, HR_NO_TENSOR}}, x->rows, x->columns);
 }
 
+static bool is_activation(hr_activation kind) { return kind == HR_ACTIVATION_GELU_TANH || kind == HR_ACTIVATION_SILU; }
+
 hr_tensor hr_graph_activation(hr_graph *g, hr_tensor x, hr_activation kind) {
   const entry *a = get(g, x);
   if (!a) return HR_NO_TENSOR;
-  GRAPH_NEED(g, a->kind == ENTRY_VALUE, "activation takes a value");
+  GRAPH_NEED(g, a->kind == ENTRY_VALUE && is_activation(kind), "activation takes a value and a known kind");
   return record_node(g, (record){.op = HRI_OP_ACTIVATION, .attr = {.i = {kind}}, .in = {x, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR}}, a->rows, a->columns);
 }
 
 hr_tensor hr_graph_glu(hr_graph *g, hr_tensor x, hr_activation kind) {
   const entry *a = get(g, x);
   if (!a) return HR_NO_TENSOR;
-  GRAPH_NEED(g, a->kind == ENTRY_VALUE && a->columns % 2 == 0, "glu needs an even number of columns");
+  GRAPH_NEED(g, a->kind == ENTRY_VALUE && a->columns % 2 == 0 && is_activation(kind), "glu needs an even number of columns and a known kind");
   return record_node(g, (record){.op = HRI_OP_GLU, .attr = {.i = {kind}}, .in = {x, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR}}, a->rows, a->columns / 2);
 }
 
 hr_tensor hr_graph_attention(hr_graph *g, hr_tensor qkv, uint32_t batch, uint32_t sequence, uint32_t heads, uint32_t kv_heads, uint32_t head_size, double scale) {
   const entry *a = get(g, qkv);
   if (!a) return HR_NO_TENSOR;
-  GRAPH_NEED(g, kv_heads && head_size && heads % kv_heads == 0, "attention: %u heads cannot share %u key-value heads", heads, kv_heads);
+  GRAPH_NEED(g, heads && kv_heads && head_size && heads % kv_heads == 0, "attention: %u heads cannot share %u key-value heads", heads, kv_heads);
   GRAPH_NEED(g, a->kind == ENTRY_VALUE && a->rows == (uint64_t)batch * sequence && a->columns == ((uint64_t)heads + 2 * (uint64_t)kv_heads) * head_size, "attention: the rows of q, k, v do not fit the heads");
+  GRAPH_NEED(g, isfinite(scale), "attention: the scale is %g", scale);
   return record_node(g, (record){.op = HRI_OP_ATTENTION, .attr = {.i = {batch, sequence, heads, kv_heads, head_size, 0}, .f = {scale}}, .in = {qkv, HR_NO_TENSOR, HR_NO_TENSOR, HR_NO_TENSOR},
                                  .out_rows = {0, a->rows}, .out_columns = {0, heads}}, a->rows, (uint64_t)heads * head_size);
 }
@@ -329,8 +334,7 @@ hr_status hr_graph_plan(const hr_graph *g, const hr_job *job, hr_plan **plan, hr
   spec.with_generation = false;
   spec.micro_batch = spec.accumulate = 1;
   spec.sequence_length = (uint32_t)g->tensors.items[g->targets].rows;
-  if (spec.threads == 0) spec.threads = hr_device_cpu_threads();
-  if (spec.update == HR_UPDATE_IN_BACKWARD && !(spec.given & HR_GIVEN_CLIP)) spec.clip = 0;
+  HRI_TRY(hri_job_finish_graph(&spec, error));
   return hri_plan_create_with(&spec, NULL, build, (void *)(uintptr_t)g, plan, error);
 }
 

@@ -218,10 +218,19 @@ static hr_status fill_budget(hr_job *job, hr_error *error) {
   return hri_hint(error, HR_ERROR_USAGE, "leave --budget out for all of it, or name a larger --device");
 }
 
+/* Rates and times of a device that the caller described: times of nodes are sums of them, and no program ends before it began. */
+static hr_status check_device(const hr_device *d, hr_error *error) {
+  const double numbers[] = {d->memory_bytes_per_second, d->flops_fp32, d->flops_tf32, d->flops_bf16, d->link_bytes_per_second, d->node_seconds, d->gemm_efficiency,
+                            d->memory_efficiency, d->rates.threads ? d->rates.node_seconds : 0};
+  for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+    if (!isfinite(numbers[k]) || numbers[k] < 0) return hri_fail(error, HR_ERROR_USAGE, "the device %s has a rate or time of %g; it must be finite and not negative", d->name, numbers[k]);
+  return HR_OK;
+}
+
 /* Of a device that was only named (hr_job_init, hr_job_set) the rest is looked up. */
 static hr_status fill_device(hr_job *job, hr_error *error) {
   char name[sizeof job->device.name];
-  if (!job->device.name[0] || job->device.usable_bytes || job->device.capacity_bytes) return HR_OK;
+  if (!job->device.name[0] || job->device.usable_bytes || job->device.capacity_bytes) return check_device(&job->device, error);
   memcpy(name, job->device.name, sizeof name);
   return hr_device_find(name, &job->device, error);
 }
@@ -241,4 +250,16 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   if (made.threads == 0) made.threads = hr_device_cpu_threads();
   *job = made;
   return HR_OK;
+}
+
+hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
+  const hr_recompute *r = &job->recompute;
+  HRI_TRY(fill_device(job, error));
+  HRI_TRY(check_fields(job, error));
+  if (r->kind == HR_RECOMPUTE_EVERY && (r->every == 0 || r->every > HR_MAX_LAYERS))
+    return hri_fail(error, HR_ERROR_USAGE, "--recompute every:%u; it must be from 1 to %d layers", r->every, HR_MAX_LAYERS);
+  if (r->kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
+  if (in_backward(job) && !(job->given & HR_GIVEN_CLIP)) job->clip = 0;
+  if (job->threads == 0) job->threads = hr_device_cpu_threads();
+  return fill_budget(job, error);
 }

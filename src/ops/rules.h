@@ -89,11 +89,12 @@ HRI_RULE_FN(any); HRI_RULE_FN(copy); HRI_BACK_FN(copy); HRI_RULE_FN(accumulate);
   .in_place = {{0, 3}}, .in_place_count = 1, .stream = HR_STREAM_CROSS_ENTROPY
 #define HRI_RULE_LOSS_SUM .check = hri_check_loss_sum
 #define HRI_RULE_SQUARE_NORM .check = hri_check_square_norm, .flops = hri_flops_square_norm, \
-  .stream = HR_STREAM_SQUARE_NORM
+  .stream = HR_STREAM_SQUARE_NORM, .groups = 1 << 0 | 1 << 1
 #define HRI_RULE_CLIP .check = hri_check_any
 #define HRI_RULE_FOUND_INF .check = hri_check_found_inf
 #define HRI_RULE_ADVANCE .check = hri_check_control_only
-#define HRI_RULE_OF_OPTIMIZERS .check = hri_check_update, .flops = hri_flops_update, .stream = HR_STREAM_ADAMW
+#define HRI_RULE_OF_OPTIMIZERS .check = hri_check_update, .flops = hri_flops_update, .stream = HR_STREAM_ADAMW, \
+  .groups = 0xFFFF & ~(1 << 1) /* all but control; a guard is one double */
 #define HRI_RULE_ZERO .check = hri_check_any
 #define HRI_RULE_COPY .check = hri_check_copy, .backward = hri_back_copy, .views = 1 << 0 | 1 << 1
 #define HRI_RULE_ACCUMULATE .check = hri_check_accumulate, .backward = hri_back_accumulate, .flops = hri_flops_add, \

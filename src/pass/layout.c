@@ -139,7 +139,10 @@ static hri_id gather(layout *l, uint32_t s, thing what, uint32_t per, const char
   uint64_t elements = l->extents.items[s].elements[what];
   if (member == HRI_NONE || job->failed) return HRI_NONE;
   storage = job->storages.items[job->tensors.items[member].storage];
-  if (elements > UINT64_MAX / 8) job->failed = true;
+  if (elements > UINT64_MAX / 8) {
+    job->failed = job->too_large = true;
+    return HRI_NONE;
+  }
   storage.bytes = hri_dtype_size((hri_dtype)job->tensors.items[member].dtype, elements / per);
   storage.segment = s;
   storage.key = name_of(job, &job->segments.items[s], member, word);

@@ -151,6 +151,7 @@ static hr_status draft_with(const hr_job *spec, const hri_compile_options *optio
   HRI_TRY_OUT(open_backend(plan, beside, error));
   HRI_TRY_OUT(build(context, &plan->job, &plan->spec, forwards, error));
   HRI_TRY_OUT(hri_compile_built(&plan->spec, plan->backend, &unchecked, forwards, &plan->job, error));
+  HRI_TRY_OUT(hri_job_bytes_ok(&plan->job, error));
   HRI_TRY_OUT(hri_placement_bound(&plan->job, guard_of(spec), &plan->placement, error));
   HRI_TRY_OUT(describe_draft(plan, error));
   plan->info.plan_seconds = now() - begin;

@@ -5,7 +5,8 @@
  *   2 tensors alias only through one storage: a read must find its own value there
  *   3 every RAW, WAR, WAW pair has a happens-before path
  *   6 a recomputed node shares the site of its origin
- *   7 views stay inside their storage; operands are where the op list says, column views only where the op takes them;
+ *   7 views stay inside their storage; operands are where the op list says, column views and groups only where the op takes
+ *     them; what a node writes lies over what it reads only where its rule allows that;
  *     transients are local and written in one piece; packed ones are right operands of the very
  *     kind of product that they were packed for; a guard stands at ops whose rule has one, and is one double
  * The content of a storage is a list of disjoint regions with the value they hold; CARRIED marks what an earlier program
@@ -175,19 +176,82 @@ static hr_status check_packed(const checker *k, uint32_t at, uint32_t operand) {
   return HR_OK;
 }
 
+/* Whether a view shows bytes that its storage does not have; nothing here may overflow, or a view could wrap around. */
 static bool leaves(const hri_tensor *t, const hri_storage *s) {
-  hri_region region = hri_region_of(t);
+  const uint64_t block = hri_dtype_block((hri_dtype)t->dtype);
+  uint64_t bytes = hri_dtype_size((hri_dtype)t->dtype, block), rows = 1, span;
+  if (t->rank == 0 || t->rank > HRI_MAX_RANK || t->stored[t->rank - 1] % block || t->stride % block) return true;
   if (t->stride && (t->stride < t->stored[t->rank - 1] || t->layout != HRI_PLAIN)) return true;
-  return region.width && hri_region_end(&region) > s->bytes;
+  for (uint32_t d = 0; d + 1 < t->rank; d++)
+    if (!hri_mul(rows, t->stored[d], &rows)) return true;
+  if (!hri_mul(bytes, (t->stride ? t->stride : t->stored[t->rank - 1]) / block, &bytes)) return true;
+  if (rows == 0 || t->stored[t->rank - 1] == 0) return false;
+  if (!hri_mul(rows - 1, bytes, &span) || span > s->bytes) return true;
+  bytes = hri_dtype_size((hri_dtype)t->dtype, t->stored[t->rank - 1]);
+  return bytes > s->bytes - span || t->offset > s->bytes - span - bytes;
+}
+
+/* A group lies in its storage, and its members lie in it in order and apart. */
+static bool is_broken_group(const hri_job *job, const hri_tensor *t) {
+  uint64_t end = t->offset;
+  if (t->stride || t->layout != HRI_PLAIN) return true;
+  for (uint32_t k = 0; k < t->member_count; k++) {
+    const hri_tensor *m = &job->tensors.items[job->members.items[t->member_begin + k]];
+    if (m->storage != t->storage || m->dtype != t->dtype || m->stride || m->member_count || leaves(m, &job->storages.items[m->storage]) || m->offset < end) return true;
+    end = m->offset + hri_tensor_bytes(m);
+  }
+  return end > t->offset + hri_tensor_bytes(t);
+}
+
+/* Whether the op may write operand `out` where operand `in` lies. A guard is read before anything is done. */
+static bool may_lie_over(const hri_rule *rule, const hri_operand *o, uint32_t in, uint32_t out) {
+  if (rule->operands[in] == 'g') return true;
+  for (uint8_t k = 0; k < rule->in_place_count; k++) {
+    const uint8_t unless = rule->in_place[k].unless;
+    if (rule->in_place[k].in == in && rule->in_place[k].out == out && (!unless || o[unless].tensor == HRI_NONE)) return true;
+  }
+  return false;
+}
+
+static bool same_bytes(const hri_region *a, const hri_region *b) {
+  return a->begin == b->begin && a->width == b->width && a->rows == b->rows && a->pitch == b->pitch;
+}
+
+/* Operands of one node: what it writes, or uses as scratch, shares no byte with another operand, unless its rule lets it
+ * write one over the other, element by element. */
+static hr_status check_overlaps(const checker *k, uint32_t at) {
+  const hri_job *job = k->job;
+  const hri_node *node = &job->nodes.items[job->programs[k->program].order.items[at]];
+  const hri_operand *o = hri_operands(job, node);
+  const hri_rule *rule = hri_rule_get(node->op);
+  const size_t letters = strlen(rule->operands);
+  for (uint32_t out = 0; out < node->operand_count; out++) {
+    if (o[out].access == HRI_READ || o[out].tensor == HRI_NONE) continue;
+    for (uint32_t in = 0; in < node->operand_count; in++) {
+      if (in == out || o[in].tensor == HRI_NONE) continue;
+      if (job->tensors.items[o[in].tensor].storage != job->tensors.items[o[out].tensor].storage) continue;
+      for (uint32_t p = 0; p < hri_piece_count(job, o[out].tensor); p++)
+        for (uint32_t q = 0; q < hri_piece_count(job, o[in].tensor); q++) {
+          hri_region a = hri_region_of(&job->tensors.items[hri_piece(job, o[out].tensor, p)]), b = hri_region_of(&job->tensors.items[hri_piece(job, o[in].tensor, q)]);
+          if (hri_region_overlap(&a, &b) == 0) continue;
+          if (in >= letters || out >= letters) return complain(k, at, out, "rule 7: scratch over another operand");
+          if (o[in].access == HRI_READ && may_lie_over(rule, o, in, out) && (rule->operands[in] == 'g' || same_bytes(&a, &b))) continue;
+          return complain(k, at, out, "rule 7: written over an operand where the op does not allow it");
+        }
+    }
+  }
+  return HR_OK;
 }
 
 static hr_status check_form(const checker *k, uint32_t at) {
   const hri_job *job = k->job;
   const hri_node *node = &job->nodes.items[job->programs[k->program].order.items[at]];
   const hri_operand *o = hri_operands(job, node);
-  const hri_rule *rule = hri_rule_get(node->op);
-  size_t letters = strlen(rule->operands);
+  const hri_rule *rule;
+  size_t letters;
   if (node->op >= HRI_OP_COUNT || node->program != k->program) return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: node at %u has a wrong op or program", at);
+  rule = hri_rule_get(node->op);
+  letters = strlen(rule->operands);
   if (node->operand_count < letters)
     return hri_fail(k->error, HR_ERROR_INTERNAL, "rule 7: %s at %u has %u operands instead of %zu", rule->name, at, node->operand_count, letters);
   for (uint32_t i = 0; i < node->operand_count; i++) {
@@ -200,6 +264,8 @@ static hr_status check_form(const checker *k, uint32_t at) {
     s = &job->storages.items[t->storage];
     if (s->dead) return complain(k, at, i, "rule 2: a merged storage is still in use");
     if (leaves(t, s)) return complain(k, at, i, "rule 7: a view leaves its storage");
+    if (t->member_count && (i >= letters || !(rule->groups >> i & 1))) return complain(k, at, i, "rule 7: a group where the op takes none");
+    if (t->member_count && is_broken_group(job, t)) return complain(k, at, i, "rule 7: a group whose members do not lie in it in order");
     if (t->stride && (i >= letters || !(rule->views >> i & 1))) return complain(k, at, i, "rule 7: a column view where the op takes none");
     if (s->transient && (s->scope || (o[i].access != HRI_READ && o[i].access != HRI_WRITE))) return complain(k, at, i, "rule 7: a transient is local, written once and read");
     if (s->scope == 0 ? s->program != k->program : !(s->scope & HRI_IN(k->program))) return complain(k, at, i, "rule 2: a storage is used outside of its scope");
@@ -207,6 +273,7 @@ static hr_status check_form(const checker *k, uint32_t at) {
     HRI_TRY(check_packed(k, at, i));
   }
   if (node->origin != HRI_NONE && job->nodes.items[node->origin].site != node->site) return complain(k, at, 0, "rule 6: a recomputed node has another site than its origin");
+  HRI_TRY(check_overlaps(k, at));
   return rule->check ? rule->check(job, node, k->error) : HR_OK;
 }
 

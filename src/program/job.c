@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/error.h"
+
 /* Sizes of GGUF's blocks: ggml-common.h of llama.cpp (block_q4_0: a half and 16 bytes; block_q4_K: 144 for 256). */
 static const struct {
   const char *name;
@@ -81,7 +83,25 @@ uint32_t hri_job_add_rope(hri_job *job, uint32_t pairs) {
   return HRI_NONE;
 }
 
+static hr_status fail_too_large(hr_error *error) {
+  hri_fail(error, HR_ERROR_USAGE, "the job's tensors have more bytes than 64 bits can count");
+  return hri_hint(error, HR_ERROR_USAGE, "lower --micro-batch or --seq, or correct the sizes of the model");
+}
+
+hr_status hri_job_bytes_ok(const hri_job *job, hr_error *error) {
+  uint64_t sum = 0;
+  for (size_t s = 0; s < job->storages.count; s++) {
+    const hri_storage *storage = &job->storages.items[s];
+    const uint64_t room = INT64_MAX - sum, around = 2 * (uint64_t)storage->align; /* what rounding and a guard zone may add */
+    if (storage->dead) continue;
+    if (room < around || storage->bytes > room - around) return fail_too_large(error);
+    sum += storage->bytes + around;
+  }
+  return HR_OK;
+}
+
 hr_status hri_job_ok(const hri_job *job, hr_error *error) {
+  if (job->too_large) return fail_too_large(error);
   return job->failed ? hri_fail_memory(error, 0, "the job's programs") : HR_OK;
 }
 
@@ -162,7 +182,7 @@ hri_id hri_tensor_new(hri_job *job, hri_place place, uint32_t key, hri_dtype dty
     tensor.dims[d] = dims[d];
     tensor.stored[d] = stored ? stored[d] : dims[d];
     assert(d + 1 < rank || tensor.stored[d] % block == 0); /* rows of whole blocks */
-    if (!hri_mul(bytes, d + 1 < rank ? tensor.stored[d] : tensor.stored[d] / block, &bytes)) job->failed = true;
+    if (!hri_mul(bytes, d + 1 < rank ? tensor.stored[d] : tensor.stored[d] / block, &bytes)) job->failed = job->too_large = true;
   }
   storage.bytes = bytes;
   storage.align = HRI_STORAGE_ALIGN;

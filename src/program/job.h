@@ -228,13 +228,16 @@ typedef struct hri_job {
   char instruction_set[16];
   char libraries[64];
   uint8_t current_pass;
-  bool failed;         /* memory was refused while building: sticky, checked by hri_job_ok */
+  bool failed;         /* a builder call failed: sticky, checked by hri_job_ok */
+  bool too_large;      /* and it was the bytes of a tensor, which 64 bits cannot count */
 } hri_job;
 
 void hri_job_init(hri_job *job);
 void hri_job_deinit(hri_job *job);
-/* HR_OK, or MEMORY when a builder call could not get memory. */
+/* HR_OK; MEMORY when a builder call could not get memory; USAGE when a tensor has more bytes than can be counted. */
 hr_status hri_job_ok(const hri_job *job, hr_error *error);
+/* USAGE unless all storages together can be counted: then no sum of sizes and no offset overflows, whatever is placed where. */
+hr_status hri_job_bytes_ok(const hri_job *job, hr_error *error);
 
 /* ---- building (memory failures are sticky: the call returns HRI_NONE and job->failed is set) ---- */
 

@@ -114,6 +114,7 @@ typedef struct hri_rule {
   uint16_t wide;    /* results that stay fp32 when activations are bf16 (statistics) */
   uint16_t cheap;   /* results that are made again at the price of a pass over memory, from what the backward keeps anyhow */
   uint16_t views;   /* that may be column views; elsewhere hri_node_append_plain puts a copy beside the node */
+  uint16_t groups;  /* that may be groups of tensors */
   uint16_t gathers; /* of these only as many bytes are read as are written: rows of a table */
   /* Classes. */
   hri_product product;

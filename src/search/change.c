@@ -81,6 +81,7 @@ bool hri_change_apply(const hri_change *c, hr_job *job) {
   }
   if (c->split > 1) {
     if (job->micro_batch % c->split || job->micro_batch / c->split == 0 || job->update == HR_UPDATE_IN_BACKWARD) return false;
+    if ((uint64_t)job->accumulate * c->split > hr_field_find("accumulate")->most) return false; /* the batch of a step stays the same */
     job->micro_batch /= c->split;
     job->accumulate *= c->split;
     free_chunk(job);

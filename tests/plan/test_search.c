@@ -1,5 +1,6 @@
 /* What the search compares is what the full compile says: drafts of 1,000 random candidates against whole plans, to the bit.
  * The seed of a failure is printed; HEADROOM_TEST_SEED repeats it. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -172,7 +173,59 @@ static void a_change_that_changes_nothing_is_none(void **state) {
   assert_true(hri_change_apply(&block, &job));
 }
 
+/* Splitting a micro-batch keeps the rows of a step: where so many micro-steps are not possible, there is no such change. */
+static void a_split_keeps_the_rows_of_a_step(void **state) {
+  hr_error e = {0};
+  hr_job base, job;
+  uint32_t applied = 0;
+  (void)state;
+  hr_job_init(&base);
+  assert_int_equal(hr_model_open("gpt2-124m", &base.model, &e), HR_OK);
+  assert_int_equal(hr_device_find("h100", &base.device, &e), HR_OK);
+  base.sequence_length = 16;
+  base.micro_batch = 8192;
+  base.accumulate = (1u << 19) + 1; /* times 8192 it is 2^32 + 8192 */
+  assert_int_equal(hr_job_finish(&base, &e), HR_OK);
+  for (uint32_t accumulate = base.accumulate; accumulate; accumulate /= 8)
+    for (uint32_t split = 2; split <= base.micro_batch; split *= 2) {
+      job = base;
+      job.accumulate = accumulate;
+      if (!hri_change_apply(&(hri_change){.split = split}, &job)) continue;
+      applied++;
+      assert_int_equal((uint64_t)job.micro_batch * job.accumulate, (uint64_t)base.micro_batch * accumulate);
+    }
+  assert_true(applied > 20);
+}
+
+/* The largest sizes that a config.json may have come to more bytes than 2^64: that is said, and no sum wraps around to a plan
+ * that needs less than its weights. */
+static void no_sum_of_bytes_wraps_around(void **state) {
+  hr_error e = {0};
+  hr_plan *plan = NULL;
+  hr_job job;
+  (void)state;
+  for (int attention = HR_ATTENTION_FLASH; attention <= HR_ATTENTION_MATERIALIZED; attention++) {
+    hr_job_init(&job);
+    assert_int_equal(hr_model_open("llama-2-7b", &job.model, &e), HR_OK);
+    assert_int_equal(hr_device_find("h100", &job.device, &e), HR_OK);
+    job.model.layer_count = 512;
+    job.model.hidden_size = 1 << 20;
+    job.model.mlp_size = 1 << 22;
+    job.model.head_count = job.model.kv_head_count = 4096;
+    job.model.head_size = job.model.rotary_size = 1360;
+    job.model.attention_scale = 1 / sqrt(1360);
+    job.sequence_length = 1 << 20;
+    job.micro_batch = 2047;
+    job.attention = (hr_attention)attention;
+    if (hr_job_finish(&job, &e) != HR_OK) fail_msg("%s", e.message);
+    assert_int_equal(hr_plan_create(&job, &plan, &e), HR_ERROR_USAGE);
+    assert_non_null(strstr(e.message, "more bytes than"));
+    assert_null(plan);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact), cmocka_unit_test(changes_have_words), cmocka_unit_test(a_change_that_changes_nothing_is_none)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(drafts_are_exact), cmocka_unit_test(changes_have_words), cmocka_unit_test(a_change_that_changes_nothing_is_none),
+                                     cmocka_unit_test(a_split_keeps_the_rows_of_a_step), cmocka_unit_test(no_sum_of_bytes_wraps_around)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

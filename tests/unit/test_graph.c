@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -186,9 +187,103 @@ static void wrong_graphs_are_refused(void **state) {
   hr_graph_destroy(empty);
 }
 
+/* A graph of one layer that `add` puts an op into; then what hr_graph_plan says of it and of the job. */
+static void refused(hr_tensor (*add)(hr_graph *g, hr_tensor x), void (*change)(hr_job *job), const char *word) {
+  hr_error error = {0};
+  hr_plan *plan = NULL;
+  hr_graph *g;
+  hr_tensor ids, targets, x, head;
+  hr_job job;
+  hr_job_init(&job);
+  if (change) change(&job);
+  assert_int_equal(hr_graph_create(&g, &error), HR_OK);
+  ids = hr_graph_input(g, "ids", ROWS);
+  targets = hr_graph_input(g, "targets", ROWS);
+  x = hr_graph_embed(g, ids, hr_graph_parameter(g, "table", 7, WIDTH, 0.5, true));
+  head = hr_graph_parameter(g, "head", CLASSES, WIDTH, 0.3, true);
+  if (add) x = add(g, x);
+  hr_graph_loss(g, x, head, targets);
+  if (hr_graph_plan(g, &job, &plan, &error) != HR_ERROR_USAGE || !strstr(error.message, word)) fail_msg("wanted '%s', got '%s'", word, error.message);
+  assert_null(plan);
+  hr_graph_destroy(g);
+}
+
+static hr_tensor no_heads(hr_graph *g, hr_tensor x) { return hr_graph_attention(g, x, 1, ROWS, 0, 1, WIDTH / 2, 1); }
+static hr_tensor no_scale(hr_graph *g, hr_tensor x) { return hr_graph_attention(g, x, 1, ROWS, 3, 1, 2, strtod("nan", NULL)); }
+static hr_tensor no_kind(hr_graph *g, hr_tensor x) { return hr_graph_activation(g, x, (hr_activation)77); }
+static hr_tensor no_gate(hr_graph *g, hr_tensor x) { return hr_graph_glu(g, x, (hr_activation)77); }
+static hr_tensor no_epsilon(hr_graph *g, hr_tensor x) {
+  return hr_graph_norm(g, x, hr_graph_parameter(g, "n", WIDTH, 0, -1, false), HR_NO_TENSOR, HR_NORM_RMS, strtod("inf", NULL));
+}
+static void optimizer(hr_job *job) { job->optimizer = (hr_optimizer)99; }
+static void packing(hr_job *job) { job->weight_packing = (hr_weight_packing)99; }
+static void precision(hr_job *job) { job->precision = (hr_precision)99; }
+static void levels(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .levels = {99}, .level_count = 1}; }
+static void layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = UINT32_MAX}; }
+static void beta(hr_job *job) { job->beta1 = strtod("nan", NULL); }
+static void threads(hr_job *job) { job->threads = 1u << 31; }
+static void device(hr_job *job) {
+  hr_error error;
+  assert_int_equal(hr_device_find("h100", &job->device, &error), HR_OK);
+  job->device.node_seconds = strtod("nan", NULL);
+}
+
+/* What a caller describes is a USAGE error, never a crash and never a run of something else. */
+static void graphs_and_jobs_out_of_range_are_refused(void **state) {
+  (void)state;
+  refused(no_heads, NULL, "heads");
+  refused(no_scale, NULL, "scale");
+  refused(no_kind, NULL, "known kind");
+  refused(no_gate, NULL, "known kind");
+  refused(no_epsilon, NULL, "epsilon");
+  refused(NULL, optimizer, "--optimizer");
+  refused(NULL, packing, "--weight-packing");
+  refused(NULL, precision, "--precision");
+  refused(NULL, levels, "--recompute");
+  refused(NULL, layers, "--recompute");
+  refused(NULL, beta, "--betas");
+  refused(NULL, threads, "--threads");
+  refused(NULL, device, "the device h100");
+}
+
+static void a_head_is_no_weight_of_a_linear(void **state) {
+  hr_error error = {0};
+  hr_plan *plan = NULL;
+  hr_job job;
+  net n = make_net(false);
+  (void)state;
+  hr_job_init(&job);
+  assert_int_equal(hr_graph_linear(n.graph, 4, n.head, HR_NO_TENSOR), HR_NO_TENSOR); /* described behind the loss */
+  assert_int_equal(hr_graph_plan(n.graph, &job, &plan, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "head"));
+  hr_graph_destroy(n.graph);
+}
+
+/* hr_job_init and hr_job_set are enough: a device of which the name is there, and a share of it. */
+static void a_job_of_names_and_shares_plans_a_graph(void **state) {
+  hr_error error = {0};
+  hr_plan *plan = NULL;
+  hr_device h100;
+  hr_job job;
+  net n = make_net(false);
+  (void)state;
+  hr_job_init(&job);
+  if (hr_graph_plan(n.graph, &job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_true(hr_plan_get(plan)->fits && hr_plan_get(plan)->budget_bytes > 0 && hr_plan_get(plan)->step_seconds > 0);
+  hr_plan_destroy(plan);
+  assert_int_equal(hr_device_find("h100", &h100, &error), HR_OK);
+  assert_int_equal(hr_job_set(&job, "device", "h100", &error), HR_OK);
+  assert_int_equal(hr_job_set(&job, "budget", "50%", &error), HR_OK);
+  if (hr_graph_plan(n.graph, &job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_int_equal(hr_plan_get(plan)->budget_bytes, h100.usable_bytes / 2);
+  hr_plan_destroy(plan);
+  hr_graph_destroy(n.graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(frozen_parameters_stay), cmocka_unit_test(trained_parameters_move_the_same_either_way), cmocka_unit_test(live_sets_name_what_is_in_them),
                                      cmocka_unit_test(an_input_that_nobody_reads_touches_nothing),
-                                     cmocka_unit_test(wrong_graphs_are_refused)};
+                                     cmocka_unit_test(wrong_graphs_are_refused), cmocka_unit_test(graphs_and_jobs_out_of_range_are_refused),
+                                     cmocka_unit_test(a_head_is_no_weight_of_a_linear), cmocka_unit_test(a_job_of_names_and_shares_plans_a_graph)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

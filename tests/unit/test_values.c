@@ -229,6 +229,108 @@ static void columns_stand_only_where_an_op_takes_them(void **state) {
   hri_job_deinit(&s.job);
 }
 
+/* Sizes and offsets whose sums wrap around 2^64 are no way out of a storage. */
+static void no_view_wraps_around(void **state) {
+  static const struct { uint64_t offset, rows, columns, stride; } cases[] = {
+      {UINT64_MAX - 15, 1, 8, 0},                       /* ends at byte 16 of the next turn */
+      {UINT64_MAX - 7, 2, 2, 4},
+      {0, UINT64_MAX / 4 + 1 + ROWS, WIDE, 0},          /* its bytes are those of ROWS rows, modulo 2^64 */
+      {0, 1ull << 62, 4, 0},                            /* of none at all */
+      {0, 5, 1, 1ull << 62},                            /* rows 2^64 bytes apart */
+      {0, ROWS, WIDE, 3},                               /* narrower apart than they are wide */
+  };
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    small s;
+    hri_id view;
+    small_open(&s);
+    view = hri_tensor_columns(&s.job, s.x, 0, WIDE);
+    s.job.tensors.items[view].offset = s.job.tensors.items[view].value_offset = cases[k].offset;
+    s.job.tensors.items[view].dims[0] = s.job.tensors.items[view].stored[0] = cases[k].rows;
+    s.job.tensors.items[view].dims[1] = s.job.tensors.items[view].stored[1] = cases[k].columns;
+    s.job.tensors.items[view].stride = cases[k].stride;
+    node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(view), HRI_W(s.y)}, 2);
+    expect(&s, "rule 7: a view leaves its storage");
+    hri_job_deinit(&s.job);
+  }
+}
+
+static void no_such_op_is_an_error(void **state) {
+  small s;
+  (void)state;
+  small_open(&s);
+  node_on(&s, HRI_COMPUTE, (hri_op)60000, (hri_operand[]){HRI_R(s.x), HRI_W(s.y)}, 2);
+  expect(&s, "rule 7: node at 0 has a wrong op");
+  hri_job_deinit(&s.job);
+}
+
+/* A tensor of its own value in the place of another, as the passes that merge storages make it. */
+static hri_id over(small *s, hri_id value, hri_id place, uint64_t offset) {
+  hri_tensor t = s->job.tensors.items[value];
+  t.storage = s->job.tensors.items[place].storage;
+  t.offset = offset;
+  assert_true(hri_array_push(&s->job.tensors, t));
+  return (hri_id)s->job.tensors.count - 1;
+}
+
+/* A result may take the bytes of an operand of the same node only where the op's rule says so, and exactly those. */
+static void results_lie_over_operands_only_where_the_op_allows_it(void **state) {
+  small s;
+  (void)state;
+  small_open(&s); /* element by element: y = wide + x in the place of wide */
+  node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.x), HRI_W(s.wide)}, 2);
+  node_on(&s, HRI_COMPUTE, HRI_OP_ADD, (hri_operand[]){HRI_R(s.wide), HRI_R(s.x), HRI_W(over(&s, s.y, s.wide, 0))}, 3);
+  expect(&s, NULL);
+  hri_job_deinit(&s.job);
+
+  small_open(&s); /* a copy does not take it: threads cut it as they like */
+  node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.x), HRI_W(s.wide)}, 2);
+  node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.wide), HRI_W(over(&s, s.y, s.wide, 0))}, 2);
+  expect(&s, "rule 7: written over an operand");
+  hri_job_deinit(&s.job);
+
+  small_open(&s); /* a row further on */
+  s.job.storages.items[s.job.tensors.items[s.wide].storage].bytes += WIDE * 4;
+  node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.x), HRI_W(s.wide)}, 2);
+  node_on(&s, HRI_COMPUTE, HRI_OP_ADD, (hri_operand[]){HRI_R(s.wide), HRI_R(s.x), HRI_W(over(&s, s.y, s.wide, WIDE * 4))}, 3);
+  expect(&s, "rule 7: written over an operand");
+  hri_job_deinit(&s.job);
+
+  small_open(&s); /* scratch never does */
+  node_on(&s, HRI_COMPUTE, HRI_OP_COPY, (hri_operand[]){HRI_R(s.x), HRI_W(s.wide)}, 2);
+  node_on(&s, HRI_COMPUTE, HRI_OP_ADD, (hri_operand[]){HRI_R(s.wide), HRI_R(s.x), HRI_W(s.y), {over(&s, fresh(&s, WIDE), s.wide, 0), HRI_SCRATCH}}, 4);
+  expect(&s, "rule 7: scratch over another operand");
+  hri_job_deinit(&s.job);
+}
+
+/* A group is touched member by member by the ops that know of groups; any other would touch what lies between. */
+static void groups_stand_only_where_an_op_takes_them(void **state) {
+  (void)state;
+  for (int broken = 0; broken < 3; broken++) {
+    small s;
+    hri_id rows[2], sums[2], group, places, node;
+    hri_place f64 = here;
+    uint64_t two = 2;
+    small_open(&s);
+    rows[0] = hri_tensor_rows(&s.job, s.x, 0, 2);
+    rows[1] = hri_tensor_rows(&s.job, s.x, 3, 2);
+    group = hri_tensor_group(&s.job, rows, 2);
+    places = hri_tensor_new(&s.job, f64, hri_name(&s.job, "sums"), HRI_F64, 1, &two, NULL);
+    for (uint64_t k = 0; k < 2; k++) sums[k] = hri_tensor_rows(&s.job, places, k, 1);
+    if (broken == 1) s.job.tensors.items[rows[1]].offset = UINT64_MAX - 7;
+    if (broken == 2) s.job.tensors.items[rows[1]].offset = s.job.tensors.items[rows[0]].offset + 4;
+    node = node_on(&s, HRI_COMPUTE, HRI_OP_SQUARE_NORM, (hri_operand[]){HRI_R(group), HRI_W(hri_tensor_group(&s.job, sums, 2))}, 2);
+    expect(&s, broken ? "rule 7: a group whose members" : NULL);
+    if (!broken) {
+      uint64_t bytes = hri_tensor_bytes(&s.job.tensors.items[group]);
+      s.job.nodes.items[node].op = HRI_OP_COPY;
+      hri_operands(&s.job, &s.job.nodes.items[node])[1].tensor = hri_tensor_new(&s.job, here, hri_name(&s.job, "all"), HRI_U8, 1, &bytes, NULL);
+      expect(&s, "rule 7: a group where the op takes none");
+    }
+    hri_job_deinit(&s.job);
+  }
+}
+
 /* ---- transients ---- */
 
 /* A weight, a transient made from it, and readers at the given positions among nodes that do not read it. */
@@ -379,6 +481,10 @@ int main(void) {
       cmocka_unit_test(columns_are_written_once_and_all_before_they_are_read),
       cmocka_unit_test(hazards_are_exact_to_the_column),
       cmocka_unit_test(columns_stand_only_where_an_op_takes_them),
+      cmocka_unit_test(no_view_wraps_around),
+      cmocka_unit_test(no_such_op_is_an_error),
+      cmocka_unit_test(results_lie_over_operands_only_where_the_op_allows_it),
+      cmocka_unit_test(groups_stand_only_where_an_op_takes_them),
       cmocka_unit_test(transients_are_made_before_each_use),
       cmocka_unit_test(transients_of_transients),
       cmocka_unit_test(a_transient_is_local),
