@@ -209,6 +209,7 @@ void hri_executor_control_set(hri_executor *x, size_t offset, const void *value,
 /* Writes what the host set, neighbours in one piece: the fields between are the programs'. */
 static hr_status write_control(hri_executor *x, hr_error *error) {
   board *b = x->board;
+  if (!hri_executor_has(x, x->job->control)) return HR_OK; /* no node of the job touches it: it has no place */
   for (size_t field = 0; field < FIELDS; field++) {
     size_t end = field;
     while (end < FIELDS && b->set >> end & 1) end++;
@@ -230,7 +231,10 @@ hr_status hri_executor_launch(hri_executor *x, hri_program_kind program, hr_erro
 }
 
 hr_status hri_executor_fetch(hri_executor *x, hri_control *to, hri_mark *mark, hr_error *error) {
-  return x->backend->read(x->run, x->job->control, 0, to, sizeof *to, mark, error);
+  if (hri_executor_has(x, x->job->control)) return x->backend->read(x->run, x->job->control, 0, to, sizeof *to, mark, error);
+  *to = x->board->image; /* as the host left it */
+  *mark = 0;
+  return HR_OK;
 }
 
 hr_status hri_executor_wait(hri_executor *x, hri_mark mark, hr_error *error) { return x->backend->wait(x->run, mark, error); }
