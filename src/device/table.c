@@ -55,6 +55,7 @@ typedef struct row {
 #define OLD WORKSPACE_CLASSIC
 #define NEW WORKSPACE_HOPPER
 
+/* clang-format off */
 static const row rows[] = {
     {"rtx-3060", "NVIDIA GeForce RTX 3060", "rtx-3060-12gb", 12, 12288, 0, 360, 25.5, 12.7, 12.7, 31, 0.75, OLD, "HRu", "2026-08"},
     {"rtx-3080", "NVIDIA GeForce RTX 3080 10G", "rtx-3080-10gb", 10, 10240, 0, 760, 59.5, 29.8, 29.8, 31, 0.75, OLD, "LRdu", "2026-08"},
@@ -90,6 +91,7 @@ static const row rows[] = {
     {"mi300x", "AMD Instinct MI300X", "", 192, 0, 0, 5300, 1300, 654, 163, 63, 0.51, NEW, "Mu", "2026-08"},
     {"mi325x", "AMD Instinct MI325X", "", 238.42, 0, 0, 6000, 1300, 654, 163, 63, 0.6, NEW, "M", "2026-08"},
 };
+/* clang-format on */
 
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
 

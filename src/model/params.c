@@ -50,6 +50,7 @@ typedef struct hf_layout {
 } hf_layout;
 
 /* What llama, mistral, qwen2 and qwen3 share; a slot that a model lacks is never asked for. */
+/* clang-format off */
 #define LLAMA_OUTSIDE                                                    \
   [HRI_SLOT_TOKEN_EMBEDDING] = {{"model.embed_tokens.weight"}, false},   \
   [HRI_SLOT_FINAL_NORM_WEIGHT] = {{"model.norm.weight"}, false},         \
@@ -110,6 +111,7 @@ static const hf_layout layouts[LAYOUT_COUNT] = {
         [HRI_SLOT_POST_NORM2_WEIGHT] = {{"post_feedforward_layernorm.weight"}, false},
     }},
 };
+/* clang-format on */
 
 static const hf_layout *layout_of(const hr_model *m) {
   static const uint8_t of[HR_FAMILY_COUNT] = {

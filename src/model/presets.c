@@ -33,6 +33,7 @@ typedef struct preset {
 #define GEMMA3 HR_FAMILY_GEMMA3
 
 /* The byte-level models have 256 bytes and an end-of-text token, 256. */
+/* clang-format off */
 static const preset presets[] = {
     {"gpt2-124m", "gpt2", GPT2, 12, 768, 12, 12, 64, 3072, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1, 0, 0},
     {"gpt2-355m", "gpt2-medium", GPT2, 24, 1024, 16, 16, 64, 4096, 50257, 1024, true, 1e-5, 0, 0.02, 0, 50256, 50256, 0.1, 0, 0},
@@ -67,6 +68,7 @@ static const preset presets[] = {
     {"micro-qwen3-bytes", NULL, QWEN3, 2, 64, 4, 2, 16, 176, 257, 256, true, 1e-6, 1e4, 0.02, 0, 256, 256, 0, 0, 0},
     {"micro-gpt2-bytes", NULL, GPT2, 2, 64, 4, 4, 16, 256, 257, 256, true, 1e-5, 0, 0.02, 0, 256, 256, 0, 0, 0},
 };
+/* clang-format on */
 
 enum { PRESET_COUNT = sizeof presets / sizeof *presets };
 

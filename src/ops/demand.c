@@ -16,6 +16,7 @@ static const uint64_t PRODUCT_BYTES = 72u << 10, PRODUCT_BYTES_V3 = 104u << 10, 
 /* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32 or bf16, all r of a node the same; m likewise (moments);
  * x fp32 or bf16 by itself; o fp32, or as r; f fp32, b bf16, d fp64, i int32, c the control block; * bytes of any type. Guards and
  * scratch stand behind and are not looked at. */
+/* clang-format off */
 static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
     [HRI_OP_LINEAR] = "rrfo", [HRI_OP_LINEAR_DX] = "rro", [HRI_OP_LINEAR_DW] = "rro", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
@@ -29,6 +30,7 @@ static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
     [HRI_OP_FILL] = "x", [HRI_OP_SINK] = "x",
 };
+/* clang-format on */
 
 /* `first`: the type of the first operand of the same letter. */
 static bool type_fits(char letter, uint8_t dtype, uint8_t first) {

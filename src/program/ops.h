@@ -15,6 +15,7 @@
 #include "program/optimizer.h"
 
 /* X(enumerator, name, operands as text for the dump and the check: one letter each) */
+/* clang-format off */
 #define HRI_OPS(X)                                                                                          \
   /* embed */                                                                                               \
   X(EMBED, "embed", "RRrrW")               /* ids, table, positions?, position table?, y[M,C]; i0 padding index or -1; \
@@ -66,6 +67,7 @@
   X(LAST_ROW, "last_row", "RRW")           /* x[M,C], control, y[1,C]: row row_count - 1 */                 \
   X(FILL, "fill", "W")                     /* tensor; i0 range, i1 hri_moved */                             \
   X(SINK, "sink", "R")                     /* tensor; i0 range, i1 hri_moved */
+/* clang-format on */
 
 typedef enum hri_op {
 #define HRI_OP_ENUM(id, name, operands) HRI_OP_##id,

@@ -25,6 +25,7 @@ enum {
 /* 0 for the bytes of longer sequences, which ends every run over ASCII. */
 #define UP LETTER | UPPER
 #define LO LETTER | LOWER
+/* clang-format off */
 static const uint8_t byte_class[256] = {
     8, 8, 8, 8, 8, 8, 8, 8, 8, SPACE, SPACE | NEWLINE, SPACE, SPACE, SPACE | NEWLINE, 8, 8,
     8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8,
@@ -241,6 +242,7 @@ static const hri_split_known known[] = {
     {"o200k", HRI_PATTERN_O200K, fill_o200k},
     {"tekken", HRI_PATTERN_TEKKEN, fill_tekken},
 };
+/* clang-format on */
 enum { KNOWN_COUNT = sizeof known / sizeof *known };
 
 const hri_split_known *hri_split_known_find(const char *pattern, size_t bytes) {
