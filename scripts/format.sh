@@ -17,9 +17,9 @@ if [[ $check == no ]]; then
 fi
 bad=0
 for file in "${files[@]}"; do
-  lines=$("$tool" "$file" | { diff "$file" - || true; } | grep -c '^[<]' || true)
+  lines=$("$tool" --dry-run "$file" 2>&1 | grep -c 'clang-format-violations' || true)
   if ((lines > 0)); then
-    printf '%s:1: [format] %d lines are laid out in another way; scripts/format.sh %s\n' "$file" "$lines" "$file"
+    printf '%s:1: [format] %d places are laid out in another way; scripts/format.sh %s\n' "$file" "$lines" "$file"
     bad=$((bad + 1))
   fi
 done
